@@ -1,0 +1,78 @@
+# `make run` and `make test` do everything; the other targets are their parts.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .make
+PROJECT ?= examples/research_crew
+export UV_LINK_MODE ?= copy
+
+.PHONY: run test check lint types imports assets lock bench clean help
+
+run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
+	@echo "==> starting Windlass with $(PROJECT)"
+	@exec $(BIN)/windlass dev $(PROJECT)
+
+test: $(STAMPS)/dev $(STAMPS)/assets  ## install what the tests need, then run them all
+	@echo "==> running the tests"
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types imports  ## what a machine can check without running the product
+
+lint: $(STAMPS)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMPS)/dev
+	$(BIN)/mypy
+
+imports: $(STAMPS)/dev
+	$(BIN)/lint-imports
+
+assets: $(STAMPS)/assets
+
+bench: $(STAMPS)/bench $(STAMPS)/assets  ## measure: a table of medians and ratios (ARGS=--quick for a short one)
+	$(BIN)/python -m bench $(ARGS)
+
+$(STAMPS)/venv: requirements/uv.txt
+	@echo "==> making the environment in $(VENV) (once)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@mkdir -p $(STAMPS) && touch $@
+
+define install
+	@echo "==> installing $(1) (once; a minute or two on a fresh machine)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/$(1).txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	@mkdir -p $(STAMPS) && touch $@
+endef
+
+$(STAMPS)/run: $(STAMPS)/venv requirements/run.txt pyproject.toml
+	$(call install,run)
+
+$(STAMPS)/dev: $(STAMPS)/venv requirements/dev.txt pyproject.toml
+	$(call install,dev)
+
+$(STAMPS)/bench: $(STAMPS)/dev requirements/bench.txt
+	$(call install,bench)
+
+$(STAMPS)/assets: package-lock.json
+	@echo "==> fetching what the pages load in the browser (once)"
+	@npm ci --silent --no-audit --no-fund --ignore-scripts
+	@mkdir -p src/windlass/api/static $(STAMPS)
+	@cp node_modules/swagger-ui-dist/swagger-ui-bundle.js node_modules/swagger-ui-dist/swagger-ui.css node_modules/swagger-ui-dist/LICENSE src/windlass/api/static/
+	@touch $@
+
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer ones)
+	echo 'uv>=0.9,<1' | $(COMPILE) $(ARGS) - -o requirements/uv.txt
+	$(COMPILE) $(ARGS) pyproject.toml --extra crewai -o requirements/run.txt
+	$(COMPILE) $(ARGS) pyproject.toml --extra crewai --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) $(ARGS) pyproject.toml --extra crewai --group dev --group bench -c requirements/dev.txt -o requirements/bench.txt
+	npm install --package-lock-only --ignore-scripts --silent
+
+clean:  ## forget everything that was installed
+	rm -rf $(VENV) $(STAMPS) node_modules src/windlass/api/static
+
+help:
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'

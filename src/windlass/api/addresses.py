@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RESERVED = ("ui", "api", "crews", "health", "ready", "metrics", ".well-known", "oauth2")
+"""First parts of paths that are the server's own, also where a crew has the root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a path leads: to the crew `slug` at `path` within it, or to the server itself (`slug` None).
+
+    `prefix` is what stands before `path` in the crew's addresses.
+    """
+
+    slug: str | None
+    path: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """`root` is the slug of the crew that has the server's root; `domain` that of which crews have sub-domains."""
+
+    root: str | None = None
+    domain: str | None = None
+
+    def find(self, host: str, path: str) -> Place:
+        path = _single_slashes(path)
+        first, _, rest = path[1:].partition("/")
+        if first == "crews" and rest:
+            slug, _, inner = rest.partition("/")
+            return Place(slug, f"/{inner}", f"/crews/{slug}")
+        if (named := self._in_domain(host)) is not None:
+            return Place(named, path)
+        if self.root is not None and first not in RESERVED:
+            return Place(self.root, path)
+        return Place(None, path)
+
+    def _in_domain(self, host: str) -> str | None:
+        name = host.rsplit(":", 1)[0].lower()
+        if self.domain and name.endswith(f".{self.domain}"):
+            return name.removesuffix(f".{self.domain}")
+        return None
+
+
+def _single_slashes(path: str) -> str:
+    while "//" in path:
+        path = path.replace("//", "/")
+    return path or "/"

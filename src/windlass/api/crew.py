@@ -1,0 +1,135 @@
+"""The endpoints of one crew. `request.scope["slug"]` says which: the address was read before (see application.py)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from windlass.api.bodies import read_object
+from windlass.api.docs_page import assets, docs_page
+from windlass.api.kickoff_requests import Seal, new_kickoff
+from windlass.api.openapi import crew_document
+from windlass.api.problems import bad_request, no_such_crew, no_such_kickoff, unauthorized
+from windlass.api.status_view import status_body
+from windlass.kickoffs.ids import parse_id
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from starlette.requests import Request
+
+    from windlass.lifecycle.accept import Acceptor
+    from windlass.lifecycle.access import Access
+    from windlass.lifecycle.crews import Crew, Crews
+    from windlass.lifecycle.statuses import Statuses
+    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.tokens import TokenRow
+
+LONGEST_WAIT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class CrewApi:
+    """What the endpoints work with. `largest_body` is in bytes, `request_timeout` in seconds."""
+
+    crews: Crews
+    access: Access
+    acceptor: Acceptor
+    statuses: Statuses
+    seal: Seal
+    largest_body: int
+    request_timeout: float
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/kickoff", self.kickoff, methods=["POST"]),
+            Route("/status/{kickoff_id}", self.status, methods=["GET"]),
+            Route("/inputs", self.inputs, methods=["GET"]),
+            Route("/", self.healthy, methods=["GET"]),
+            Route("/openapi.json", self.openapi, methods=["GET"]),
+            Route("/docs", self.docs, methods=["GET"]),
+            Route("/docs/{name}", assets, methods=["GET"]),
+            Route("/{kickoff_id}/status", self.status, methods=["GET"]),
+        ]
+
+    async def healthy(self, request: Request) -> Response:
+        await self._authenticated(request)
+        return PlainTextResponse("Healthy")
+
+    async def inputs(self, request: Request) -> Response:
+        crew, _ = await self._authenticated(request)
+        manifest = crew.manifest
+        return answer({"inputs": manifest.required_inputs, "schema": manifest.inputs_schema})
+
+    async def kickoff(self, request: Request) -> Response:
+        crew, token = await self._authenticated(request)
+        body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
+        new = new_kickoff(body, request.headers.get("idempotency-key"), crew, token.user_id, self.seal)
+        kickoff = await self.acceptor.accept(new)
+        return Response(b'{"kickoff_id":"%s"}' % str(kickoff).encode(), media_type="application/json")
+
+    async def status(self, request: Request) -> Response:
+        crew, token = await self._authenticated(request)
+        wait = _wait(request)
+        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
+        if wait and not kickoff.state.ended:
+            kickoff = await self.statuses.get_ended(kickoff.id, wait) or kickoff
+        manifest = await self.crews.manifest(kickoff.version_id) or crew.manifest
+        body = status_body(kickoff, manifest.tasks, token.profile or crew.profile)
+        return Response(body, media_type="application/json")
+
+    async def openapi(self, request: Request) -> Response:
+        crew = await self._crew(request)
+        return answer(crew_document(crew.slug, crew.manifest, str(request.scope["base_url"])))
+
+    async def docs(self, request: Request) -> Response:
+        crew = await self._crew(request)
+        return docs_page(crew.slug, request.scope["prefix"])
+
+    async def _authenticated(self, request: Request) -> tuple[Crew, TokenRow]:
+        """Raises Problem 401 before anything is told of what there is, then 404 for an unknown crew."""
+        token = await self.access.token(request.headers.get("authorization"))
+        if token is None:
+            raise unauthorized()
+        crew = await self._crew(request)
+        if token.deployment_id not in {None, crew.deployment_id}:
+            raise unauthorized()
+        return crew, token
+
+    async def _crew(self, request: Request) -> Crew:
+        slug: str = request.scope["slug"]
+        crew = await self.crews.get(slug)
+        if crew is None:
+            raise no_such_crew(slug)
+        return crew
+
+    async def _find(self, kickoff: UUID | None, crew: Crew, token: TokenRow) -> KickoffStatus:
+        found = await self.statuses.get(kickoff) if kickoff else None
+        if found is None or not _may_see(token, crew, found):
+            raise no_such_kickoff()
+        return found
+
+
+def answer(value: Any) -> Response:
+    return Response(json.dumps(value, separators=(",", ":")), media_type="application/json")
+
+
+def _may_see(token: TokenRow, crew: Crew, kickoff: KickoffStatus) -> bool:
+    return kickoff.deployment_id == crew.deployment_id and token.user_id in {None, kickoff.user_id}
+
+
+def _wait(request: Request) -> float:
+    given = request.query_params.get("wait")
+    if given is None:
+        return 0.0
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_WAIT:
+        raise bad_request(f"`wait` must be a number of seconds from 0 to {LONGEST_WAIT:g}.")
+    return seconds

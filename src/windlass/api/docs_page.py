@@ -1,0 +1,61 @@
+"""The interactive page of a crew's API. It loads nothing from elsewhere: the assets came with the package."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css", "docs.js": "text/javascript"}
+STARTER = """SwaggerUIBundle({
+  url: new URL("openapi.json", new URL("..", document.currentScript.src)).href,
+  dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null
+});
+"""
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{slug} - crew API</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="{base}/docs/swagger-ui.css">
+</head>
+<body>
+<div id="docs">
+<noscript>This page needs JavaScript; <a href="{base}/openapi.json">openapi.json</a> is the document itself.</noscript>
+</div>
+<script src="{base}/docs/swagger-ui-bundle.js"></script>
+<script src="{base}/docs/docs.js"></script>
+</body>
+</html>
+"""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"
+)
+
+
+def docs_page(slug: str, prefix: str) -> Response:
+    return HTMLResponse(PAGE.format(slug=slug, base=prefix), headers={"Content-Security-Policy": POLICY})
+
+
+async def assets(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in ASSETS:
+        raise HTTPException(404)
+    headers = {"Cache-Control": "public, max-age=3600", "X-Content-Type-Options": "nosniff"}
+    return Response(STARTER if name == "docs.js" else _asset(name), media_type=ASSETS[name], headers=headers)
+
+
+@cache
+def _asset(name: str) -> bytes:
+    try:
+        return resources.files("windlass.api").joinpath("static", name).read_bytes()
+    except FileNotFoundError:
+        raise HTTPException(404) from None

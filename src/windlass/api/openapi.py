@@ -1,0 +1,207 @@
+"""The OpenAPI 3.1 document of one crew: the shapes of schemas.py, the crew's own input schema, examples, errors."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import models_json_schema
+
+from windlass import __version__
+from windlass.api.problems import TITLES
+from windlass.api.schemas import ErrorBody, InputsAnswer, KickoffAnswer, KickoffRequest, StatusAnswer
+from windlass.kickoffs.inputs import example_inputs
+
+if TYPE_CHECKING:
+    from windlass.kickoffs.manifest import Manifest
+
+JSON = "application/json"
+EXAMPLE_ID = "0199b0c2-7f3a-7c11-9d52-0a4b6c8e1f23"
+HASH = "5d41402abc4b2a76b9719d911017c592"
+DESCRIPTION = (
+    "Discover the inputs, start a kickoff, poll its status until `state` is `SUCCESS` or `FAILED`. "
+    "Every request carries `Authorization: Bearer <token>`; `windlass tokens show` prints the crew's tokens."
+)
+ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
+    400: (
+        "The body, or a value in it, has a wrong form.",
+        {"invalid_inputs": {"budget": "'many' is not of type 'integer'"}},
+    ),
+    401: ("No token, or none that may be used here.", {}),
+    404: ("There is no such crew or kickoff, or it is not this token's to see.", {}),
+    405: ("The path takes other methods.", {}),
+    408: ("The request did not arrive in time.", {}),
+    409: ("The idempotency key was used with another body.", {}),
+    413: ("The body is too large.", {"limit": 1048576}),
+    422: ("Required inputs are missing.", {"missing_inputs": ["topic", "audience"]}),
+    500: ("Something failed here; `message` holds the reference under which the log tells what.", {}),
+    503: ("The database is away; `Retry-After` says when to ask again.", {}),
+}
+EVERYWHERE = (401, 404, 405, 500, 503)
+HEADERS: dict[int, dict[str, Any]] = {
+    401: {"WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}}},
+    405: {"Allow": {"schema": {"type": "string"}}},
+    503: {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}},
+}
+
+
+def crew_document(slug: str, manifest: Manifest, base_url: str) -> dict[str, Any]:
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": manifest.name or slug, "version": __version__, "description": DESCRIPTION},
+        "servers": [{"url": base_url}],
+        "security": [{"bearer": []}],
+        "paths": _paths(example_inputs(manifest.inputs_schema)),
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": {**_schemas(), "Inputs": {"title": "Inputs", **manifest.inputs_schema}},
+            "responses": {str(status): _error(status) for status in ERRORS},
+        },
+    }
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    models = [KickoffRequest, KickoffAnswer, InputsAnswer, StatusAnswer, ErrorBody]
+    modes: list[Any] = [(model, "validation") for model in models]
+    _, document = models_json_schema(modes, ref_template="#/components/schemas/{model}")
+    schemas: dict[str, Any] = document["$defs"]
+    schemas["KickoffRequest"]["properties"]["inputs"] = {"$ref": "#/components/schemas/Inputs"}
+    schemas["KickoffRequest"].pop("examples", None)
+    return schemas
+
+
+def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
+    wait = {
+        "name": "wait",
+        "in": "query",
+        "description": "Hold the answer until the kickoff ends or waits for a human, at most so many seconds.",
+        "schema": {"type": "number", "minimum": 0, "maximum": 60},
+    }
+    return {
+        "/": {"get": _operation("healthy", "Is the crew there?", (), _text("Healthy"))},
+        "/inputs": {
+            "get": _operation("inputs", "What the crew expects", (), _json("InputsAnswer", _inputs_example(inputs)))
+        },
+        "/kickoff": {"post": _kickoff(inputs)},
+        "/status/{kickoff_id}": {"get": _status("status", "How a kickoff stands", wait)},
+        "/{kickoff_id}/status": {
+            "get": _status("status_of_old_clients", "The same, at the path that old clients use", wait)
+        },
+    }
+
+
+def _kickoff(inputs: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation(
+        "kickoff", "Start the crew", (400, 408, 409, 413, 422), _json("KickoffAnswer", {"kickoff_id": EXAMPLE_ID})
+    )
+    operation["parameters"] = [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "description": "The same key within 24 h gives the same kickoff.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+        }
+    ]
+    content = {JSON: {"schema": _ref("KickoffRequest"), "example": {"inputs": inputs}}}
+    operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _status(name: str, summary: str, wait: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation(name, summary, (400,), _json_examples("StatusAnswer", _status_examples()))
+    kickoff_id = {
+        "name": "kickoff_id",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string"},
+        "example": EXAMPLE_ID,
+    }
+    operation["parameters"] = [kickoff_id, wait]
+    return operation
+
+
+def _operation(name: str, summary: str, errors: tuple[int, ...], success: dict[str, Any]) -> dict[str, Any]:
+    refused = {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted({*errors, *EVERYWHERE})}
+    return {"operationId": name, "summary": summary, "responses": {"200": success, **refused}}
+
+
+def _error(status: int) -> dict[str, Any]:
+    description, details = ERRORS[status]
+    example = {"error": TITLES[status], "message": description, "details": details}
+    content = {JSON: {"schema": _ref("ErrorBody"), "example": example}}
+    return {"description": description, "headers": HEADERS.get(status, {}), "content": content}
+
+
+def _json(schema: str, example: Any) -> dict[str, Any]:
+    return {"description": "Success", "content": {JSON: {"schema": _ref(schema), "example": example}}}
+
+
+def _json_examples(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
+    named = {name: {"value": value} for name, value in examples.items()}
+    return {"description": "Success", "content": {JSON: {"schema": _ref(schema), "examples": named}}}
+
+
+def _text(example: str) -> dict[str, Any]:
+    return {"description": "Success", "content": {"text/plain": {"schema": {"type": "string"}, "example": example}}}
+
+
+def _ref(schema: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{schema}"}
+
+
+def _inputs_example(inputs: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {name: {} for name in inputs}, "required": list(inputs)}
+    return {"inputs": list(inputs), "schema": schema}
+
+
+def _status_examples() -> dict[str, Any]:
+    at = "2026-01-15T09:30:00.000000Z"
+    task = {"task_id": "write_brief", "key": HASH, "name": "write_brief", "agent": "Writer", "unregistered": False}
+    always = {"kickoff_id": EXAMPLE_ID, "created_at": at, "started_at": at, "meta": None, "attempt": 1}
+    usage = {
+        "prompt_tokens": 310,
+        "completion_tokens": 120,
+        "total_tokens": 430,
+        "cached_prompt_tokens": 0,
+        "reasoning_tokens": 0,
+        "successful_requests": 4,
+    }
+    output = {
+        "task_id": "write_brief",
+        "name": "write_brief",
+        "output": "Tides ...",
+        "agent": "Writer",
+        "execution_time": 4.2,
+    }
+    running = {
+        "status": "running",
+        "state": "STARTED",
+        "finished_at": None,
+        "tasks": [{**task, "state": "running", "started_at": at, "finished_at": None}],
+        "current_task": "write_brief",
+        "progress": {"completed_tasks": 0, "total_tasks": 1},
+    }
+    ended = {"finished_at": at, "token_usage": usage, "execution_time": 4.3}
+    completed = {"tasks": [{**task, "state": "completed", "started_at": at, "finished_at": at}], **ended}
+    well = {"status": "completed", "state": "SUCCESS", **completed}
+    return {
+        "running": {**always, **running},
+        "completed": {**always, **well, "result": {"output": "Tides ...", "json": None, "tasks": [output]}},
+        "completed (profile live)": {
+            **always,
+            **well,
+            "result": "Tides ...",
+            "result_json": None,
+            "tasks_output": [output],
+        },
+        "failed": {
+            **always,
+            **ended,
+            "status": "error",
+            "state": "FAILED",
+            "tasks": [{**task, "state": "failed", "started_at": at, "finished_at": at}],
+            "reason": "crashed",
+            "error": "the crew's process was killed by SIGKILL. Perhaps the machine ran out of memory.",
+        },
+    }

@@ -1,0 +1,102 @@
+"""Every error of the API as a value, and the one body that they all have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+
+from windlass.errors import DatabaseUnavailable
+from windlass.lifecycle.accept import IdempotencyKeyReused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TITLES: dict[int, str] = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    409: "Conflict",
+    413: "Content Too Large",
+    422: "Validation Error",
+    429: "Too Many Requests",
+    500: "Server Error",
+    503: "Service Unavailable",
+}
+RETRY_AFTER = 2
+"""Seconds after which a client may ask again when the database is away."""
+
+
+class Problem(Exception):  # noqa: N818 - what went wrong is the client's
+    """An answer that is no success. `message` says what to do; `details` are facts for programs."""
+
+    def __init__(
+        self, status: int, message: str, details: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.details = details or {}
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        return {"error": TITLES[self.status], "message": self.message, "details": self.details}
+
+
+def bad_request(message: str, **details: Any) -> Problem:
+    return Problem(400, message, details)
+
+
+def unauthorized() -> Problem:
+    message = (
+        "The request needs a valid token of this crew: send the header `Authorization: Bearer <token>`. "
+        "`windlass tokens show` prints the crew's tokens."
+    )
+    return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
+
+
+def no_such_kickoff() -> Problem:
+    """The same for an unknown one, a malformed id and somebody else's: it must not tell which."""
+    return Problem(404, "There is no kickoff with this id here. Check the kickoff_id that POST /kickoff returned.")
+
+
+def no_such_crew(slug: str) -> Problem:
+    return Problem(404, f"There is no crew {slug!r} on this server. Check the base URL.")
+
+
+def too_large(limit: int) -> Problem:
+    return Problem(
+        413, f"The body is larger than {limit} bytes. Send less, or raise WINDLASS_MAX_BODY.", {"limit": limit}
+    )
+
+
+def too_slow(seconds: float) -> Problem:
+    return Problem(
+        408, f"The request did not arrive within {seconds:g} seconds. Send it again.", headers={"Connection": "close"}
+    )
+
+
+def server_error(reference: str) -> Problem:
+    return Problem(500, f"Something went wrong here. The server's log says what, under the reference {reference}.")
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """The answer for an error that has one; None for one that should not happen."""
+    match error:
+        case Problem():
+            return error
+        case DatabaseUnavailable():
+            retry = {"Retry-After": str(RETRY_AFTER)}
+            return Problem(
+                503, "The database is away for now. Nothing was accepted: send the request again.", headers=retry
+            )
+        case IdempotencyKeyReused():
+            return Problem(409, str(error))
+        case HTTPException(status_code=404):
+            return Problem(404, "There is nothing at this path. `GET {base_url}/openapi.json` lists what there is.")
+        case HTTPException(status_code=405):
+            allowed = dict(error.headers or {})
+            return Problem(405, f"This path takes {allowed.get('Allow', 'other methods')}.", headers=allowed)
+    return None

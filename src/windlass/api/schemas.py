@@ -1,0 +1,175 @@
+"""The shapes of requests and answers, for the checks and for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AnyHttpUrl,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StringConstraints,
+)
+
+NO_NUL = r"^[^\x00]*$"
+Key = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255, pattern=NO_NUL)]
+Profile = Literal["documented", "live"]
+
+
+class Bearer(BaseModel):
+    strategy: Literal["bearer"]
+    token: str
+
+
+class Basic(BaseModel):
+    strategy: Literal["basic"]
+    username: str
+    password: str
+
+
+Authentication = Annotated[Bearer | Basic, Field(discriminator="strategy")]
+
+
+class Webhooks(BaseModel):
+    events: list[str] = Field(description="Names of the events to send.")
+    url: AnyHttpUrl
+    realtime: StrictBool = Field(False, description="One by one, not in batches.")
+    authentication: Authentication | None = None
+
+
+class HumanInputWebhook(BaseModel):
+    url: AnyHttpUrl
+    authentication: Authentication | None = None
+
+
+class KickoffRequest(BaseModel):
+    """Starts a crew. Members that are not listed are ignored."""
+
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"examples": [{"inputs": {"topic": "tides", "audience": "sailors"}}]}
+    )
+
+    inputs: dict[str, Any] = Field(description="Input name -> value; any JSON, handed to the crew unchanged.")
+    meta: dict[str, Any] | None = Field(None, description="Returned unchanged in the status.")
+    idempotencyKey: Key | None = Field(  # noqa: N815 - the wire's name
+        None, description="The same key within 24 h gives the same kickoff; also as the header `Idempotency-Key`."
+    )
+    taskWebhookUrl: AnyHttpUrl | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
+    stepWebhookUrl: AnyHttpUrl | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
+    crewWebhookUrl: AnyHttpUrl | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
+    webhooks: Webhooks | None = Field(None, description="Stored; not called by this release.")
+    humanInputWebhook: HumanInputWebhook | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
+    priority: Annotated[StrictInt, Field(ge=-100, le=100)] | None = Field(
+        None, description="Stored; not applied by this release."
+    )
+    runAt: AwareDatetime | None = Field(None, description="RFC 3339. Stored; not applied by this release.")  # noqa: N815
+    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0)] | None = Field(
+        None, description="Seconds. Stored; not applied by this release."
+    )
+    concurrencyKey: Key | None = Field(None, description="Stored; not applied by this release.")  # noqa: N815
+
+
+UNACTED: dict[str, str] = {
+    "taskWebhookUrl": "webhooks_not_delivered",
+    "stepWebhookUrl": "webhooks_not_delivered",
+    "crewWebhookUrl": "webhooks_not_delivered",
+    "webhooks": "webhooks_not_delivered",
+    "humanInputWebhook": "webhooks_not_delivered",
+    "priority": "priority_not_applied",
+    "runAt": "run_at_not_applied",
+    "timeout": "timeout_not_applied",
+    "concurrencyKey": "concurrency_key_not_applied",
+}
+"""Members that this release stores without acting on them -> the code of the warning that says so."""
+
+
+class KickoffAnswer(BaseModel):
+    kickoff_id: str = Field(description="Committed: the kickoff survives the death of the server from here on.")
+
+
+class InputsAnswer(BaseModel):
+    inputs: list[str] = Field(description="Names of the required inputs, in the order in which the crew mentions them.")
+    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema 2020-12 of the inputs object.")
+
+
+class WarningBody(BaseModel):
+    code: str
+    message: str
+    task_id: str | None = None
+
+
+class Progress(BaseModel):
+    completed_tasks: int
+    total_tasks: int
+
+
+class TaskRecordBody(BaseModel):
+    task_id: str
+    key: str = Field(description="MD5 of the task's description as written.")
+    name: str | None
+    agent: str | None
+    state: Literal["pending_run", "running", "pending_human_input", "completed", "failed", "skipped"]
+    unregistered: bool = Field(description="The task's description is not one that was registered.")
+    started_at: str | None
+    finished_at: str | None
+
+
+class TaskOutputBody(BaseModel):
+    task_id: str
+    name: str | None
+    output: str | None
+    agent: str | None
+    execution_time: float | None = Field(description="Seconds.")
+
+
+class Result(BaseModel):
+    output: str = Field(description="The final output.")
+    structured: Any = Field(alias="json", description="The structured output where the crew gives one, else null.")
+    tasks: list[TaskOutputBody]
+
+
+class TokenUsageBody(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    cached_prompt_tokens: int
+    reasoning_tokens: int
+    successful_requests: int = Field(description="Answered model calls.")
+
+
+class StatusAnswer(BaseModel):
+    kickoff_id: str
+    status: Literal["running", "pending_human_input", "completed", "error"]
+    state: Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    meta: dict[str, Any] | None
+    attempt: int = Field(description="How often a worker has begun it; 0 while it waits for the first time.")
+    tasks: list[TaskRecordBody]
+    reason: Literal["cancelled", "timed_out", "limit", "crashed", "lost", "secrets", "error"] | None = Field(
+        None, description="Why it ended badly."
+    )
+    error: str | None = Field(None, description="One line that a person can act on, when it ended badly.")
+    warnings: list[WarningBody] | None = Field(None, description="When there are any.")
+    current_task: str | None = Field(None, description="Name of the task that runs; until the end.")
+    progress: Progress | None = Field(None, description="Until the end.")
+    result: Result | str | None = Field(
+        None,
+        description="When completed: an object in the profile `documented`, the final output as a string in `live`.",
+    )
+    result_json: Any = Field(None, description="When completed, in the profile `live`: the structured output.")
+    tasks_output: list[TaskOutputBody] | None = Field(None, description="When completed, in the profile `live`.")
+    token_usage: TokenUsageBody | None = Field(None, description="At the end: the sum over all model calls.")
+    execution_time: float | None = Field(None, description="At the end: seconds from the first start.")
+
+
+class ErrorBody(BaseModel):
+    error: str
+    message: str = Field(description="What to do.")
+    details: dict[str, Any]

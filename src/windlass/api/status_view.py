@@ -1,0 +1,104 @@
+"""A kickoff's row as the body of a status. What any JSON may stand in is passed on as the text that it is stored as."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from windlass.kickoffs.states import State, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windlass.kickoffs.manifest import TaskDefinition
+    from windlass.store.kickoffs import KickoffStatus
+
+Members = dict[str, str]
+"""Member -> JSON text."""
+
+
+def status_body(kickoff: KickoffStatus, registered: Sequence[TaskDefinition], profile: str) -> bytes:
+    """`registered` are the tasks of the kickoff's version: its records while no worker has claimed it."""
+    members = _always(kickoff) | _tasks(kickoff, registered)
+    if kickoff.warnings != "[]":
+        members["warnings"] = kickoff.warnings
+    members |= _at_the_end(kickoff) if kickoff.state.ended else _on_the_way(kickoff, len(registered))
+    if kickoff.state is State.SUCCESS:
+        members |= _RESULTS[profile](kickoff)
+    return ("{" + ",".join(f'"{name}":{text}' for name, text in members.items()) + "}").encode("utf-8")
+
+
+def _always(kickoff: KickoffStatus) -> Members:
+    return {
+        "kickoff_id": f'"{kickoff.id}"',
+        "status": f'"{kickoff.state.status_on_the_wire}"',
+        "state": f'"{kickoff.state.state_on_the_wire}"',
+        "created_at": _time(kickoff.created_at),
+        "started_at": _time(kickoff.started_at),
+        "finished_at": _time(kickoff.finished_at),
+        "meta": kickoff.meta or "null",
+        "attempt": str(kickoff.attempt),
+    }
+
+
+def _tasks(kickoff: KickoffStatus, registered: Sequence[TaskDefinition]) -> Members:
+    return {"tasks": kickoff.tasks or _text([_pending(task) for task in registered])}
+
+
+def _pending(task: TaskDefinition) -> dict[str, Any]:
+    return {
+        "task_id": task.task_id,
+        "key": task.key,
+        "name": task.name,
+        "agent": task.agent,
+        "state": TaskState.PENDING_RUN,
+        "unregistered": False,
+        "started_at": None,
+        "finished_at": None,
+    }
+
+
+def _on_the_way(kickoff: KickoffStatus, registered: int) -> Members:
+    progress = {
+        "completed_tasks": kickoff.completed_tasks or 0,
+        "total_tasks": registered if kickoff.total_tasks is None else kickoff.total_tasks,
+    }
+    return {"current_task": _text(kickoff.current_task), "progress": _text(progress)}
+
+
+def _at_the_end(kickoff: KickoffStatus) -> Members:
+    members = {"token_usage": kickoff.token_usage or "null", "execution_time": _text(_seconds(kickoff))}
+    if kickoff.state is not State.SUCCESS:
+        members |= {"reason": _text(kickoff.reason), "error": _text(kickoff.error)}
+    return members
+
+
+def _documented(kickoff: KickoffStatus) -> Members:
+    output, structured = kickoff.output or "null", kickoff.structured or "null"
+    return {"result": f'{{"output":{output},"json":{structured},"tasks":{kickoff.task_outputs or "[]"}}}'}
+
+
+def _live(kickoff: KickoffStatus) -> Members:
+    return {
+        "result": kickoff.output or "null",
+        "result_json": kickoff.structured or "null",
+        "tasks_output": kickoff.task_outputs or "[]",
+    }
+
+
+_RESULTS = {"documented": _documented, "live": _live}
+
+
+def _seconds(kickoff: KickoffStatus) -> float | None:
+    if kickoff.started_at is None or kickoff.finished_at is None:
+        return None
+    return round((kickoff.finished_at - kickoff.started_at).total_seconds(), 6)
+
+
+def _time(at: datetime | None) -> str:
+    return "null" if at is None else f'"{at.astimezone(UTC).isoformat(timespec="microseconds")[:-6]}Z"'
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,55 @@
+"""The table of commands, each in the module of its name, as `command`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from windlass.cli.ending import ReaderGone
+
+COMMANDS = {
+    "dev": "Serve the crew of one project, everything in one process.",
+    "inputs": "Show what a crew wants to know.",
+    "kickoff": "Start a crew.",
+    "status": "Show how far a kickoff is, and what came of it.",
+    "tokens": "Make, show, list, rotate and revoke API tokens.",
+    "users": "Add the users whose tokens see only their own kickoffs.",
+    "db": "Look into the database.",
+    "demo-llm": "Serve the offline model, for crews without an API key.",
+    "doctor": "Check what Windlass needs, and tell how to mend it.",
+}
+"""Name -> the first sentence of the command's help, known here so that listing all commands imports none."""
+
+
+class Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = import_module(f"windlass.cli.{cmd_name.replace('-', '_')}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would end with 1, which is a kickoff that failed
+            raise ReaderGone from None
+
+
+@click.group(name="windlass", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="windlass", message="%(prog)s %(version)s")
+def windlass() -> None:
+    """Windlass serves crews of AI agents as a durable HTTP service.
+
+    \b
+    Begin with:  windlass dev PATH
+    Settings are WINDLASS_* variables: docs/settings.md lists them, docs/cli.md the commands.
+    """

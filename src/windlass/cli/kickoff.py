@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+import click
+
+from windlass.cli.crew_options import client_for, crew_options, give_json
+from windlass.cli.given_inputs import given_inputs, json_object
+from windlass.cli.printing import give, say
+from windlass.cli.watch_options import show, watch_options
+
+
+@click.command
+@crew_options
+@click.option(
+    "-i", "pairs", multiple=True, metavar="NAME=VALUE", help="An input as text; NAME:=JSON for any other value."
+)
+@click.option(
+    "--inputs",
+    "file",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    help="Read inputs from a JSON file, or from - .",
+)
+@click.option("--json", "text", metavar="JSON", help="The inputs as one JSON object.")
+@click.option("--meta", metavar="JSON", help="A JSON object that the status and webhooks return unchanged.")
+@click.option(
+    "--idempotency-key", metavar="KEY", help="Within 24 h the same key starts nothing new, but names the same kickoff."
+)
+@watch_options
+def command(  # noqa: PLR0913 - one for each option
+    url: str,
+    token: str | None,
+    token_file: Any,
+    pairs: tuple[str, ...],
+    file: TextIO | None,
+    text: str | None,
+    meta: str | None,
+    idempotency_key: str | None,
+    patience: float,
+    *,
+    watch: bool,
+    json_output: bool,
+) -> int:
+    """Start a crew.
+
+    Prints the kickoff's id; with --watch, follows it and prints its final output. Inputs given with -i go before those
+    of --json, and those before the file's. `windlass inputs URL` tells what the crew wants to know.
+    """
+    body = {"inputs": given_inputs(_text_of(file), text, pairs)}
+    body |= {"meta": json_object(meta, "--meta")} if meta is not None else {}
+    body |= {"idempotencyKey": idempotency_key} if idempotency_key is not None else {}
+    with client_for(url, token, token_file) as crew:
+        answer = crew.kickoff(body)
+        kickoff_id = str(answer.get("kickoff_id"))
+        if watch:
+            from windlass.cli.follow import follow
+
+            say(f"kickoff {kickoff_id}")
+            return show(follow(crew, kickoff_id, patience=patience), json_output=json_output)
+    if json_output:
+        give_json(answer)
+    else:
+        give(kickoff_id)
+        say(f"Follow it with: windlass status {url} {kickoff_id} --watch")
+    return 0
+
+
+def _text_of(file: TextIO | None) -> str | None:
+    try:
+        return None if file is None else file.read()
+    except UnicodeDecodeError:
+        raise click.UsageError(f"--inputs {file.name if file else ''}: this file is not UTF-8.") from None

@@ -1,0 +1,126 @@
+"""What a kickoff's status tells a person who watches: pure, from one or two answers of the API to lines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Status = dict[str, Any]
+
+COMPLETED, FAILED, WAITING_FOR_HUMAN = "SUCCESS", "FAILED", "PENDING_HUMAN_INPUT"
+STATES = {
+    "PENDING": "waits for a worker",
+    "STARTED": "runs",
+    WAITING_FOR_HUMAN: "waits for a human: answer with POST {url}/resume",
+}
+TASK_STATES = {"pending_human_input": "waits for a human"}
+
+
+def has_ended(status: Status) -> bool:
+    return status.get("state") in {COMPLETED, FAILED}
+
+
+def did_fail(status: Status) -> bool:
+    return status.get("state") == FAILED
+
+
+def changes(before: Status | None, after: Status, url: str) -> list[str]:
+    """A line for each thing that moved between two answers; with `before` None, for all that has moved so far."""
+    return [
+        *_state_changes(before or {}, after, url),
+        *_task_changes(before or {}, after),
+        *_new_warnings(before or {}, after),
+    ]
+
+
+def now(status: Status, at: datetime) -> str:
+    """One line that is true at this moment."""
+    progress = status.get("progress") or {}
+    counts = f"{progress.get('completed_tasks', 0)} of {progress.get('total_tasks', '?')} tasks done"
+    task = status.get("current_task")
+    began = next((_time(task.get("started_at")) for task in _tasks(status) if task.get("state") == "running"), None)
+    since = began or _time(status.get("started_at")) or _time(status.get("created_at"))
+    seconds = f", {(at - since).total_seconds():.0f} s" if since else ""
+    return f"{counts}; {task or STATES.get(str(status.get('state')), '').partition(':')[0]}{seconds}"
+
+
+def ending(status: Status) -> str:
+    """How it ended, in one line."""
+    if did_fail(status):
+        reason = status.get("reason") or "error"
+        return f"failed ({reason}): {status.get('error') or 'the server does not say why'}"
+    facts = [_seconds(status.get("execution_time")), _tokens(status)]
+    return ", ".join(["completed", *filter(None, facts)])
+
+
+def final_output(status: Status) -> str:
+    """The text that the crew gave, in either form of the answer (docs/tokens.md, profiles)."""
+    result = status.get("result")
+    output = result.get("output") if isinstance(result, dict) else result
+    return "" if output is None else str(output)
+
+
+def _state_changes(before: Status, after: Status, url: str) -> list[str]:
+    if before and (before.get("state"), before.get("attempt")) == (after.get("state"), after.get("attempt")):
+        return []
+    words = STATES.get(str(after.get("state")))
+    if words is None:
+        return []
+    again = f" again (attempt {after['attempt']})" if _is_repeated(after) else ""
+    return [words.format(url=url) + again]
+
+
+def _is_repeated(status: Status) -> bool:
+    return status.get("state") == "STARTED" and (status.get("attempt") or 0) > 1
+
+
+def _task_changes(before: Status, after: Status) -> list[str]:
+    known = {task.get("task_id"): task.get("state") for task in _tasks(before)}
+    return [
+        f"  {_task_name(task, number)}: {_task_words(task)}"
+        for number, task in enumerate(_tasks(after), 1)
+        if task.get("state") != known.get(task.get("task_id"), "pending_run")
+    ]
+
+
+def _task_name(task: Mapping[str, Any], number: int) -> str:
+    """Its number where it has no name: a hash tells a person nothing."""
+    return str(task.get("name") or f"task {number}")
+
+
+def _task_words(task: Mapping[str, Any]) -> str:
+    state = str(task.get("state"))
+    words = TASK_STATES.get(state, state.replace("_", " "))
+    if state == "running" and task.get("agent"):
+        return f"{words}, by {str(task['agent']).strip()}"
+    began, ended = _time(task.get("started_at")), _time(task.get("finished_at"))
+    return f"{words} in {_seconds((ended - began).total_seconds())}" if began and ended else words
+
+
+def _new_warnings(before: Status, after: Status) -> list[str]:
+    known = before.get("warnings") or []
+    return [f"warning: {warning.get('message')}" for warning in after.get("warnings") or [] if warning not in known]
+
+
+def _tasks(status: Status) -> list[dict[str, Any]]:
+    return status.get("tasks") or []
+
+
+def _seconds(value: object) -> str | None:
+    return f"{value:.1f} s" if isinstance(value, int | float) else None
+
+
+def _tokens(status: Status) -> str | None:
+    total = (status.get("token_usage") or {}).get("total_tokens")
+    return f"{total:,} tokens" if total else None
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

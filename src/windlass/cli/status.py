@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.crew_options import client_for, crew_options
+from windlass.cli.printing import say
+from windlass.cli.progress import changes
+from windlass.cli.watch_options import show, watch_options
+
+if TYPE_CHECKING:
+    from windlass.cli.crew_client import CrewClient
+    from windlass.cli.progress import Status
+
+
+@click.command
+@crew_options
+@click.argument("kickoff_id")
+@watch_options
+def command(
+    url: str, kickoff_id: str, token: str | None, token_file: Any, patience: float, *, watch: bool, json_output: bool
+) -> int:
+    """Show how far a kickoff is, and what came of it.
+
+    The final output goes to standard output, everything else to standard error. Ends with 1 when the kickoff failed.
+    """
+    with client_for(url, token, token_file) as crew:
+        status = _followed(crew, kickoff_id, patience) if watch else _once(crew, kickoff_id, quiet=json_output)
+    return show(status, json_output=json_output)
+
+
+def _followed(crew: CrewClient, kickoff_id: str, patience: float) -> Status:
+    from windlass.cli.follow import follow
+
+    return follow(crew, kickoff_id, patience=patience)
+
+
+def _once(crew: CrewClient, kickoff_id: str, *, quiet: bool) -> Status:
+    status = crew.status(kickoff_id)
+    for line in () if quiet else changes(None, status, crew.base_url):
+        say(line)
+    return status

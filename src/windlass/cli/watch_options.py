@@ -1,0 +1,50 @@
+"""What `kickoff` and `status` share: following a kickoff, and showing what came of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from windlass.cli.crew_options import give_json
+from windlass.cli.ending import FAILED
+from windlass.cli.printing import give, say
+from windlass.cli.progress import did_fail, ending, final_output, has_ended, now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windlass.cli.progress import Status
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+def watch_options(command: Command) -> Command:
+    """Gives the command the options watch and patience."""
+    for decorate in (
+        click.option(
+            "--patience",
+            type=click.FloatRange(min=0),
+            default=60.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long --watch goes on asking while the server is away.",
+        ),
+        click.option("--watch", is_flag=True, help="Follow the kickoff to its end, and tell what moves."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def show(status: Status, *, json_output: bool) -> int:
+    """Prints how far the kickoff is, or how it ended and its final output. Returns the exit code."""
+    if json_output:
+        give_json(status)
+    elif not has_ended(status):
+        say(now(status, datetime.now(UTC)))
+    else:
+        say(ending(status))
+        if not did_fail(status):
+            give(final_output(status))
+    return FAILED if did_fail(status) else 0

@@ -1,0 +1,112 @@
+"""The only module that reads the environment. Every setting is a WINDLASS_* variable; docs/settings.md lists them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import platformdirs
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from windlass.errors import SettingsError
+
+SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY")
+ROOT_HOME = Path("/var/lib/windlass")
+
+
+def default_home() -> Path:
+    return ROOT_HOME if os.geteuid() == 0 and sys.platform == "linux" else platformdirs.user_data_path("windlass")
+
+
+def _without_slash(url: str | None) -> str | None:
+    return url.rstrip("/") if url else url
+
+
+def _listed(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="WINDLASS_", frozen=True, env_ignore_empty=True, extra="ignore")
+
+    home: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] = Field(
+        default_factory=default_home,
+        description="Folder of everything that Windlass keeps: the embedded database, the master key, work folders.",
+    )
+    host: str = Field("127.0.0.1", description="Address that the server listens on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port that the server listens on; 0 takes a free one.")
+    database_url: SecretStr | None = Field(
+        None,
+        description="A PostgreSQL 14 or newer, in place of the embedded one. Removed from the environment once read.",
+    )
+    master_key: SecretStr | None = Field(
+        None,
+        description="Keys in place of the file `master.key` in the home: keys separated by commas, the first one is used. "
+        "Removed from the environment once read.",
+    )
+    public_url: Annotated[str | None, AfterValidator(_without_slash)] = Field(
+        None, description="Address that base URLs are written with, when clients reach the server by another one."
+    )
+    crew_domain: str | None = Field(
+        None, description="With `crews.example.com`, a crew is also served at `<slug>.crews.example.com`."
+    )
+    trusted_proxies: Annotated[list[str], NoDecode, BeforeValidator(_listed)] = Field(
+        default_factory=list, description="Addresses, separated by commas, whose X-Forwarded-* headers are believed."
+    )
+    slots: int = Field(
+        default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),
+        ge=1,
+        le=1000,
+        description="How many kickoffs one worker runs at once.",
+    )
+    max_body: int = Field(1024 * 1024, ge=1024, description="Largest request body, in bytes.")
+    request_timeout: float = Field(
+        20.0, gt=0, description="Seconds that a client has to send its whole request, headers and body."
+    )
+    lease: float = Field(
+        15.0, ge=1, description="Seconds after which the kickoffs of a silent worker are run elsewhere."
+    )
+    max_losses: int = Field(
+        3,
+        ge=0,
+        description="How often a kickoff is run again after its worker or process was lost, before it fails as `lost`.",
+    )
+    log_format: Literal["text", "json"] = Field("text", description="Form of the log lines on standard error.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged.")
+
+    @property
+    def lease_renewal(self) -> float:
+        """Seconds between renewals: three may fail before the lease ends."""
+        return self.lease / 4
+
+
+def load() -> Settings:
+    """Reads the environment once and takes the secret variables out of it, so that no child or error page can show
+    them.
+    """
+    if os.environ.get("WINDLASS_MASTER_KEY") == "":
+        raise SettingsError(
+            "WINDLASS_MASTER_KEY is set and empty.", "Give it a key, or unset it to use the file in the home."
+        )
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        raise SettingsError(_in_words(error), "docs/settings.md lists the settings.") from None
+    for name in SECRETS:
+        os.environ.pop(name, None)
+    return settings
+
+
+def crew_environment() -> dict[str, str]:
+    """What `windlass dev` hands to the crew: the user's own environment, without what is Windlass's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+
+
+def _in_words(error: ValidationError) -> str:
+    return "; ".join(
+        f"WINDLASS_{str(found['loc'][0]).upper()}: {found['msg'].lower()}"
+        for found in error.errors(include_input=False)
+    )

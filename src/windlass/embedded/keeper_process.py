@@ -1,0 +1,106 @@
+"""The server's side of the keeper."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from windlass.embedded import keeper
+from windlass.embedded.postgres_errors import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from windlass.embedded.account import Account
+    from windlass.embedded.places import Places
+
+GONE = "gone"
+FAILED = "PostgreSQL could not be started"
+START_LIMIT = 300.0  # seconds; after a crash PostgreSQL first replays what its log holds
+SIGN_OF_LIFE = 10.0  # seconds between two reports while that goes on
+STOP_LIMIT = 20.0  # seconds; the keeper has killed PostgreSQL before that
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line of the keeper, or that it is GONE."""
+
+    word: str
+    text: str = ""
+
+
+class KeeperProcess:
+    def __init__(
+        self, places: Places, account: Account, socket_folder: Path, command: Sequence[str], database_lock: int
+    ) -> None:
+        self._channel, theirs = socket.socketpair()
+        self._heard = b""
+        self._home = places.home
+        orders = (
+            str(account.uid),
+            str(account.gid),
+            str(places.data),
+            str(socket_folder),
+            str(places.log / "postgres.log"),
+        )
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", "-S", keeper.__file__, *orders, *command],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=keeper.ENVIRONMENT,
+                pass_fds=(database_lock,),
+                start_new_session=True,  # a terminal's Ctrl-C is for the server alone
+            )
+
+    def listen(self, timeout: float | None = None) -> Said:
+        """Raises TimeoutError."""
+        while b"\n" not in self._heard:
+            if not (chunk := self._receive(timeout)):
+                return Said(GONE)
+            self._heard += chunk
+        line, _, self._heard = self._heard.partition(b"\n")
+        return Said(*line.decode().split(" ", 1))
+
+    def _receive(self, timeout: float | None) -> bytes:
+        try:
+            self._channel.settimeout(timeout)
+            return self._channel.recv(4096)
+        except TimeoutError:
+            raise
+        except OSError:  # closed, by either side
+            return b""
+
+    def wait_until_ready(self, report: Callable[[str], None], limit: float = START_LIMIT) -> None:
+        """Raises EmbeddedPostgresError."""
+        started = time.monotonic()
+        while time.monotonic() < started + limit:
+            try:
+                said = self.listen(SIGN_OF_LIFE)
+            except TimeoutError:
+                report(f"PostgreSQL is still starting ({time.monotonic() - started:.0f} s)")
+                continue
+            if said.word == keeper.READY:
+                return
+            raise failed(FAILED, self._home, said.text or "its keeper ended")
+        raise failed(FAILED, self._home, f"it was not ready after {limit:.0f} s")
+
+    def ask_to_stop(self) -> None:
+        with suppress(OSError):  # it is gone already
+            self._channel.shutdown(socket.SHUT_WR)
+
+    def wait_until_gone(self) -> None:
+        try:
+            self._process.wait(STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._channel.close()

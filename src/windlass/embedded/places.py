@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the embedded database keeps its things in a Windlass home. docs/embedded-postgres.md has the same list."""
+
+    home: Path
+
+    @property
+    def server_lock(self) -> Path:
+        """Held by the living server, and by nothing else; its text names that server for people."""
+        return self.home / "server.lock"
+
+    @property
+    def own(self) -> Path:
+        return self.home / "postgres"
+
+    @property
+    def database_lock(self) -> Path:
+        """Held by the keeper and every process of its PostgreSQL, so that it is free only when all of them are gone."""
+        return self.own / "database.lock"
+
+    @property
+    def password(self) -> Path:
+        return self.own / "password"
+
+    @property
+    def url(self) -> Path:
+        return self.own / "url"
+
+    @property
+    def settings(self) -> Path:
+        return self.own / "settings.conf"
+
+    @property
+    def access(self) -> Path:
+        return self.own / "access.conf"
+
+    @property
+    def socket_folder(self) -> Path:
+        """Names the folder of the socket, which lies elsewhere: a socket's path has room for some 100 bytes."""
+        return self.own / "socket-folder"
+
+    @property
+    def programs(self) -> Path:
+        return self.own / "programs"
+
+    @property
+    def making(self) -> Path:
+        return self.own / "making"
+
+    @property
+    def data(self) -> Path:
+        return self.own / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.own / "log"
+
+
+def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
+    """Under its name stands the old text or the new one, never a part, also after a power cut."""
+    new = path.with_name(f"{path.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, mode)
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    new.replace(path)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

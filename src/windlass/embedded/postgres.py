@@ -1,0 +1,174 @@
+"""The database that comes with Windlass: one PostgreSQL, for one server, on one folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from windlass.embedded import keeper
+from windlass.embedded.account import account_for, check_reach, make_home
+from windlass.embedded.data_folder import DATABASE, USER, ready_data
+from windlass.embedded.folder_lock import FolderLock, is_held
+from windlass.embedded.keeper_process import KeeperProcess
+from windlass.embedded.leftovers import clear_process_files, take_database_lock
+from windlass.embedded.places import Places, write_whole
+from windlass.embedded.postgres_errors import EmbeddedPostgresError, unusable
+from windlass.embedded.postgres_settings import command, write_settings
+from windlass.embedded.programs import find_programs
+from windlass.embedded.socket_folder import PORT, ready_socket_folder, remove_socket_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from windlass.embedded.account import Account
+
+PAUSE = 5.0  # seconds between attempts to put another keeper in the place of one that was killed
+
+
+def _silently(_: str) -> None:
+    pass
+
+
+class EmbeddedPostgres:
+    """Runs until `stop`, or until this process ends, however it ends.
+
+    `report` gets one line a step; also later, and then from a thread of its own.
+    """
+
+    def __init__(self, home: Path, *, report: Callable[[str], None] = _silently) -> None:
+        self._places = Places(home.absolute())
+        self._report = report
+        self._lock = FolderLock(self._places.server_lock)
+        self._url: str | None = None
+        self._keeper: KeeperProcess | None = None
+        self._watch: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._change = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """Raises EmbeddedPostgresError when it doesn't run."""
+        if self._url is None:
+            raise EmbeddedPostgresError(f"The database in {self._places.home} does not run.", "Start it first.")
+        return self._url
+
+    def start(self) -> str:
+        """Returns the URL of a database that answers. Raises EmbeddedPostgresError, as HomeInUse too."""
+        if self._url is None:
+            with ExitStack() as undo:
+                undo.callback(self.stop)
+                try:
+                    self._start()
+                except OSError as error:
+                    raise unusable(self._places.home, error) from error
+                undo.pop_all()
+        return self.url
+
+    def stop(self) -> None:
+        """When it returns, PostgreSQL is gone. May be called twice, or before start."""
+        self._stopping.set()
+        if (running := self._keeper) is not None:
+            running.ask_to_stop()
+        with self._change:
+            running, self._keeper = self._keeper, None
+        try:
+            if running is not None:
+                running.ask_to_stop()  # it may be another by now
+                running.wait_until_gone()
+                os.close(take_database_lock(self._places, self._report))
+        finally:
+            self._leave()
+
+    def _start(self) -> None:
+        self._stopping.clear()
+        account = account_for(self._places.data)
+        make_home(self._places.home)
+        self._lock.take()
+        self._places.url.unlink(missing_ok=True)
+        self._make_folders(account)
+        self._bring_up(account)
+        self._watch = threading.Thread(target=self._look_after, args=(account,), daemon=True)
+        self._watch.start()
+
+    def _make_folders(self, account: Account) -> None:
+        self._places.own.mkdir(mode=0o700, exist_ok=True)
+        if not account.may_enter(self._places.own.stat()):
+            self._places.own.chmod(0o711)  # its user's folders lie inside
+        check_reach(account, self._places.own)
+        self._places.log.mkdir(mode=0o700, exist_ok=True)
+        account.give(self._places.log)
+
+    def _bring_up(self, account: Account) -> None:
+        places = self._places
+        lock = take_database_lock(places, self._report)
+        try:
+            programs = find_programs(account, places.programs)
+            password = ready_data(places, programs, lock, self._report)
+            socket_folder = ready_socket_folder(places, account)
+            clear_process_files(places, socket_folder)
+            write_settings(places)
+            self._report(f"starting PostgreSQL {programs.version}")
+            order = command(programs.folder / "postgres", places, socket_folder)
+            self._keeper = running = KeeperProcess(places, account, socket_folder, order, lock)
+        finally:
+            os.close(lock)
+        running.wait_until_ready(self._report)
+        self._url = _url(password, socket_folder)
+        write_whole(places.url, self._url)
+
+    def _look_after(self, account: Account) -> None:
+        while not self._stopping.is_set() and (running := self._keeper) is not None:
+            said = running.listen()
+            if said.word == keeper.ENDED:
+                self._report(f"PostgreSQL is away, {said.text}; starting it again")
+            elif said.word == keeper.READY:
+                self._report("PostgreSQL is back")
+            else:
+                self._replace_keeper(running, account)
+
+    def _replace_keeper(self, dead: KeeperProcess, account: Account) -> None:
+        """Tries until it runs or we stop. The PostgreSQL of the dead one was told to end by its death."""
+        while not self._stopping.is_set():
+            with self._change:
+                if self._stopping.is_set():
+                    return
+                self._report("the keeper of PostgreSQL was ended; starting another")
+                dead.wait_until_gone()
+                try:
+                    self._bring_up(account)
+                except (EmbeddedPostgresError, OSError) as error:
+                    self._report(str(error))
+                else:
+                    return
+            self._stopping.wait(PAUSE)
+
+    def _leave(self) -> None:
+        if self._watch is not None:
+            self._watch.join()
+        self._watch = self._url = None
+        if self._lock.is_taken:  # else what lies there is another server's
+            self._places.url.unlink(missing_ok=True)
+            remove_socket_folder(self._places)
+            self._lock.release()
+
+
+def running_url(home: Path) -> str | None:
+    """The database that a living server on this home uses; None when there is no server, or it has none yet.
+
+    For the user who runs the server; raises EmbeddedPostgresError for another.
+    """
+    places = Places(home.absolute())
+    try:
+        return places.url.read_text() if is_held(places.server_lock) else None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unusable(home, error) from error
+
+
+def _url(password: str, socket_folder: Path) -> str:
+    return f"postgresql://{USER}:{quote(password)}@/{DATABASE}?host={quote(str(socket_folder), safe='')}&port={PORT}"

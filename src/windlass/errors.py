@@ -1,0 +1,36 @@
+"""
+WindlassError              what a person can act on: a message, and a hint that says what to do next
+├── SettingsError          a WINDLASS_* variable that can't be used
+├── DatabaseUnavailable    PostgreSQL does not answer; what was asked may be asked again
+├── ProjectError           a crew's project that can't be served, with file and line where they are known
+├── ChildLost              a process that was to run crew code is gone, or never came
+└── EmbeddedPostgresError  (windlass.embedded) the database that comes with Windlass
+"""
+
+from __future__ import annotations
+
+
+class WindlassError(Exception):
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class SettingsError(WindlassError):
+    pass
+
+
+class DatabaseUnavailable(WindlassError):  # noqa: N818 - said of the database, as the field says it
+    pass
+
+
+class ProjectError(WindlassError):
+    pass
+
+
+class ChildLost(WindlassError):  # noqa: N818 - said of the child
+    pass

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+Inputs = dict[str, Any]
+LONGEST_REASON = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    names: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """Why each input breaks the schema, by the input's name."""
+
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class InputsCheck:
+    """A crew's input schema, compiled once for many kickoffs.
+
+    Inputs that the schema does not name are accepted. A property whose schema says nothing of its values is not looked
+    at: a crew's placeholders take any JSON.
+    """
+
+    required: tuple[str, ...]
+    validators: dict[str, Draft202012Validator] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: dict[str, Any]) -> InputsCheck:
+        """Raises ValueError when `schema` is no JSON Schema."""
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise ValueError(f"the input schema is not valid: {error.message}") from error
+        definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+        return cls(
+            required=tuple(schema.get("required", ())),
+            validators={
+                name: Draft202012Validator({**wanted, **definitions})
+                for name, wanted in schema.get("properties", {}).items()
+                if _constrains(wanted)
+            },
+        )
+
+    def __call__(self, inputs: Inputs) -> Missing | Invalid | None:
+        """Missing ones are told before invalid ones."""
+        missing = [name for name in self.required if name not in inputs]
+        if missing:
+            return Missing(missing)
+        reasons = {
+            name: reason
+            for name, validator in self.validators.items()
+            if name in inputs and (reason := _first_reason(validator, inputs[name]))
+        }
+        return Invalid(reasons) if reasons else None
+
+
+def _constrains(schema: dict[str, Any]) -> bool:
+    return bool(schema.keys() - {"title", "description", "default", "examples", "deprecated"})
+
+
+def _first_reason(validator: Draft202012Validator, value: Any) -> str | None:
+    for error in validator.iter_errors(value):
+        where = "".join(f"[{step!r}]" for step in error.absolute_path)
+        text = f"{where}: {error.message}" if where else error.message
+        return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+    return None
+
+
+def example_inputs(schema: dict[str, Any]) -> Inputs:
+    """A value for each required input, of the right type; for people to replace."""
+    properties = schema.get("properties", {})
+    return {name: _example_of(properties.get(name, {}), name) for name in schema.get("required", ())}
+
+
+def _example_of(schema: dict[str, Any], name: str) -> Any:
+    given = [*schema.get("examples", ()), *schema.get("enum", ())]
+    samples: dict[Any, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+    kind = schema.get("type")
+    return given[0] if given else samples.get(kind if isinstance(kind, str) else None, f"some {name}")

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDefinition:
+    """A task as the project declares it.
+
+    `key` is the MD5 of the description as written, placeholders not filled in; `task_id` is the name where there is
+    one, else the key, made unique within the crew.
+    """
+
+    task_id: str
+    key: str
+    name: str | None
+    agent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDefinition:
+    role: str
+    goal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What inspection found in a project.
+
+    `inputs_schema` is JSON Schema 2020-12 of the inputs object; its `required` is in the order in which the project
+    mentions them.
+    """
+
+    kind: str
+    name: str
+    inputs_schema: dict[str, Any]
+    tasks: tuple[TaskDefinition, ...]
+    agents: tuple[AgentDefinition, ...] = ()
+    framework: str | None = None
+    framework_version: str | None = None
+    warnings: tuple[dict[str, str], ...] = field(default=())
+
+    @property
+    def required_inputs(self) -> list[str]:
+        return list(self.inputs_schema.get("required", []))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Manifest:
+        """`value` is what `to_json` made, or an inspection's: its tasks have no `task_id` yet and get one."""
+        found = dict(value)
+        found["tasks"] = identify(found.get("tasks", ()))
+        found["agents"] = tuple(AgentDefinition(**agent) for agent in found.get("agents", ()))
+        found["warnings"] = tuple(found.get("warnings", ()))
+        return cls(**found)
+
+
+def identify(tasks: list[dict[str, Any]]) -> tuple[TaskDefinition, ...]:
+    """Gives each task its `task_id`: name, else key, with -2, -3 ... behind a repeated one."""
+    seen: dict[str, int] = {}
+    return tuple(_identified(task, seen) for task in tasks)
+
+
+def _identified(task: dict[str, Any], seen: dict[str, int]) -> TaskDefinition:
+    wanted = task.get("task_id") or task.get("name") or task["key"]
+    task_id, number = wanted, 1
+    while task_id in seen:
+        number += 1
+        task_id = f"{wanted}-{number}"
+    seen[task_id] = number
+    return TaskDefinition(task_id=task_id, key=task["key"], name=task.get("name"), agent=task.get("agent"))

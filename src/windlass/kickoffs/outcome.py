@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from windlass.kickoffs.states import Reason, State
+from windlass_crewside.messages import Failed, Inspected, Succeeded
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended, before anything acts on it.
+
+    `state` is SUCCESS with `output` (and `json` where there is structured output), or FAILED with `reason` and `error`,
+    one line that a person can act on. `trace` is for the log alone.
+    """
+
+    state: State
+    output: str | None = None
+    json: Any = None
+    reason: Reason | None = None
+    error: str | None = None
+    trace: str = ""
+
+
+Answer = Inspected | Succeeded | Failed
+"""The last message of a child that came to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What is known of a child that is no more.
+
+    `status` its wait status, None when no one saw it end (the
+    zygote, its parent, is gone); `garbled` that it sent bytes that are no message.
+    """
+
+    answer: Answer | None = None
+    status: int | None = None
+    garbled: bool = False
+
+
+def decide(ended: Ended) -> Outcome:
+    """An answer counts whatever became of the process after it."""
+    match ended.answer:
+        case Succeeded(output=output, json=structure):
+            return Outcome(State.SUCCESS, output=output, json=structure)
+        case Failed() as failed:
+            return failure(Reason.ERROR, f"{failed.message} {failed.hint}".strip(), failed.trace)
+    if ended.garbled:
+        return failure(
+            Reason.CRASHED, "the crew's code wrote to the socket that its process reports on. Look for os.write."
+        )
+    if ended.status is None:
+        return lost("the crew's process was lost: the process that started it is gone")
+    return failure(Reason.CRASHED, words_for(ended.status))
+
+
+def failure(reason: Reason, error: str, trace: str = "") -> Outcome:
+    return Outcome(State.FAILED, reason=reason, error=error, trace=trace)
+
+
+def lost(error: str) -> Outcome:
+    """Not the crew's fault: it may be tried again."""
+    return failure(Reason.LOST, error)
+
+
+def words_for(status: int) -> str:
+    """What a wait status says of a process that ended without an answer."""
+    if not os.WIFSIGNALED(status):
+        code = os.waitstatus_to_exitcode(status)
+        return f"the crew's process ended with exit code {code} before it gave a result. Look for os._exit in its code."
+    number = os.WTERMSIG(status)
+    return f"the crew's process was killed by {signal_name(number)}. {ADVICE.get(number, '')}".strip()
+
+
+def signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+NATIVE = "A library with native code failed: the last lines of its output tell which."
+ADVICE: dict[int, str] = {
+    signal.SIGKILL: "Perhaps the machine ran out of memory.",
+    signal.SIGSEGV: NATIVE,
+    signal.SIGABRT: NATIVE,
+    signal.SIGBUS: NATIVE,
+}

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from windlass.store.listener import Listener
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+MOST_KNOWN = 10_000
+
+
+class Known(Generic[Key, Value]):
+    """Rows that every request needs, kept while PostgreSQL tells of their changes: forgotten all at once when it tells
+    of one, and not kept at all while nobody listens. That something is absent is not kept.
+    """
+
+    def __init__(self, look_up: Callable[[Key], Awaitable[Value | None]], listener: Listener, channel: str) -> None:
+        self._look_up = look_up
+        self._listener = listener
+        self._kept: dict[Key, Value] = {}
+        self._changes = 0
+        listener.on(channel, lambda _: self._forget())
+        listener.on_gap(self._forget)
+
+    async def get(self, key: Key) -> Value | None:
+        kept = self._kept.get(key)
+        return kept if kept is not None else await self._get(key)
+
+    async def _get(self, key: Key) -> Value | None:
+        changes = self._changes
+        found = await self._look_up(key)
+        # A change that came while the row was read may be newer than what was read.
+        if found is not None and changes == self._changes and self._listener.hearing.is_set():
+            if len(self._kept) >= MOST_KNOWN:
+                self._kept.clear()
+            self._kept[key] = found
+        return found
+
+    def _forget(self) -> None:
+        self._changes += 1
+        self._kept.clear()

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.kickoffs.events import StoredEvent, stored_event
+from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.states import Reason, State
+from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
+from windlass.kickoffs.usage import TokenUsage
+from windlass.lifecycle.loops import until_the_database_answers
+from windlass.runner import Output, Runner, RunOrder
+from windlass_crewside.messages import Event, Message, Project, TaskEnded, TasksKnown, TaskStarted, Tokens, Warned
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from windlass.store.kickoffs import Claimed, KickoffStore
+
+Environment = Callable[[str], Awaitable[Mapping[str, str]]]
+"""Slug of a deployment -> the environment of a kickoff of it that starts now."""
+
+MOST_WAITING = 500
+"""Events of one run that wait to be written before its child is made to wait."""
+
+logger = log.logger(__name__)
+
+
+class NoLongerOurs(Exception):  # noqa: N818 - said of the kickoff
+    """The kickoff went on without this run: its lease had ended, or it was stopped."""
+
+
+class Run:
+    """One attempt of one kickoff in this worker: from claimed to settled."""
+
+    def __init__(self, claimed: Claimed, store: KickoffStore, runner: Runner, *, max_losses: int) -> None:
+        self.claimed = claimed
+        self._store = store
+        self._runner = runner
+        self._max_losses = max_losses
+        self._records = TaskRecords(claimed.manifest.tasks)
+        self._usage = TokenUsage()
+        self._warnings: list[Warning_] = []
+        self._reports = Reports(store, claimed, self._records)
+
+    async def __call__(self, environment: Environment) -> None:
+        """Returns when the outcome is committed, or counts for nothing. Cancelled, it gives the kickoff back to be run
+        by another.
+        """
+        outcome = None
+        try:
+            outcome = await self._outcome(environment)
+        except* NoLongerOurs:
+            logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
+        if outcome is not None:
+            await until_the_database_answers(lambda: self._settle(outcome))
+
+    async def lose(self, why: str) -> None:
+        """For a run that came to no outcome: the kickoff is run again, unless that happened too often."""
+        outcome = Outcome(State.FAILED, reason=Reason.LOST, error=why)
+        await until_the_database_answers(lambda: self._settle(outcome))
+
+    async def give_back(self) -> None:
+        """For a worker that stops: the kickoff waits again, and no loss is counted."""
+        await self._put_back(lost=False)
+
+    async def _outcome(self, environment: Environment) -> Outcome:
+        await until_the_database_answers(self._reports.open)
+        async with asyncio.TaskGroup() as both:
+            writing = both.create_task(self._reports.write())
+            outcome = await self._runner.run(self._order(await environment(self.claimed.slug)), self._hear)
+            self._reports.close()
+            await writing
+        return outcome
+
+    def _order(self, environment: Mapping[str, str]) -> RunOrder:
+        source = self.claimed.source
+        return RunOrder(
+            kickoff_id=str(self.claimed.id),
+            attempt=self.claimed.attempt,
+            interpreter=Path(source["interpreter"]),
+            preload=source["preload"],
+            project=Project(source["kind"], source["root"], source["entrypoint"]),
+            environment=environment,
+            inputs=self.claimed.inputs,
+        )
+
+    async def _hear(self, report: Message | Output) -> None:
+        match report:
+            case Event():
+                await self._reports.add(report.type, report.at, report.payload)
+            case Output():
+                await self._reports.add(f"output_{report.stream}", report.at, {"line": report.line})
+            case TasksKnown():
+                self._records.know(report)
+            case TaskStarted():
+                self._records.start(report)
+            case TaskEnded():
+                self._records.end(report)
+            case Tokens():
+                self._usage.add(report)
+            case Warned():
+                self._warnings.append(Warning_(report.code, report.message, self._records.task_id(report.task)))
+        self._reports.wake()
+
+    async def _settle(self, outcome: Outcome) -> None:
+        if outcome.reason is Reason.LOST and await self._put_back(lost=True):
+            logger.event("kickoff.lost", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, why=outcome.error)
+            return
+        warnings = [*self._records.warnings, *self._warnings]
+        settled = await self._store.settle(self.claimed.id, self.claimed.attempt, outcome, self._usage, warnings)
+        logger.event(
+            "kickoff.ended" if settled else "kickoff.taken",
+            kickoff_id=self.claimed.id,
+            attempt=self.claimed.attempt,
+            state=outcome.state,
+            reason=outcome.reason,
+            trace=outcome.trace or None,
+        )
+
+    async def _put_back(self, *, lost: bool) -> bool:
+        return await self._store.put_back(self.claimed.id, self.claimed.attempt, lost=lost, max_losses=self._max_losses)
+
+
+class Reports:
+    """What a run tells, on its way into the database: in order, in batches, each batch with the task records that
+    changed.
+    """
+
+    def __init__(self, store: KickoffStore, claimed: Claimed, records: TaskRecords) -> None:
+        self._store = store
+        self._kickoff: UUID = claimed.id
+        self._attempt = claimed.attempt
+        self._records = records
+        self._seq = 0
+        self._waiting: list[StoredEvent] = []
+        self._something = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._closed = False
+
+    async def open(self) -> None:
+        if self._attempt > 1:
+            self._seq = await self._store.last_event(self._kickoff)
+
+    async def add(self, kind: str, at: float, payload: dict[str, object]) -> None:
+        """Waits while too much is unwritten: the run is not read any further then, and its child waits too."""
+        await self._room.wait()
+        self._seq += 1
+        self._waiting.append(stored_event(self._seq, kind, at, payload))
+        if len(self._waiting) >= MOST_WAITING:
+            self._room.clear()
+
+    def wake(self) -> None:
+        self._something.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._something.set()
+
+    async def write(self) -> None:
+        """Until closed and empty. Raises NoLongerOurs."""
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            last = self._closed
+            events, self._waiting = self._waiting, []
+            self._room.set()
+            records = self._records.take_changed()
+            if events or records:
+                await until_the_database_answers(lambda: self._write(events, records))  # noqa: B023 - awaited here
+            if last:
+                return
+
+    async def _write(self, events: list[StoredEvent], records: list[TaskRecord]) -> None:
+        if not await self._store.write_reports(self._kickoff, self._attempt, events, records):
+            raise NoLongerOurs

@@ -1,0 +1,7 @@
+"""A crew's source, as files: which kind of project it is, its interpreter, whether it changed. Nothing here runs it."""
+
+from windlass.projects.digest import digest
+from windlass.projects.interpreter import interpreter_of
+from windlass.projects.kinds import Recognised, recognise
+
+__all__ = ["Recognised", "digest", "interpreter_of", "recognise"]

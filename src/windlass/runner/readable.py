@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import asyncio
+import os
+
+CHUNK = 1 << 16
+
+
+class Readable:
+    """A descriptor of someone else's, read as it fills.
+
+    After `finish()` what it holds by then is read, and no more waited for: a process that outlives a child may hold
+    the other end for ever.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._finishing = False
+        self._wake = asyncio.Event()
+
+    async def read(self) -> bytes:
+        """The next bytes; none at the end."""
+        while True:
+            try:
+                return os.read(self._descriptor, CHUNK)
+            except BlockingIOError:
+                if self._finishing:
+                    return b""
+                await self._wait()
+            except ConnectionResetError:
+                return b""
+
+    async def _wait(self) -> None:
+        # watched only while someone waits: a reader that is busy leaves the bytes where they are, and the writer waits
+        loop = asyncio.get_running_loop()
+        self._wake.clear()
+        loop.add_reader(self._descriptor, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            loop.remove_reader(self._descriptor)
+
+    def finish(self) -> None:
+        self._finishing = True
+        self._wake.set()

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOCK = ".lock"
+
+
+class Scratch:
+    """The folders of one runner's kickoffs, in one folder of its own that goes with it.
+
+    A runner that was killed leaves its folder behind. The next one to start under the same `base` removes it: each
+    holds a lock on its own for as long as it lives.
+    """
+
+    def __init__(self, base: Path) -> None:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(base / LOCK):
+            for left in base.iterdir():
+                if left.is_dir() and not in_use(left):
+                    shutil.rmtree(left, ignore_errors=True)
+            self._folder = Path(tempfile.mkdtemp(dir=base, prefix="runner-"))
+            self._lock = open_lock(self._folder / LOCK)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def folder(self, name: str) -> Path:
+        """A new folder, for this user's eyes only."""
+        return Path(tempfile.mkdtemp(dir=self._folder, prefix=f"{name}-"))
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_lock(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of all runners under one base; no one holds it for longer than it takes to remove folders."""
+    descriptor = open_lock(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def in_use(folder: Path) -> bool:
+    descriptor = open_lock(folder / LOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import windlass_crewside
+from windlass.errors import ChildLost, ProjectError
+from windlass.runner.lines import Lines
+from windlass.runner.readable import CHUNK, Readable
+from windlass_crewside.messages import (
+    BadMessage,
+    Exited,
+    Fork,
+    Forked,
+    Frames,
+    Kill,
+    Message,
+    NotForked,
+    Ready,
+    Unready,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+START_SECONDS = 120.0
+"""How long importing and warming a framework may take; 6 s is usual, on a machine with nothing else to do."""
+
+FORK_SECONDS = 30.0
+STOP_SECONDS = 5.0
+LAST_WORDS = 5
+
+T = TypeVar("T")
+
+PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
+
+
+def new_future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(slots=True)
+class ChildRecord:
+    """What the zygote has told of a child. `status` is None when the zygote was lost before it told."""
+
+    forked: asyncio.Future[int | ChildLost] = field(default_factory=new_future)
+    status: asyncio.Future[int | None] = field(default_factory=new_future)
+
+
+class Zygote:
+    """A zygote that runs: its process, its socket, its children."""
+
+    def __init__(self, process: asyncio.subprocess.Process, channel: socket.socket) -> None:
+        self._process = process
+        self._channel = channel
+        self._forking = asyncio.Lock()
+        self._children: dict[str, ChildRecord] = {}
+        self._ready: asyncio.Future[Ready | Unready | None] = asyncio.get_running_loop().create_future()
+        self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._overhear())]
+        self.lost = False
+
+    @classmethod
+    async def start(
+        cls, interpreter: Path, preload: str | None, environment: Mapping[str, str], folder: Path
+    ) -> Zygote:
+        """Raises ProjectError when the interpreter can't serve, ChildLost when it does not answer in time."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with contextlib.ExitStack() as unless_started, theirs:
+            unless_started.callback(ours.close)
+            process = await spawn(interpreter, preload, environment, folder, theirs)
+            unless_started.pop_all()
+        zygote = cls(process, ours)
+        try:
+            await zygote._become_ready(interpreter)
+        except BaseException:
+            await asyncio.shield(zygote.stop())
+            raise
+        return zygote
+
+    async def _become_ready(self, interpreter: Path) -> None:
+        try:
+            answer = await asyncio.wait_for(asyncio.shield(self._ready), START_SECONDS)
+        except TimeoutError:
+            raise ChildLost(f"{interpreter} was not ready to run crews within {START_SECONDS:.0f} s.") from None
+        if isinstance(answer, Unready):
+            raise ProjectError(answer.message)
+        if answer is None:
+            await self._process.wait()
+            words = " ".join(self._last_words) or "it said nothing"
+            raise ProjectError(f"{interpreter} ended before it could run crews: {words}")
+
+    async def fork(self, name: str, descriptors: Sequence[int]) -> None:
+        """Starts a child. Raises ChildLost when there is none."""
+        async with self._forking:  # one at a time, as the zygote does it: more would only fill its socket
+            record = self._children[name] = ChildRecord()
+            self._send(Fork(name), descriptors)
+            if self.lost:
+                self._mourn(record)
+            try:
+                answer = await asyncio.wait_for(asyncio.shield(record.forked), FORK_SECONDS)
+            except TimeoutError:
+                self._end_process()
+                raise ChildLost(f"no process was started for the crew within {FORK_SECONDS:.0f} s.") from None
+        if isinstance(answer, ChildLost):
+            raise answer
+
+    async def status_of(self, name: str) -> int | None:
+        """Waits for the end of a child: its wait status, or None when the zygote is gone and no one saw it end."""
+        return await asyncio.shield(self._children[name].status)
+
+    async def end(self, name: str) -> None:
+        """Ends a child, if it has not ended yet, with its process group; complete when it returns."""
+        record = self._children.get(name)
+        if record is None:
+            return
+        if not record.status.done():
+            self._send(Kill(name))
+            await asyncio.wait([record.status], timeout=STOP_SECONDS)
+        if not record.status.done():
+            self._end_process()  # it does not listen any more, and its children go with it
+            await asyncio.wait([record.status])
+        del self._children[name]
+
+    async def stop(self) -> None:
+        """Ends the zygote and all its children; complete when it returns."""
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            self._end_process()
+            await self._process.wait()
+        await asyncio.wait(self._tasks)
+        self._channel.close()
+
+    def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        # a zygote that is gone, or too busy for so short a message, is found out by who waits for its answer
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._channel, [encode(message)], list(descriptors))
+
+    async def _listen(self) -> None:
+        reader, frames = Readable(self._channel.fileno()), Frames()
+        try:
+            while data := await reader.read():
+                for message in frames.feed(data):
+                    self._hear(message)
+        except BadMessage:
+            self._end_process()
+        finally:
+            self._be_lost()
+
+    def _hear(self, message: Message) -> None:
+        match message:
+            case Ready() | Unready():
+                settle(self._ready, message)
+            case Forked(child=name, pid=pid) if name in self._children:
+                settle(self._children[name].forked, pid)
+            case NotForked(child=name, message=words) if name in self._children:
+                settle(self._children[name].forked, ChildLost(words))
+                settle(self._children[name].status, None)
+            case Exited(child=name, status=status) if name in self._children:
+                settle(self._children[name].status, status)
+
+    def _be_lost(self) -> None:
+        self.lost = True
+        settle(self._ready, None)
+        for record in self._children.values():
+            self._mourn(record)
+
+    def _mourn(self, record: ChildRecord) -> None:
+        """No one is left to tell of this child's end: it is ended here."""
+        settle(record.forked, ChildLost("the process that starts crews ended before it started this one."))
+        pid = record.forked.result()
+        if isinstance(pid, int) and not record.status.done():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        settle(record.status, None)
+
+    async def _overhear(self) -> None:
+        """Keeps the last of what the zygote itself complains of."""
+        output, lines = self._process.stdout, Lines()
+        while output is not None and (data := await output.read(CHUNK)):
+            self._last_words.extend(lines.feed(data))
+
+    def _end_process(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+
+async def spawn(
+    interpreter: Path, preload: str | None, environment: Mapping[str, str], folder: Path, theirs: socket.socket
+) -> asyncio.subprocess.Process:
+    # UTF-8 whatever the machine's locale; a session of its own, so that Ctrl-C in a terminal is the server's alone
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(interpreter, "-X", "utf8", PROGRAM, str(theirs.fileno()), preload or ""),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProjectError(
+            f"the interpreter {interpreter} can't be started: {error.strerror}.", "Make its environment again."
+        ) from error
+
+
+def settle(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)

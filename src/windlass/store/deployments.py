@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from windlass.kickoffs.events import to_json
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.manifest import Manifest
+from windlass.store.database import Connection, Database, Row, fetch
+from windlass.store.kickoffs import without_nul
+from windlass.store.named_queries import queries
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+SQL = queries("deployments")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """An immutable state of a crew's project; `source` says where its code is and what runs it."""
+
+    id: UUID
+    number: int
+    digest: str
+    source: dict[str, Any]
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    id: UUID
+    slug: str
+    profile: str
+    version: Version | None
+
+
+class DeploymentStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, slug: str) -> Deployment | None:
+        row = await self._database.row(SQL["by_slug"], {"slug": slug})
+        return _deployment(row) if row else None
+
+    async def all(self, *, limit: int = 1000) -> list[Row]:
+        return await self._database.rows(SQL["all"], {"limit": limit})
+
+    async def register(self, slug: str, *, digest: str, source: dict[str, Any], manifest: Manifest) -> Deployment:
+        """Makes the deployment if there is none, and a version if its current one is another; both stay as they are
+        otherwise.
+        """
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["lock_slug"], {"slug": slug})
+            found = await _get(connection, slug) or await _add(connection, slug)
+            if not _same(found.version, digest, source, manifest):
+                await _add_version(connection, found.id, digest, source, manifest)
+            registered = await _get(connection, slug)
+        assert registered is not None  # noqa: S101 - written in this transaction
+        return registered
+
+    async def set_profile(self, slug: str, profile: str) -> bool:
+        return bool(await self._database.rows(SQL["set_profile"], {"slug": slug, "profile": profile}))
+
+    async def manifest(self, version: UUID) -> Manifest | None:
+        row = await self._database.row(SQL["manifest"], {"version": version})
+        return Manifest.from_json(row["manifest"]) if row else None
+
+
+async def _get(connection: Connection, slug: str) -> Deployment | None:
+    rows = await fetch(connection, SQL["by_slug"], {"slug": slug})
+    return _deployment(rows[0]) if rows else None
+
+
+async def _add(connection: Connection, slug: str) -> Deployment:
+    deployment = Deployment(new_id(), slug, "documented", None)
+    await connection.execute(SQL["add"], {"id": deployment.id, "slug": slug})
+    return deployment
+
+
+async def _add_version(
+    connection: Connection, deployment: UUID, digest: str, source: dict[str, Any], manifest: Manifest
+) -> None:
+    version = new_id()
+    values = {
+        "id": version,
+        "deployment": deployment,
+        "digest": digest,
+        "source": to_json(source),
+        "manifest": without_nul(to_json(manifest.to_json())),
+    }
+    await connection.execute(SQL["add_version"], values)
+    await connection.execute(SQL["make_current"], {"version": version, "deployment": deployment})
+
+
+def _same(version: Version | None, digest: str, source: dict[str, Any], manifest: Manifest) -> bool:
+    return version is not None and (version.digest, version.source, version.manifest) == (digest, source, manifest)
+
+
+def _deployment(row: Row) -> Deployment:
+    version = (
+        Version(row["version_id"], row["number"], row["digest"], row["source"], Manifest.from_json(row["manifest"]))
+        if row["version_id"]
+        else None
+    )
+    return Deployment(row["id"], row["slug"], row["profile"], version)

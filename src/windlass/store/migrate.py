@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import psycopg
+
+from windlass.errors import WindlassError
+from windlass.store.database import Connection, Database, fetch
+
+LOCK = 0x77696E64  # "wind": one server migrates, the others wait for it
+FILE = re.compile(r"(\d{4})_\w+\.sql")
+OLDEST_SERVER = 140000
+
+
+class MigrationError(WindlassError):
+    pass
+
+
+def known_migrations() -> dict[int, str]:
+    """Number -> SQL, in order."""
+    folder = resources.files("windlass.store").joinpath("migrations")
+    files = sorted((entry.name, entry) for entry in folder.iterdir() if FILE.fullmatch(entry.name))
+    return {int(name[:4]): entry.read_text("utf-8") for name, entry in files}
+
+
+async def migrate(database: Database) -> list[int]:
+    """Brings the schema up to date, in one transaction under an advisory lock; the numbers of what was applied."""
+    async with database.transaction() as connection:
+        _refuse_old_server(connection)
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        applied = await _applied(connection)
+        known = known_migrations()
+        if unknown := applied - known.keys():
+            raise MigrationError(
+                f"The database was migrated by a newer Windlass (migration {max(unknown)}; "
+                f"this one knows up to {max(known)}).",
+                "Start that newer version, or give this one another database.",
+            )
+        missing = [number for number in known if number not in applied]
+        for number in missing:
+            await _apply(connection, number, known[number])
+        return missing
+
+
+async def is_migrated(database: Database) -> bool:
+    async with database.connection() as connection:
+        return await _applied(connection) >= known_migrations().keys()
+
+
+async def _applied(connection: Connection) -> set[int]:
+    (found,) = await fetch(connection, "SELECT to_regclass('migrations') AS name")
+    if found["name"] is None:
+        return set()
+    return {row["number"] for row in await fetch(connection, "SELECT number FROM migrations")}
+
+
+async def _apply(connection: Connection, number: int, sql: str) -> None:
+    await connection.execute(
+        "CREATE TABLE IF NOT EXISTS migrations "
+        "(number integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    try:
+        await connection.execute(sql.encode())
+    except psycopg.Error as error:
+        raise MigrationError(f"Migration {number} failed: {error}", "Nothing of it was kept.") from error
+    await connection.execute("INSERT INTO migrations (number) VALUES (%s)", (number,))
+
+
+def _refuse_old_server(connection: Connection) -> None:
+    if connection.info.server_version < OLDEST_SERVER:
+        raise MigrationError(
+            f"PostgreSQL {connection.info.server_version // 10000} is too old.",
+            "Windlass needs PostgreSQL 14 or newer.",
+        )

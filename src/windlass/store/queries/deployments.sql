@@ -1,0 +1,31 @@
+-- name: lock_slug
+SELECT pg_advisory_xact_lock(hashtextextended('deployment ' || %(slug)s, 0))
+
+-- name: by_slug
+SELECT deployments.id, deployments.slug, deployments.profile, versions.id AS version_id, versions.number, versions.digest,
+       versions.source, versions.manifest
+  FROM deployments
+  LEFT JOIN versions ON versions.id = deployments.current_version
+ WHERE deployments.slug = %(slug)s
+
+-- name: all
+SELECT id, slug, profile FROM deployments ORDER BY slug LIMIT %(limit)s
+
+-- name: add
+INSERT INTO deployments (id, slug) VALUES (%(id)s, %(slug)s)
+
+-- name: add_version
+INSERT INTO versions (id, deployment_id, number, digest, source, manifest)
+SELECT %(id)s, %(deployment)s, coalesce(max(number), 0) + 1, %(digest)s, %(source)s::json, %(manifest)s::json
+  FROM versions WHERE deployment_id = %(deployment)s
+
+-- name: make_current
+UPDATE deployments SET current_version = %(version)s WHERE id = %(deployment)s
+RETURNING pg_notify('windlass_deployments', slug)
+
+-- name: set_profile
+UPDATE deployments SET profile = %(profile)s WHERE slug = %(slug)s
+RETURNING pg_notify('windlass_deployments', slug)
+
+-- name: manifest
+SELECT manifest FROM versions WHERE id = %(version)s

@@ -1,0 +1,321 @@
+"""The composition root: the only module that knows all the parts, and how they hold together."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import uvloop
+
+from windlass import config, log
+from windlass.api.addresses import Addresses
+from windlass.api.application import Application
+from windlass.api.crew import CrewApi
+from windlass.api.greeting import greeting
+from windlass.api.health import health_routes
+from windlass.api.server import HttpServer
+from windlass.embedded.account import make_home
+from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model, offline_model_app
+from windlass.embedded.postgres import EmbeddedPostgres, running_url
+from windlass.lifecycle.accept import Acceptor
+from windlass.lifecycle.access import Access
+from windlass.lifecycle.crews import Crews
+from windlass.lifecycle.loops import Loops
+from windlass.lifecycle.registration import Registration
+from windlass.lifecycle.statuses import Statuses
+from windlass.lifecycle.tokens import Tokens
+from windlass.lifecycle.worker import Worker
+from windlass.runner import Runner
+from windlass.runner.environment import machine_environment
+from windlass.store.database import Database
+from windlass.store.deployments import Deployment, DeploymentStore
+from windlass.store.kickoffs import KickoffStore
+from windlass.store.listener import Listener
+from windlass.store.migrate import is_migrated, migrate
+from windlass.store.tokens import TokenStore
+from windlass.vault.key_ring import KeyRing, load_key_ring
+from windlass.vault.secret import Secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windlass.config import Settings
+
+Say = Callable[[str], None]
+TOKEN_USE_EVERY = 30.0
+"""Seconds between writes of when tokens were last used."""
+
+logger = log.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Administration:
+    """What commands work with that look at or change a server's own things."""
+
+    tokens: Tokens
+    deployments: DeploymentStore
+    database_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every process of ours stands on. `alone`: no other worker can be on this database, for we have just started
+    it.
+    """
+
+    database: Database
+    listener: Listener
+    key_ring: KeyRing
+    tokens: Tokens
+    alone: bool
+
+
+def dev(settings: Settings, project: Path, *, say: Say, tokens_may_be_shown: bool) -> int:
+    """Serves one project at the root, with everything in this process; returns when it was told to stop."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+        return loop.run(_dev(settings, project, say, tokens_may_be_shown))
+
+
+@asynccontextmanager
+async def administration(settings: Settings) -> AsyncIterator[Administration]:
+    """On the database of the settings, else on that of a server that runs on this home, else on the embedded one,
+    started for it.
+    """
+    async with AsyncExitStack() as stack:
+        url = _outside(settings) or running_url(settings.home) or await _embedded(settings, stack, _quietly)
+        database = await stack.enter_async_context(Database(url, connections=2))
+        await migrate(database)
+        tokens = await Tokens.open(TokenStore(database), _key_ring(settings))
+        yield Administration(tokens, DeploymentStore(database), url)
+
+
+async def _dev(settings: Settings, project: Path, say: Say, tokens_may_be_shown: bool) -> int:
+    stop = _told_to_stop()
+    registration = Registration.of(project)
+    async with AsyncExitStack() as stack:
+        ground = await _ground(settings, stack, say)
+        runner = Runner(settings.home / "runs", machine_environment(config.crew_environment()))
+        await stack.enter_async_context(_running(runner))
+        environment = await _crew_environment(stack, say)
+        deployment = await _registered(registration, ground, runner, environment, say, stack)
+        worker = await _worker(settings, ground, runner, environment, stack)
+        server = await _http(settings, ground, worker, registration.slug, stack)
+        await _greet(settings, ground, deployment, server.port, say if tokens_may_be_shown else None, say)
+        gc.freeze()  # a full collection over all that was imported costs up to 200 ms of somebody's request
+        await stop.wait()
+        logger.event("server.stopping")
+        say("stopping")
+    return 0
+
+
+async def _ground(settings: Settings, stack: AsyncExitStack, say: Say) -> Ground:
+    outside = _outside(settings)
+    url = outside or await _embedded(settings, stack, say)
+    database = await stack.enter_async_context(Database(url))
+    if applied := await migrate(database):
+        say("making the tables" if 1 in applied else "bringing the tables up to date")
+        logger.event("database.migrated", migrations=len(applied))
+    key_ring = _key_ring(settings)
+    tokens = await Tokens.open(TokenStore(database), key_ring)
+    listener = Listener(url)
+    healing = Healing(database)
+    listener.on_gap(healing.begin)
+    await stack.enter_async_context(_running(listener))
+    stack.push_async_callback(healing.stop)
+    return Ground(database, listener, key_ring, tokens, alone=outside is None)
+
+
+async def _worker(
+    settings: Settings, ground: Ground, runner: Runner, environment: Mapping[str, str], stack: AsyncExitStack
+) -> Worker:
+    store = KickoffStore(ground.database)
+    if ground.alone:
+        await store.end_all_leases()
+
+    async def environment_of(_: str) -> Mapping[str, str]:
+        return environment
+
+    worker = Worker(
+        store,
+        ground.listener,
+        runner,
+        environment_of,
+        slots=settings.slots,
+        lease=settings.lease,
+        renewal=settings.lease_renewal,
+        max_losses=settings.max_losses,
+    )
+    return await stack.enter_async_context(_running(worker))
+
+
+async def _http(
+    settings: Settings, ground: Ground, worker: Worker, root: str | None, stack: AsyncExitStack
+) -> HttpServer:
+    database, listener = ground.database, ground.listener
+    access = Access(ground.tokens, TokenStore(database), listener)
+    crew_api = CrewApi(
+        Crews(DeploymentStore(database), listener),
+        access,
+        Acceptor(KickoffStore(database)),
+        Statuses(KickoffStore(database), listener),
+        ground.key_ring.seal,
+        settings.max_body,
+        settings.request_timeout,
+    )
+
+    async def claiming() -> bool:
+        return worker.claiming
+
+    async def migrated() -> bool:
+        return await database.answers() and await is_migrated(database)
+
+    health = health_routes({"database": migrated, "worker": claiming})
+    app = Application(crew_api, health, Addresses(root, settings.crew_domain), public_url=settings.public_url)
+    server = HttpServer(
+        app,
+        settings.host,
+        settings.port,
+        trusted_proxies=settings.trusted_proxies,
+        headers_within=settings.request_timeout,
+    )
+
+    async def write_token_use() -> None:
+        await asyncio.sleep(TOKEN_USE_EVERY)
+        await access.use.write()
+
+    await stack.enter_async_context(_running(Loops(write_token_use)))
+    return await stack.enter_async_context(_running(server))
+
+
+async def _registered(
+    registration: Registration,
+    ground: Ground,
+    runner: Runner,
+    environment: Mapping[str, str],
+    say: Say,
+    stack: AsyncExitStack,
+) -> Deployment:
+    """At once when the project is as it was at the last start; that it still loads is looked at meanwhile."""
+    store = DeploymentStore(ground.database)
+    known = await registration.known(store)
+    if known is None:
+        say(f"loading the project {registration.slug} (the first time takes some seconds)")
+        return await registration.inspect(store, runner, environment)
+    looking = asyncio.create_task(_look_again(registration, store, runner, environment, say))
+    stack.push_async_callback(_end, looking)
+    return known
+
+
+async def _look_again(
+    registration: Registration, store: DeploymentStore, runner: Runner, environment: Mapping[str, str], say: Say
+) -> None:
+    try:
+        await registration.inspect(store, runner, environment)
+    except Exception as error:  # noqa: BLE001 - the server serves on; kickoffs would fail with the same words
+        say(f"warning: the project can't be loaded any more: {error}")
+
+
+async def _crew_environment(stack: AsyncExitStack, say: Say) -> Mapping[str, str]:
+    """The user's own, with the offline model in it when it names no other model."""
+    environment = config.crew_environment()
+    if named := has_provider_key(environment) or names_another_model(environment):
+        say(f"crews use the model of your environment ({named} is set)")
+        return environment
+    model = HttpServer(offline_model_app(), "127.0.0.1", 0)
+    await stack.enter_async_context(_running(model))
+    say("no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model")
+    return environment | model_environment(environment, f"http://127.0.0.1:{model.port}")
+
+
+async def _greet(
+    settings: Settings, ground: Ground, deployment: Deployment, port: int, show: Say | None, say: Say
+) -> None:
+    base_url = settings.public_url or f"http://{_reachable(settings.host)}:{port}"
+    tokens = await ground.tokens.show(deployment)
+    logger.event("server.ready", base_url=base_url, deployment=deployment.slug)
+    for line in greeting(base_url, deployment, tokens if show else None):
+        say(line)
+
+
+def _reachable(host: str) -> str:
+    named = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - a name to translate
+    return f"[{named}]" if ":" in named and not named.startswith("[") else named
+
+
+async def _embedded(settings: Settings, stack: AsyncExitStack, say: Say) -> str:
+    postgres = EmbeddedPostgres(settings.home, report=say)
+    stack.push_async_callback(asyncio.to_thread, postgres.stop)
+    url = await asyncio.to_thread(postgres.start)
+    logger.event("database.started", home=settings.home)
+    return url
+
+
+def _outside(settings: Settings) -> str | None:
+    return settings.database_url.get_secret_value() if settings.database_url else None
+
+
+def _key_ring(settings: Settings) -> KeyRing:
+    make_home(settings.home)
+    given = Secret(settings.master_key.get_secret_value()) if settings.master_key else None
+    return load_key_ring(settings.home / "master.key", given)
+
+
+def _told_to_stop() -> asyncio.Event:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    return told
+
+
+class Healing:
+    """Replaces the pool's dead connections when the database is back, so that no request meets one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._heal())
+
+    async def stop(self) -> None:
+        if self._task:
+            await _end(self._task)
+
+    async def _heal(self) -> None:
+        await self._database.replace_dead_connections()
+
+
+class Part(Protocol):
+    """Whatever runs for long. `stop` is complete when it returns, and may be called twice or before `start`."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+P = TypeVar("P", bound=Part)
+
+
+@asynccontextmanager
+async def _running(part: P) -> AsyncIterator[P]:
+    try:
+        await part.start()
+        yield part
+    finally:
+        await part.stop()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _quietly(_: str) -> None:
+    pass

@@ -1,0 +1,143 @@
+"""A classic crew: a package with a class that is decorated with @CrewBase."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crewai import Crew
+
+from windlass_crewside.faults import InputsRefused, ProjectFault, inside, unset_variable, where
+from windlass_crewside.frameworks import crew_events, crew_inputs, results
+from windlass_crewside.frameworks.crew_tasks import TaskFollower, described
+from windlass_crewside.frameworks.importing import entry_module, named_in
+from windlass_crewside.messages import Succeeded, TasksKnown
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from windlass_crewside.messages import Project, Run
+    from windlass_crewside.report import Report
+
+KNOWLEDGE = "knowledge"
+"""crewai reads knowledge files from this folder of the working directory."""
+
+
+def load(project: Project) -> LoadedCrew:
+    crew_events.telemetry_as_wanted()
+    module = entry_module(project)
+    crew_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
+    link_knowledge(Path(project.root))
+    return LoadedCrew(build(crew_class, project), crew_class)
+
+
+class LoadedCrew:
+    def __init__(self, crew: Any, crew_class: Any) -> None:
+        self._crew = crew
+        self._name = crew_class.__name__
+        self._tasks = [described(task) for task in crew.tasks]
+        self._inputs = crew_inputs.find(crew, preparations(crew, crew_class))
+
+    def manifest(self) -> dict[str, Any]:
+        return {
+            "kind": "crew",
+            "name": self._name,
+            "inputs_schema": crew_inputs.schema(self._inputs),
+            "tasks": self._tasks,
+            "agents": [{"role": agent.role.strip(), "goal": agent.goal.strip()} for agent in self._crew.agents],
+            "framework": "crewai",
+            "framework_version": version("crewai"),
+        }
+
+    def run(self, order: Run, report: Report) -> Succeeded:
+        self._refuse_missing(order.inputs)
+        report.send(TasksKnown(self._tasks))
+        follower = TaskFollower(self._crew.tasks, report)
+        crew_events.listen(report, follower.follow)
+        crew_events.identify(order.kickoff_id)
+        # always a dict: for None crewai leaves the placeholders as they stand
+        output = results.exhausted(self._crew.kickoff(inputs=dict(order.inputs)))
+        follower.skip_the_rest()
+        crew_events.flush()
+        return results.of_a_crew(output, report)
+
+    def _refuse_missing(self, inputs: dict[str, Any]) -> None:
+        missing = [found.name for found in self._inputs if found.required and found.name not in inputs]
+        if missing:
+            raise InputsRefused(f"the crew needs inputs that were not given: {', '.join(missing)}")
+
+
+def class_named(module: ModuleType, project: Project) -> Any:
+    found = named_in(module, project)
+    if not getattr(found, "is_crew_class", False):
+        raise ProjectFault(
+            f"{project.entrypoint} is not a crew", "Name a class that is decorated with @CrewBase in pyproject.toml."
+        )
+    return found
+
+
+def only_class(module: ModuleType, project: Project) -> Any:
+    """The one crew class of a module, written in it or imported into it from the same package."""
+    crews = [found for found in vars(module).values() if getattr(found, "is_crew_class", False)]
+    own = [found for found in crews if found.__module__ == module.__name__]
+    package = module.__name__.partition(".")[0]
+    crews = own or [found for found in crews if found.__module__.partition(".")[0] == package]
+    path = inside(module.__file__ or "", Path(project.root)) or module.__file__
+    if not crews:
+        raise ProjectFault(f"no crew found: {path} has no class with @CrewBase", "Decorate the crew's class with it.")
+    if len(crews) > 1:
+        names = " and ".join(found.__name__ for found in crews)
+        choice = f'[tool.windlass] crew = "{module.__name__}:{crews[0].__name__}"'
+        raise ProjectFault(f"{path} has more than one crew: {names}", f"Choose one in pyproject.toml: {choice}")
+    return crews[0]
+
+
+def build(crew_class: Any, project: Project) -> Any:
+    method = getattr(crew_class, "crew", None)
+    if method is None:
+        raise ProjectFault(
+            f"the class {crew_class.__name__} has no method crew()", "Give it one, decorated with @crew."
+        )
+    try:
+        crew = crew_class().crew()
+    except (KeyError, AttributeError) as error:
+        if unset_variable(error):
+            raise
+        raise misconfigured(error, crew_class, project) from error
+    if not isinstance(crew, Crew):
+        raise ProjectFault(
+            f"{crew_class.__name__}.crew() gave a {type(crew).__name__}", "It must return a crewai.Crew."
+        )
+    return crew
+
+
+def misconfigured(error: Exception, crew_class: Any, project: Project) -> ProjectFault:
+    """Most often these come from a YAML file that is missing, or that lacks a name which the class asks for."""
+    root = Path(project.root)
+    place = where(error, root) or inside(inspect.getfile(crew_class), root)
+    files = [path for path in config_files(crew_class) if path is not None]
+    missing = [os.path.relpath(path, root) for path in files if not path.is_file()]
+    if missing:
+        hint = f"There is no {' and no '.join(missing)}: crewai looks there for what the class calls its config."
+    else:
+        hint = f"Look for the name in {' and '.join(os.path.relpath(path, root) for path in files) or 'the class'}."
+    return ProjectFault(f"{crew_class.__name__} can't be built: {type(error).__name__}: {error} ({place})", hint)
+
+
+def config_files(crew_class: Any) -> list[Path | None]:
+    named = (crew_class.original_agents_config_path, crew_class.original_tasks_config_path)
+    return [Path(crew_class.base_directory) / path if isinstance(path, str) else None for path in named]
+
+
+def preparations(crew: Any, crew_class: Any) -> list[Any]:
+    marked = [method for method in vars(crew_class).values() if getattr(method, "is_before_kickoff", False)]
+    return [getattr(method, "_meth", method) for method in marked] + list(crew.before_kickoff_callbacks)
+
+
+def link_knowledge(root: Path) -> None:
+    here = Path(KNOWLEDGE)
+    if (root / KNOWLEDGE).is_dir() and not here.exists():
+        here.symlink_to(root / KNOWLEDGE)

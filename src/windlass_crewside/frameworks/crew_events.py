@@ -1,0 +1,96 @@
+"""Every event of crewai, in order, from whatever thread: its stream sink, which is called before `emit` returns.
+
+Handlers on crewai's event bus would not do: they run on a pool, out of order, and after the run has gone on.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from typing import TYPE_CHECKING, Any
+
+from crewai.events import stream_context
+from crewai.events.event_bus import crewai_event_bus
+from crewai.execution import set_execution_uuid
+from crewai.telemetry import Telemetry
+from crewai.types.usage_metrics import UsageMetrics
+
+from windlass_crewside.messages import Tokens
+from windlass_crewside.surroundings import environment
+from windlass_crewside.veil import nameless
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windlass_crewside.report import Report
+
+LEFT_OUT = {
+    "type",
+    "timestamp",
+    "agent",
+    "available_functions",
+    "callbacks",
+    "crew",
+    "from_agent",
+    "from_task",
+    "task",
+    "tools",
+}
+"""Fields of events that hold live objects: they cost 20 KB an event, and agents have the model's key in them."""
+
+FLUSH_SECONDS = 30
+
+
+def listen(report: Report, follow: Callable[[Any, Any], None]) -> None:
+    """From now on every event goes to `report`, then to `follow(source, event)`."""
+
+    def sink(source: Any, event: Any) -> None:
+        try:
+            tell(report, source, event)
+            follow(source, event)
+        except Exception as error:  # noqa: BLE001 - what a sink raises ends the crew
+            report.warn("event_not_told", f"an event {event.type} of the run could not be told: {error}")
+
+    # a default, where crewai sets a value: threads that crew code starts itself see it too
+    everywhere = contextvars.ContextVar("crewai_stream_sinks", default=(sink,))
+    stream_context._stream_sinks = everywhere  # noqa: SLF001 - add_stream_sink reaches only its own context
+
+
+def tell(report: Report, source: Any, event: Any) -> None:
+    if event.type.startswith("flow_") and getattr(type(source), "is_crewai_internal", False):
+        return  # each agent's executor is a flow of crewai's own, and no one's news
+    payload = event.model_dump(mode="json", fallback=nameless, exclude=LEFT_OUT, exclude_none=True)
+    report.event(event.type, payload, event.timestamp.timestamp())
+    usage = getattr(event, "usage", None)
+    if event.type == "llm_call_completed" and usage:
+        report.send(tokens(usage))
+
+
+def tokens(usage: dict[str, Any]) -> Tokens:
+    """Of one call. crewai's own totals count a model that agents share several times."""
+    metrics = UsageMetrics.from_provider_dict(usage)
+    return Tokens(
+        prompt=metrics.prompt_tokens,
+        completion=metrics.completion_tokens,
+        total=metrics.total_tokens,
+        cached_prompt=metrics.cached_prompt_tokens,
+        reasoning=metrics.reasoning_tokens,
+    )
+
+
+def telemetry_as_wanted() -> None:
+    """Telemetry is decided on when crewai is imported, which is before this crew's environment was known."""
+    telemetry = Telemetry()
+    if not telemetry.ready:
+        telemetry._initialized = False  # noqa: SLF001 - it is one object, which its listeners hold
+        telemetry.__init__()
+
+
+def identify(kickoff_id: str) -> None:
+    """The run carries our id, unless the crew's environment wants crewai's own tracing, which brings its own."""
+    if environment().get("CREWAI_TRACING_ENABLED", "").lower() not in {"true", "1"}:
+        set_execution_uuid(kickoff_id)
+
+
+def flush() -> None:
+    """Waits for the handlers that crew code has put on the bus."""
+    crewai_event_bus.flush(FLUSH_SECONDS)

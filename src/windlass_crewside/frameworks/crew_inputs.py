@@ -1,0 +1,83 @@
+"""Which inputs a crew takes: the placeholders in its texts, as crewai fills them in."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import re
+import textwrap
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_\-]*)}")
+"""crewai's own. `Crew.fetch_inputs` uses another, which takes JSON examples for placeholders and misses output_file."""
+
+TASK_FIELDS = ("description", "expected_output", "output_file")
+AGENT_FIELDS = ("role", "goal", "backstory")
+
+
+@dataclass
+class Input:
+    name: str
+    required: bool
+    used_in: list[str] = field(default_factory=list)
+
+
+def find(crew: Any, preparations: list[Callable[..., Any]]) -> list[Input]:
+    """In the order in which a reader meets them: tasks first, then agents.
+
+    `preparations` are the crew's @before_kickoff functions: an input that they fill in need not be given.
+    """
+    provided = provided_by(preparations)
+    found: dict[str, Input] = {}
+    for name, place in mentions(crew):
+        known = found.setdefault(name, Input(name, required=name not in provided))
+        if place not in known.used_in:
+            known.used_in.append(place)
+    return list(found.values())
+
+
+def schema(inputs: list[Input]) -> dict[str, Any]:
+    """JSON Schema of the inputs object. Placeholders have no type: any JSON may fill them."""
+    return {
+        "type": "object",
+        "properties": {found.name: {"description": f"Used in {', '.join(found.used_in)}."} for found in inputs},
+        "required": [found.name for found in inputs if found.required],
+    }
+
+
+def mentions(crew: Any) -> Iterator[tuple[str, str]]:
+    for number, task in enumerate(crew.tasks, start=1):
+        yield from mentions_in(task, TASK_FIELDS, f"task {task.name or number}")
+    for agent in crew.agents:
+        yield from mentions_in(agent, AGENT_FIELDS, f"agent {agent.role.strip()}")
+
+
+def mentions_in(owner: Any, fields: tuple[str, ...], called: str) -> Iterator[tuple[str, str]]:
+    for name in fields:
+        for placeholder in PLACEHOLDER.findall(getattr(owner, name) or ""):
+            yield placeholder, f"the {name} of {called}"
+
+
+def provided_by(preparations: list[Callable[..., Any]]) -> set[str]:
+    """Inputs that these functions set and do not read."""
+    names: set[str] = set()
+    for preparation in preparations:
+        with contextlib.suppress(OSError, TypeError, SyntaxError):  # no source to look at
+            tree = ast.parse(textwrap.dedent(inspect.getsource(preparation)))
+            names |= keys(tree, ast.Store) - keys(tree, ast.Load)
+    return names
+
+
+def keys(tree: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    """The string keys of subscripts, inputs["key"], that are written (Store) or read (Load)."""
+    subscripts = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, context))
+    return {
+        node.slice.value
+        for node in subscripts
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+    }

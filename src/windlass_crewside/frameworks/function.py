@@ -1,0 +1,123 @@
+"""A plain function, with any framework or none: [tool.windlass] entrypoint = "module:function"."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from windlass_crewside.faults import InputsRefused, ProjectFault, text_of
+from windlass_crewside.frameworks import results
+from windlass_crewside.frameworks.arguments import built
+from windlass_crewside.frameworks.crew_tasks import task_key
+from windlass_crewside.frameworks.importing import entry_module, named_in
+from windlass_crewside.frameworks.schemas import Definitions, hints_of, schema_of
+from windlass_crewside.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windlass_crewside.messages import Project, Run
+    from windlass_crewside.report import Report
+
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+PARAMETER_DOC = re.compile(r"^\s*(?::param )?(?:\w+ )?(\w+)(?: \([^)]*\))?: (\S.*)$", re.MULTILINE)
+"""":param name: text" and "name: text", "name (type): text" under Args."""
+
+
+def load(project: Project) -> LoadedFunction:
+    function = named_in(entry_module(project), project)
+    if not callable(function):
+        raise ProjectFault(f"{project.entrypoint} is no function", "Name one in pyproject.toml, under [tool.windlass].")
+    positional = [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+    ]
+    if positional:
+        raise ProjectFault(f"{project.entrypoint} takes {', '.join(positional)} by position only", "Inputs have names.")
+    return LoadedFunction(function)
+
+
+class LoadedFunction:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._name = getattr(function, "__name__", type(function).__name__)
+        self._doc = inspect.getdoc(function) or ""
+        self._hints = hints_of(function)
+        self._signature = inspect.signature(function)
+        self._parameters = [one for one in self._signature.parameters.values() if one.kind in NAMED]
+
+    def manifest(self) -> dict[str, Any]:
+        return {"kind": "function", "name": self._name, "inputs_schema": self._schema(), "tasks": [self._task()]}
+
+    def _task(self) -> dict[str, Any]:
+        return {"key": task_key(self._doc or self._name), "name": self._name, "agent": None}
+
+    def _schema(self) -> dict[str, Any]:
+        definitions: Definitions = {}
+        told = dict(PARAMETER_DOC.findall(self._doc))
+        properties = {one.name: self._property(one, told, definitions) for one in self._parameters}
+        required = [one.name for one in self._parameters if one.default is one.empty]
+        schema: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
+        return schema | ({"$defs": definitions} if definitions else {})
+
+    def _property(self, one: inspect.Parameter, told: dict[str, str], definitions: Definitions) -> dict[str, Any]:
+        description = {"description": told[one.name]} if one.name in told else {}
+        schema = description | schema_of(self._hints.get(one.name), definitions)
+        return schema | default_of(one)
+
+    def run(self, order: Run, report: Report) -> Succeeded:
+        arguments = self._arguments(order.inputs)
+        task = self._task()
+        report.send(TasksKnown([task]))
+        began = time.time()
+        report.send(TaskStarted(0, **task, at=began))
+        try:
+            result = results.of_any(self._call(arguments), report)
+        except BaseException:
+            report.send(TaskEnded(0, "failed", time.time()))
+            raise
+        ended = time.time()
+        report.send(TaskEnded(0, "completed", ended, result.output, None, ended - began))
+        return result
+
+    def _call(self, arguments: dict[str, Any]) -> Any:
+        result = self._function(**arguments)
+        return asyncio.run(awaited(result)) if inspect.isawaitable(result) else result
+
+    def _arguments(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs, built as annotated; what the function doesn't take is left out, unless it takes **anything."""
+        taken = {one.name: one for one in self._parameters}
+        missing = [name for name, one in taken.items() if one.default is one.empty and name not in inputs]
+        if missing:
+            raise InputsRefused(f"{self._name} needs inputs that were not given: {', '.join(missing)}")
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in self._signature.parameters.values())
+        return {
+            name: self._built(name, value) if name in taken else value
+            for name, value in inputs.items()
+            if name in taken or takes_any
+        }
+
+    def _built(self, name: str, value: Any) -> Any:
+        try:
+            return built(self._hints.get(name), value)
+        except (TypeError, ValueError) as error:
+            raise InputsRefused(f"the input {name} does not fit: {text_of(error)}") from error
+
+
+async def awaited(result: Any) -> Any:
+    return await result
+
+
+def default_of(parameter: inspect.Parameter) -> dict[str, Any]:
+    if parameter.default is parameter.empty:
+        return {}
+    try:
+        return {"default": json.loads(json.dumps(results.structure(parameter.default), allow_nan=False))}
+    except (TypeError, ValueError):
+        return {}

@@ -1,0 +1,52 @@
+"""What a crew or a function gives back, as text and, where there is structure, as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from windlass_crewside.messages import Succeeded
+
+if TYPE_CHECKING:
+    from windlass_crewside.report import Report
+
+
+def of_any(value: Any, report: Report) -> Succeeded:
+    """Text stays as it is; JSON, models and dataclasses become JSON and its text; of all else the text is taken."""
+    if value is None:
+        return Succeeded("")
+    if isinstance(value, str):
+        return Succeeded(value)
+    try:
+        text = json.dumps(structure(value), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        report.warn("result_not_json", f"the result is a {type(value).__name__}, which is not JSON: its text was taken")
+        return Succeeded(str(value))
+    return Succeeded(text, json.loads(text))
+
+
+def structure(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return value
+
+
+def of_a_crew(output: Any, report: Report) -> Succeeded:
+    """A CrewOutput, or what an @after_kickoff method of the crew made of it."""
+    if not hasattr(output, "raw"):
+        return of_any(output, report)
+    if output.json_dict is not None:
+        return Succeeded(output.raw, output.json_dict)
+    return Succeeded(output.raw, structure(output.pydantic))
+
+
+def exhausted(output: Any) -> Any:
+    """A crew with `stream=True` runs while its output is read."""
+    if not hasattr(output, "get_full_text"):
+        return output
+    for _ in output:
+        pass
+    return output.result

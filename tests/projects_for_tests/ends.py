@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEADLINE = 15.0
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs: a process that has ended and waits to be reaped does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def gone(*pids: int) -> None:
+    """Waits until none of them runs."""
+    async with asyncio.timeout(DEADLINE):
+        while any(alive(pid) for pid in pids):  # noqa: ASYNC110 - nothing tells of the end of a process of others
+            await asyncio.sleep(0.01)
+
+
+def folders(scratch: Path) -> list[str]:
+    return [path.name for path in scratch.iterdir() if path.is_dir()]
+
+
+def kickoff_folders(scratch: Path) -> list[str]:
+    """Folders of runs, within those of their runners."""
+    return [path.name for path in scratch.glob("runner-*/*") if path.is_dir() and not path.name.startswith("zygote")]

@@ -1,0 +1,114 @@
+"""Makes projects in folders of their own, and runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import textwrap
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windlass.projects import Recognised, recognise
+from windlass.runner import Output, Runner, RunOrder
+from windlass_crewside.messages import Event, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windlass.kickoffs.manifest import Manifest
+    from windlass.kickoffs.outcome import Outcome
+
+PROJECTS = Path(__file__).parent / "projects"
+PYTHON = Path(sys.executable)
+DEADLINE = 30.0
+
+CODE = {"function": "doing.py", "crew": "src/doing/crew.py"}
+"""Where the code of the projects of the conformance suite begins, by kind."""
+
+
+def doing(kind: str, folder: Path) -> Path:
+    """A project of this kind that does what it is asked to (deeds.py)."""
+    project = folder / "project"
+    shutil.copytree(PROJECTS / kind, project, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECTS / "deeds.py", (project / CODE[kind]).parent)
+    return project
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), "utf-8")
+    return folder
+
+
+def function_project(folder: Path, code: str) -> Path:
+    return written(folder, {"pyproject.toml": '[tool.windlass]\nentrypoint = "work:run"\n', "work.py": code})
+
+
+class Heard:
+    """What a run reported, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.all: list[Message | Output] = []
+        self._more = asyncio.Condition()
+
+    async def report(self, message: Message | Output) -> None:
+        async with self._more:
+            self.all.append(message)
+            self._more.notify_all()
+
+    def lines(self, stream: str) -> list[str]:
+        return [one.line for one in self.all if isinstance(one, Output) and one.stream == stream]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [one.payload for one in self.all if isinstance(one, Event) and one.type == kind]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [one for one in self.all if isinstance(one, kind)]
+
+    async def until(self, found: Callable[[Message | Output], bool]) -> Any:
+        """The first report of which it is true; it may have come already."""
+        async with asyncio.timeout(DEADLINE), self._more:
+            await self._more.wait_for(lambda: any(map(found, self.all)))
+        return next(filter(found, self.all))
+
+    async def pids(self) -> list[int]:
+        """Of a run that was asked to sleep: its process, and one that it started."""
+        line = await self.until(lambda one: isinstance(one, Output) and one.line.startswith("asleep"))
+        return [int(pid) for pid in line.line.split()[1:]]
+
+
+class Bench:
+    """A runner with the interpreter that it uses."""
+
+    def __init__(self, runner: Runner, interpreter: Path = PYTHON) -> None:
+        self.runner = runner
+        self.interpreter = interpreter
+
+    async def inspect(self, project: Path, environment: dict[str, str] | None = None) -> Manifest:
+        found = recognise(project)
+        return await self.runner.inspect(self.interpreter, found.preload, found.project, environment or {})
+
+    async def run(
+        self,
+        project: Path,
+        inputs: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+        heard: Heard | None = None,
+    ) -> Outcome:
+        order = self.order(recognise(project), inputs or {}, environment or {})
+        return await self.runner.run(order, (heard or Heard()).report)
+
+    def order(self, found: Recognised, inputs: dict[str, Any], environment: dict[str, str]) -> RunOrder:
+        return RunOrder(
+            kickoff_id=str(uuid.uuid4()),
+            attempt=1,
+            interpreter=self.interpreter,
+            preload=found.preload,
+            project=found.project,
+            environment=environment,
+            inputs=inputs,
+        )
