@@ -21,6 +21,13 @@ def default_home() -> Path:
     return ROOT_HOME if os.geteuid() == 0 and sys.platform == "linux" else platformdirs.user_data_path("windlass")
 
 
+def _absolute(path: Path) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:  # "~stranger", which pydantic would not take for a wrong value
+        raise ValueError(str(error)) from None
+
+
 def _without_slash(url: str | None) -> str | None:
     return url.rstrip("/") if url else url
 
@@ -29,10 +36,14 @@ def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="WINDLASS_", frozen=True, env_ignore_empty=True, extra="ignore")
 
-    home: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] = Field(
+    home: Annotated[Path, AfterValidator(_absolute)] = Field(
         default_factory=default_home,
         description="Folder of everything that Windlass keeps: the embedded database, the master key, work folders.",
     )
@@ -44,8 +55,8 @@ class Settings(BaseSettings):
     )
     master_key: SecretStr | None = Field(
         None,
-        description="Keys in place of the file `master.key` in the home: keys separated by commas, the first one is used. "
-        "Removed from the environment once read.",
+        description="Keys in place of the file `master.key` in the home, separated by commas: the first one encrypts, "
+        "all decrypt. Removed from the environment once read.",
     )
     public_url: Annotated[str | None, AfterValidator(_without_slash)] = Field(
         None, description="Address that base URLs are written with, when clients reach the server by another one."
@@ -62,20 +73,27 @@ class Settings(BaseSettings):
         le=1000,
         description="How many kickoffs one worker runs at once.",
     )
-    max_body: int = Field(1024 * 1024, ge=1024, description="Largest request body, in bytes.")
+    max_body: int = Field(
+        1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="Largest request body, in bytes; 64 MiB at most."
+    )
     request_timeout: float = Field(
-        20.0, gt=0, description="Seconds that a client has to send its whole request, headers and body."
+        20.0, gt=0, le=3600, description="Seconds that a client has to send its whole request, headers and body."
     )
     lease: float = Field(
-        15.0, ge=1, description="Seconds after which the kickoffs of a silent worker are run elsewhere."
+        15.0, ge=1, le=3600, description="Seconds after which the kickoffs of a silent worker are run elsewhere."
     )
     max_losses: int = Field(
         3,
         ge=0,
+        le=1000,
         description="How often a kickoff is run again after its worker or process was lost, before it fails as `lost`.",
     )
-    log_format: Literal["text", "json"] = Field("text", description="Form of the log lines on standard error.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged.")
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Form of the log lines on standard error: text or json."
+    )
+    log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
+        "INFO", description="Least level that is logged: DEBUG, INFO, WARNING or ERROR."
+    )
 
     @property
     def lease_renewal(self) -> float:
@@ -107,6 +125,6 @@ def crew_environment() -> dict[str, str]:
 
 def _in_words(error: ValidationError) -> str:
     return "; ".join(
-        f"WINDLASS_{str(found['loc'][0]).upper()}: {found['msg'].lower()}"
+        f"WINDLASS_{str(found['loc'][0]).upper()}: {found['msg'][0].lower()}{found['msg'][1:]}"
         for found in error.errors(include_input=False)
     )

@@ -6,9 +6,9 @@ import asyncio
 import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -22,10 +22,12 @@ from windlass.api.server import HttpServer
 from windlass.embedded.account import make_home
 from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model, offline_model_app
 from windlass.embedded.postgres import EmbeddedPostgres, running_url
+from windlass.errors import ProjectError
 from windlass.lifecycle.accept import Acceptor
 from windlass.lifecycle.access import Access
 from windlass.lifecycle.crews import Crews
 from windlass.lifecycle.loops import Loops
+from windlass.lifecycle.parts import ended, running, seen_through
 from windlass.lifecycle.registration import Registration
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.tokens import Tokens
@@ -34,6 +36,7 @@ from windlass.runner import Runner
 from windlass.runner.environment import machine_environment
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
+from windlass.store.healing import Healing
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.migrate import is_migrated, migrate
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from windlass.config import Settings
 
 Say = Callable[[str], None]
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TOKEN_USE_EVERY = 30.0
 """Seconds between writes of when tokens were last used."""
 
@@ -95,25 +99,30 @@ async def administration(settings: Settings) -> AsyncIterator[Administration]:
 
 
 async def _dev(settings: Settings, project: Path, say: Say, tokens_may_be_shown: bool) -> int:
-    stop = _told_to_stop()
-    registration = Registration.of(project)
-    async with AsyncExitStack() as stack:
-        ground = await _ground(settings, stack, say)
-        runner = Runner(settings.home / "runs", machine_environment(config.crew_environment()))
-        await stack.enter_async_context(_running(runner))
-        environment = await _crew_environment(stack, say)
-        deployment = await _registered(registration, ground, runner, environment, say, stack)
-        worker = await _worker(settings, ground, runner, environment, stack)
-        server = await _http(settings, ground, worker, registration.slug, stack)
-        await _greet(settings, ground, deployment, server.port, say if tokens_may_be_shown else None, say)
-        gc.freeze()  # a full collection over all that was imported costs up to 200 ms of somebody's request
-        await stop.wait()
-        logger.event("server.stopping")
-        say("stopping")
+    serving = asyncio.create_task(_serve_project(settings, project, say, tokens_may_be_shown))
+    _stop_when_told(serving, say)
+    with suppress(asyncio.CancelledError):
+        await serving
     return 0
 
 
-async def _ground(settings: Settings, stack: AsyncExitStack, say: Say) -> Ground:
+async def _serve_project(settings: Settings, project: Path, say: Say, tokens_may_be_shown: bool) -> None:
+    """Until cancelled. That may come while it still starts: what was started by then is stopped."""
+    registration = Registration.of(project)
+    async with AsyncExitStack() as stack:
+        ground = await open_ground(settings, stack, say)
+        runner = Runner(settings.home / "runs", machine_environment(config.crew_environment()))
+        await stack.enter_async_context(running(runner))
+        environment = await _crew_environment(stack, say)
+        deployment = await _registered(registration, ground, runner, environment, say, stack)
+        worker = await _worker(settings, ground, runner, environment, stack)
+        server = await serve_http(settings, ground, worker, registration.slug, stack)
+        await _greet(settings, ground, deployment, server.port, say if tokens_may_be_shown else None, say)
+        gc.freeze()  # a full collection over all that was imported costs up to 200 ms of somebody's request
+        await asyncio.Event().wait()
+
+
+async def open_ground(settings: Settings, stack: AsyncExitStack, say: Say) -> Ground:
     outside = _outside(settings)
     url = outside or await _embedded(settings, stack, say)
     database = await stack.enter_async_context(Database(url))
@@ -125,8 +134,8 @@ async def _ground(settings: Settings, stack: AsyncExitStack, say: Say) -> Ground
     listener = Listener(url)
     healing = Healing(database)
     listener.on_gap(healing.begin)
-    await stack.enter_async_context(_running(listener))
     stack.push_async_callback(healing.stop)
+    await stack.enter_async_context(running(listener))
     return Ground(database, listener, key_ring, tokens, alone=outside is None)
 
 
@@ -150,11 +159,11 @@ async def _worker(
         renewal=settings.lease_renewal,
         max_losses=settings.max_losses,
     )
-    return await stack.enter_async_context(_running(worker))
+    return await stack.enter_async_context(running(worker))
 
 
-async def _http(
-    settings: Settings, ground: Ground, worker: Worker, root: str | None, stack: AsyncExitStack
+async def serve_http(
+    settings: Settings, ground: Ground, worker: Worker | None, root: str | None, stack: AsyncExitStack
 ) -> HttpServer:
     database, listener = ground.database, ground.listener
     access = Access(ground.tokens, TokenStore(database), listener)
@@ -169,7 +178,7 @@ async def _http(
     )
 
     async def claiming() -> bool:
-        return worker.claiming
+        return worker is None or worker.claiming
 
     async def migrated() -> bool:
         return await database.answers() and await is_migrated(database)
@@ -188,8 +197,8 @@ async def _http(
         await asyncio.sleep(TOKEN_USE_EVERY)
         await access.use.write()
 
-    await stack.enter_async_context(_running(Loops(write_token_use)))
-    return await stack.enter_async_context(_running(server))
+    await stack.enter_async_context(running(Loops(write_token_use)))
+    return await stack.enter_async_context(running(server))
 
 
 async def _registered(
@@ -207,7 +216,7 @@ async def _registered(
         say(f"loading the project {registration.slug} (the first time takes some seconds)")
         return await registration.inspect(store, runner, environment)
     looking = asyncio.create_task(_look_again(registration, store, runner, environment, say))
-    stack.push_async_callback(_end, looking)
+    stack.push_async_callback(ended, looking)
     return known
 
 
@@ -216,8 +225,10 @@ async def _look_again(
 ) -> None:
     try:
         await registration.inspect(store, runner, environment)
-    except Exception as error:  # noqa: BLE001 - the server serves on; kickoffs would fail with the same words
+    except ProjectError as error:
         say(f"warning: the project can't be loaded any more: {error}")
+    except Exception as error:  # noqa: BLE001 - the server serves on, with what it knew of the project
+        say(f"warning: the project could not be looked at again: {error}")
 
 
 async def _crew_environment(stack: AsyncExitStack, say: Say) -> Mapping[str, str]:
@@ -227,7 +238,7 @@ async def _crew_environment(stack: AsyncExitStack, say: Say) -> Mapping[str, str
         say(f"crews use the model of your environment ({named} is set)")
         return environment
     model = HttpServer(offline_model_app(), "127.0.0.1", 0)
-    await stack.enter_async_context(_running(model))
+    await stack.enter_async_context(running(model))
     say("no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model")
     return environment | model_environment(environment, f"http://127.0.0.1:{model.port}")
 
@@ -250,7 +261,7 @@ def _reachable(host: str) -> str:
 async def _embedded(settings: Settings, stack: AsyncExitStack, say: Say) -> str:
     postgres = EmbeddedPostgres(settings.home, report=say)
     stack.push_async_callback(asyncio.to_thread, postgres.stop)
-    url = await asyncio.to_thread(postgres.start)
+    url = await seen_through(asyncio.to_thread(postgres.start))
     logger.event("database.started", home=settings.home)
     return url
 
@@ -265,57 +276,24 @@ def _key_ring(settings: Settings) -> KeyRing:
     return load_key_ring(settings.home / "master.key", given)
 
 
-def _told_to_stop() -> asyncio.Event:
-    told = asyncio.Event()
+def _stop_when_told(serving: asyncio.Task[None], say: Say) -> None:
+    """By the first signal. More of them change nothing: stopping has its deadlines, and is to leave nothing behind."""
+
+    def stop() -> None:
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, _nothing)
+        serving.cancel()
+        logger.event("server.stopping")
+        say("stopping")
+
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
-    return told
-
-
-class Healing:
-    """Replaces the pool's dead connections when the database is back, so that no request meets one."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._heal())
-
-    async def stop(self) -> None:
-        if self._task:
-            await _end(self._task)
-
-    async def _heal(self) -> None:
-        await self._database.replace_dead_connections()
-
-
-class Part(Protocol):
-    """Whatever runs for long. `stop` is complete when it returns, and may be called twice or before `start`."""
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
-P = TypeVar("P", bound=Part)
-
-
-@asynccontextmanager
-async def _running(part: P) -> AsyncIterator[P]:
-    try:
-        await part.start()
-        yield part
-    finally:
-        await part.stop()
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop)
 
 
 def _quietly(_: str) -> None:
+    pass
+
+
+def _nothing() -> None:
     pass

@@ -3,20 +3,24 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from windlass_crewside.messages import Event, Failed, Warned
 
 if TYPE_CHECKING:
-    from windlass_crewside.channel import Channel
     from windlass_crewside.messages import Message
     from windlass_crewside.veil import Veil
+
+
+class Sends(Protocol):
+    def send(self, message: Message) -> None:
+        """Raises OSError when no one is there to hear it."""
 
 
 class Report:
     """How a framework tells the worker what happens in a run. Safe from any thread; waits while the worker is busy."""
 
-    def __init__(self, channel: Channel, veil: Veil) -> None:
+    def __init__(self, channel: Sends, veil: Veil) -> None:
         self._channel = channel
         self._veil = veil
 

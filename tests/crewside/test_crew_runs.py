@@ -164,16 +164,19 @@ async def test_knowledge_files_are_found_where_crewai_looks_for_them(bench: Benc
 async def test_telemetry_is_on_for_a_crew_that_wants_it(bench: Bench, tmp_path: Path) -> None:
     code = one_task().replace("    @crew\n", AFTER_TELEMETRY + "    @crew\n")
     project = crew_project(tmp_path, code)
-    wanted = {"CREWAI_DISABLE_TELEMETRY": "false", "HTTPS_PROXY": "http://127.0.0.1:9"}
-    assert (await bench.run(project)).output == "False"
-    assert (await bench.run(project, environment=wanted)).output == "True"
+    without, with_it = Heard(), Heard()
+    await bench.run(project, heard=without)
+    await bench.run(project, environment={"CREWAI_DISABLE_TELEMETRY": "false"}, heard=with_it)
+    assert without.lines("stdout")[-1] == "telemetry False"
+    assert with_it.lines("stdout")[-1] == "telemetry True"
 
 
 AFTER_TELEMETRY = """
     @after_kickoff
     def is_on(self, result):
         from crewai.telemetry import Telemetry
-        return str(Telemetry().ready)
+        print("telemetry", Telemetry().ready)
+        os._exit(0)  # before anything is sent
 
 """
 

@@ -4,11 +4,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 import windlass_crewside
 from windlass_crewside.messages import Frames, Ready, Unready
+
+if TYPE_CHECKING:
+    import pytest
 
 PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embedded.served_database import processes_of, until
-from windlass.embedded.postgres import EmbeddedPostgres
+from embedded.served_database import processes_of, serving, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+
+    from windlass.embedded.postgres import EmbeddedPostgres
 
 _PASSED = pytest.StashKey[bool]()
 
@@ -47,9 +48,8 @@ def place(reachable: Path) -> Iterator[Path]:
 def idle_homes(reachable: Path) -> list[Path]:
     """Homes whose database is whole and stopped: making or copying one takes longer than most tests."""
     first = reachable / "first"
-    database = EmbeddedPostgres(first)
-    database.start()
-    database.stop()
+    with serving(first):
+        pass
     return [first]
 
 
@@ -76,10 +76,8 @@ def own_home(idle_homes: list[Path], place: Path) -> Iterator[Path]:
 @pytest.fixture
 def database(home: Path) -> Iterator[EmbeddedPostgres]:
     """It runs."""
-    database = EmbeddedPostgres(home)
-    database.start()
-    yield database
-    database.stop()
+    with serving(home) as database:
+        yield database
 
 
 def copied(home: Path, folder: Path) -> Path:

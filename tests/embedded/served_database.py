@@ -10,18 +10,21 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import psutil
 import psycopg
 
 import windlass
 from windlass.embedded import programs
+from windlass.embedded.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
+Seen = TypeVar("Seen")
 DEADLINE = 30.0
 SOURCE = Path(windlass.__file__).parents[1]
 ENVIRONMENT = {
@@ -93,6 +96,37 @@ def _runs_on(process: psutil.Process, data: str) -> bool:
         return False
 
 
+def of_each(home: Path, look: Callable[[psutil.Process], Seen]) -> list[Seen]:
+    """What the processes of the home look like; without those that end while one looks."""
+    seen = []
+    for process in processes_of(home):
+        with suppress(psutil.NoSuchProcess):
+            seen.append(look(process))
+    return seen
+
+
+@contextmanager
+def serving(home: Path, report: Callable[[str], None] = lambda _: None) -> Iterator[EmbeddedPostgres]:
+    database = EmbeddedPostgres(home, report=report)
+    database.start()
+    try:
+        yield database
+    finally:
+        database.stop()
+
+
+@contextmanager
+def stranger(**options: Any) -> Iterator[psutil.Popen]:
+    """A process that has nothing to do with us, and must still be there at the end."""
+    process = psutil.Popen(["sleep", "600"], **options)
+    try:
+        yield process
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait(DEADLINE)
+
+
 def program(name: str) -> str:
     return str(programs.psql().with_name(name))
 
@@ -111,7 +145,13 @@ def is_shut_down(home: Path) -> bool:
 class ServerProcess:
     """Another process that serves the home. What it reports is in `reports`, as it comes."""
 
-    def __init__(self, home: Path, python: str = sys.executable, user: int | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        python: str = sys.executable,
+        user: int | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.home = home
         self.reports: list[str] = []
         self._said: queue.Queue[tuple[str, str]] = queue.Queue()
@@ -120,7 +160,7 @@ class ServerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | dict(variables or {}),
             user=user,
             group=user,
             extra_groups=None if user is None else [],

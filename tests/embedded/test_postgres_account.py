@@ -21,8 +21,10 @@ from embedded.served_database import (
     is_shut_down,
     keep,
     kept,
+    of_each,
     postmaster,
     processes_of,
+    serving,
     until,
 )
 from windlass.embedded import programs
@@ -34,8 +36,14 @@ from windlass.embedded.programs import find_programs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import psutil
+
 as_root = pytest.mark.skipif(not IS_ROOT, reason="what happens as root needs root")
 NAMELESS = 54321
+
+
+def real_user(process: psutil.Process) -> int:
+    return process.uids().real
 
 
 def runs_for_nobody(python: str) -> bool:
@@ -67,13 +75,10 @@ def home_of_nobody(own_home: Path) -> Path:
 
 @as_root
 def test_as_root_keeper_and_postgresql_run_as_an_unprivileged_user(home: Path) -> None:
-    database = EmbeddedPostgres(home)
-    database.start()
-    running = processes_of(home)
-    assert len(running) > 2
-    for process in running:
-        assert 0 not in (*process.uids(), *process.gids())
-    database.stop()
+    with serving(home):
+        users = of_each(home, lambda process: (*process.uids(), *process.gids()))
+        assert len(users) > 2
+        assert not any(0 in ids for ids in users)
 
 
 @as_root
@@ -82,7 +87,7 @@ def test_as_another_user_it_is_made_and_served_without_root(place: Path, python_
     home = place / "of a user"
     with ServerProcess(home, python_of_nobody, NOBODY) as server:
         assert answers(server.says("url"))
-        assert {process.uids().real for process in processes_of(home)} == {NOBODY}
+        assert set(of_each(home, real_user)) == {NOBODY}
         for folder in (home, home / "postgres", home / "postgres/data"):
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         server.stop()
@@ -118,10 +123,9 @@ def test_a_user_without_a_name_is_told_that_postgresql_needs_one(place: Path, py
 def test_as_root_a_database_that_is_there_stays_with_its_owner(own_home: Path) -> None:
     for folder in ("data", "log"):
         subprocess.run(["chown", "-R", str(NAMELESS), own_home / "postgres" / folder], check=True)
-    database = EmbeddedPostgres(own_home)
-    assert answers(database.start())
-    assert {process.uids().real for process in processes_of(own_home)} == {NAMELESS}
-    database.stop()
+    with serving(own_home) as database:
+        assert answers(database.url)
+        assert set(of_each(own_home, real_user)) == {NAMELESS}
 
 
 @as_root
@@ -151,10 +155,9 @@ def test_as_root_programs_that_the_user_can_not_run_are_copied_beside_the_data(
     place: Path, closed_programs: None
 ) -> None:
     home = place / "home"
-    database = EmbeddedPostgres(home)
-    assert answers(database.start())
-    assert Path(postmaster(home).exe()).is_relative_to(home / "postgres/programs")
-    database.stop()
+    with serving(home) as database:
+        assert answers(database.url)
+        assert Path(postmaster(home).exe()).is_relative_to(home / "postgres/programs")
 
 
 @as_root

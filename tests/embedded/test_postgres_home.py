@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import stat
 import subprocess
@@ -21,8 +20,9 @@ from embedded.served_database import (
     is_shut_down,
     keep,
     kept,
-    processes_of,
     program,
+    serving,
+    stranger,
     until,
 )
 from windlass.embedded import programs
@@ -40,9 +40,8 @@ def owner_of(path: Path) -> int | None:
 
 def started_and_stopped(home: Path) -> list[str]:
     reports: list[str] = []
-    database = EmbeddedPostgres(home, report=reports.append)
-    assert ask(database.start(), "SELECT 1") == 1
-    database.stop()
+    with serving(home, reports.append) as database:
+        assert ask(database.url, "SELECT 1") == 1
     return reports
 
 
@@ -69,22 +68,20 @@ def test_the_url_of_a_running_database_is_found_by_other_commands_and_only_while
         assert running_url(home) is None
 
 
-def test_numbers_of_dead_processes_that_now_belong_to_others_are_neither_believed_nor_killed(home: Path) -> None:
+def test_numbers_of_dead_processes_that_now_belong_to_others_are_neither_believed_nor_killed(
+    home: Path, place: Path
+) -> None:
     places = Places(home)
-    with ServerProcess(home) as server:
-        socket_folder = parse_qs(urlsplit(server.says("url")).query)["host"][0]
-        server.kill()
-        until(lambda: not processes_of(home), "PostgreSQL is gone")
-    pid_file = places.data / "postmaster.pid"
-    with psutil.Popen(["sleep", "600"], user=owner_of(places.data)) as stranger:
-        places.server_lock.write_text(f"process {stranger.pid} on this machine\n")
-        pid_file.write_text(f"{stranger.pid}\n{places.data}\n1700000000\n5432\n{socket_folder}\n\n")
-        os.chown(pid_file, places.data.stat().st_uid, -1)
-        (places.home / socket_folder / ".s.PGSQL.5432.lock").write_text(f"{stranger.pid}\n{places.data}\n")
+    socket_folder = place / "socket"
+    socket_folder.mkdir(mode=0o700)
+    places.socket_folder.write_text(str(socket_folder))
+    files = (places.data / "postmaster.pid", socket_folder / ".s.PGSQL.5432.lock")
+    with stranger(user=owner_of(places.data)) as innocent:
+        places.server_lock.write_text(f"process {innocent.pid} on this machine\n")
+        for file in files:
+            file.write_text(f"{innocent.pid}\n{places.data}\n1700000000\n5432\n{socket_folder}\n\n")
+        subprocess.run(["chown", "-R", "--reference", places.data, socket_folder, files[0]], check=True)
         started_and_stopped(home)
-        assert stranger.is_running()
-        assert stranger.status() != psutil.STATUS_ZOMBIE
-        stranger.kill()
 
 
 def test_a_postgresql_that_someone_started_by_hand_on_the_data_is_neither_joined_nor_killed(home: Path) -> None:
@@ -148,14 +145,13 @@ def test_a_relative_home_is_taken_from_the_current_folder(home: Path, monkeypatc
 
 
 def test_a_password_that_was_lost_is_replaced_and_the_data_stay(home: Path) -> None:
-    database = EmbeddedPostgres(home)
-    old = database.start()
-    number = keep(old)
-    database.stop()
+    with serving(home) as database:
+        old = database.url
+        number = keep(old)
     Places(home).password.unlink()
-    assert kept(database.start()) == number
-    assert urlsplit(database.url).password != urlsplit(old).password
-    database.stop()
+    with serving(home) as database:
+        assert kept(database.url) == number
+        assert urlsplit(database.url).password != urlsplit(old).password
 
 
 def test_what_is_private_is_closed_to_other_users_and_the_password_is_on_no_command_line(home: Path) -> None:
@@ -193,9 +189,8 @@ def test_a_socket_folder_that_is_not_ours_alone_is_not_used(home: Path, place: P
     planted.mkdir()
     planted.chmod(0o777)
     Places(home).socket_folder.write_text(str(planted))
-    database = EmbeddedPostgres(home)
-    assert str(planted) not in unquote(database.start())
-    database.stop()
+    with serving(home) as database:
+        assert str(planted) not in unquote(database.url)
     assert planted.exists()
 
 
@@ -203,9 +198,8 @@ def test_a_socket_folder_that_was_cleared_away_is_made_again_under_its_name(home
     if IS_ROOT:
         place.chmod(0o777)
     Places(home).socket_folder.write_text(str(place / "cleared"))
-    database = EmbeddedPostgres(home)
-    assert str(place / "cleared") in unquote(database.start())
-    database.stop()
+    with serving(home) as database:
+        assert str(place / "cleared") in unquote(database.url)
 
 
 def test_missing_programs_are_named_with_the_command_that_brings_them(

@@ -11,7 +11,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import psutil
 import psycopg
 import pytest
 
@@ -27,9 +26,11 @@ from embedded.served_database import (
     postmaster,
     processes_of,
     program,
+    serving,
+    stranger,
     until,
 )
-from windlass.embedded import leftovers
+from windlass.embedded import leftovers, postgres
 from windlass.embedded.folder_lock import try_lock
 from windlass.embedded.leftovers import take_database_lock
 from windlass.embedded.places import Places
@@ -43,10 +44,8 @@ ENDLESS = "SELECT count(*) FROM generate_series(1, 1e15::bigint)"
 
 
 def test_starting_gives_a_database_that_answers_and_stopping_shuts_it_down_cleanly(home: Path) -> None:
-    database = EmbeddedPostgres(home)
-    url = database.start()
-    assert ask(url, "SELECT current_database() || ' ' || current_user") == "windlass windlass"
-    database.stop()
+    with serving(home) as database:
+        assert ask(database.url, "SELECT current_database() || ' ' || current_user") == "windlass windlass"
     assert processes_of(home) == []
     assert is_shut_down(home)
 
@@ -70,9 +69,8 @@ def test_killing_the_server_leaves_no_process_and_the_next_start_has_what_was_co
         assert len(processes_of(home)) > 2
         server.kill()
         until(lambda: not processes_of(home), "keeper and PostgreSQL are gone")
-    database = EmbeddedPostgres(home)
-    assert kept(database.start()) == number
-    database.stop()
+    with serving(home) as database:
+        assert kept(database.url) == number
 
 
 def test_a_start_right_after_the_server_was_killed_waits_for_its_postgresql(home: Path) -> None:
@@ -91,17 +89,16 @@ def test_a_start_right_after_the_server_was_killed_waits_for_its_postgresql(home
 
 def test_postgresql_that_is_killed_runs_again_within_a_second_or_so_under_the_same_url(home: Path) -> None:
     reports: list[str] = []
-    database = EmbeddedPostgres(home, report=reports.append)
-    url = database.start()
-    number = keep(url)
-    postmaster(home).kill()
-    killed = time.monotonic()
-    until(lambda: answers(url), "PostgreSQL answers again")
-    assert time.monotonic() - killed < 5
-    assert kept(url) == number
-    until(lambda: reports[-1] == "PostgreSQL is back", "it is reported")
-    assert "PostgreSQL is away, it was ended by signal 9; starting it again" in reports
-    database.stop()
+    with serving(home, reports.append) as database:
+        url = database.url
+        number = keep(url)
+        postmaster(home).kill()
+        killed = time.monotonic()
+        until(lambda: answers(url), "PostgreSQL answers again")
+        assert time.monotonic() - killed < 5
+        assert kept(url) == number
+        until(lambda: reports[-1] == "PostgreSQL is back", "it is reported")
+        assert "PostgreSQL is away, it was ended by signal 9; starting it again" in reports
     assert is_shut_down(home)
 
 
@@ -123,15 +120,16 @@ def test_a_statement_that_outlives_its_postmaster_does_not_keep_postgresql_away(
 
 def test_a_keeper_that_is_killed_gets_a_successor(home: Path) -> None:
     reports: list[str] = []
-    database = EmbeddedPostgres(home, report=reports.append)
-    url = database.start()
-    killed = keeper(home)
-    killed.kill()
-    until(lambda: len([line for line in reports if line.startswith("starting PostgreSQL")]) == 2, "another is started")
-    until(lambda: answers(url), "PostgreSQL answers again")
-    assert keeper(home).pid != killed.pid
-    assert "the keeper of PostgreSQL was ended; starting another" in reports
-    database.stop()
+    with serving(home, reports.append) as database:
+        url = database.url
+        killed = keeper(home)
+        killed.kill()
+        until(
+            lambda: len([line for line in reports if line.startswith("starting PostgreSQL")]) == 2, "another is started"
+        )
+        until(lambda: answers(url), "PostgreSQL answers again")
+        assert keeper(home).pid != killed.pid
+        assert "the keeper of PostgreSQL was ended; starting another" in reports
     assert is_shut_down(home)
 
 
@@ -168,14 +166,26 @@ def test_stopping_the_keeper_by_a_polite_signal_changes_nothing(home: Path, data
 
 def test_postgresql_that_can_not_come_back_says_why_and_comes_back_once_that_is_mended(home: Path) -> None:
     reports: list[str] = []
-    database = EmbeddedPostgres(home, report=reports.append)
-    url = database.start()
-    (home / "postgres/data").chmod(0o777)
-    postmaster(home).kill()
-    until(lambda: any("invalid permissions" in line for line in reports), "the reason is reported")
-    (home / "postgres/data").chmod(0o700)
-    until(lambda: answers(url), "PostgreSQL answers again")
-    database.stop()
+    with serving(home, reports.append) as database:
+        url = database.url
+        (home / "postgres/data").chmod(0o777)
+        postmaster(home).kill()
+        until(lambda: any("invalid permissions" in line for line in reports), "the reason is reported")
+        (home / "postgres/data").chmod(0o700)
+        until(lambda: answers(url), "PostgreSQL answers again")
+
+
+def test_a_successor_of_the_keeper_that_can_not_start_says_why_and_is_tried_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "PAUSE", 0.1)
+    reports: list[str] = []
+    with serving(home, reports.append) as database:
+        (home / "postgres/data").chmod(0o777)
+        keeper(home).kill()
+        until(lambda: any("invalid permissions" in line for line in reports), "the reason is reported")
+        (home / "postgres/data").chmod(0o700)
+        until(lambda: answers(database.url), "PostgreSQL answers again")
 
 
 def test_a_first_start_that_fails_raises_with_the_reason_and_leaves_nothing(home: Path) -> None:
@@ -184,9 +194,8 @@ def test_a_first_start_that_fails_raises_with_the_reason_and_leaves_nothing(home
         EmbeddedPostgres(home).start()
     assert processes_of(home) == []
     (home / "postgres/data").chmod(0o700)
-    database = EmbeddedPostgres(home)
-    assert answers(database.start())
-    database.stop()
+    with serving(home) as database:
+        assert answers(database.url)
 
 
 def test_a_postgresql_that_nobody_keeps_is_ended_by_the_next_start(
@@ -219,10 +228,9 @@ def test_a_process_that_holds_the_database_and_is_not_postgresql_is_left_alone(
     places = Places(home)
     lock = try_lock(places.database_lock)
     assert lock is not None
-    with psutil.Popen(["sleep", "600"], pass_fds=(lock,)) as stranger:
+    with stranger(pass_fds=(lock,)) as innocent:
         os.close(lock)
-        (places.data / "postmaster.pid").write_text(f"{stranger.pid}\n")
+        (places.data / "postmaster.pid").write_text(f"{innocent.pid}\n")
         with pytest.raises(EmbeddedPostgresError, match="still holds"):
             take_database_lock(places, lambda _: None, limit=0.5)
-        assert stranger.is_running()
-        stranger.kill()
+    (places.data / "postmaster.pid").unlink()

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DEADLINE = 15.0
 
@@ -33,3 +30,15 @@ def folders(scratch: Path) -> list[str]:
 def kickoff_folders(scratch: Path) -> list[str]:
     """Folders of runs, within those of their runners."""
     return [path.name for path in scratch.glob("runner-*/*") if path.is_dir() and not path.name.startswith("zygote")]
+
+
+def zygotes(scratch: Path) -> list[psutil.Process]:
+    """Those of the runner with this folder: other tests in this process have theirs."""
+    return [child for child in psutil.Process().children() if works_in(child, scratch)]
+
+
+def works_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return Path(process.cwd()).is_relative_to(folder)
+    except (psutil.NoSuchProcess, FileNotFoundError):
+        return False

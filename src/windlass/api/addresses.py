@@ -10,12 +10,13 @@ RESERVED = ("ui", "api", "crews", "health", "ready", "metrics", ".well-known", "
 class Place:
     """Where a path leads: to the crew `slug` at `path` within it, or to the server itself (`slug` None).
 
-    `prefix` is what stands before `path` in the crew's addresses.
+    `prefix` is what stands before `path` in the crew's addresses; `by_host` says that the host's name means the crew.
     """
 
     slug: str | None
     path: str
     prefix: str = ""
+    by_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Addresses:
             slug, _, inner = rest.partition("/")
             return Place(slug, f"/{inner}", f"/crews/{slug}")
         if (named := self._in_domain(host)) is not None:
-            return Place(named, path)
+            return Place(named, path, by_host=True)
         if self.root is not None and first not in RESERVED:
             return Place(self.root, path)
         return Place(None, path)

@@ -1,22 +1,24 @@
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.routing import Route, Router
 
 from windlass import log
-from windlass.api.problems import Problem, problem_of, server_error
+from windlass.api.problems import Problem, problem_of, server_error, stopping
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from starlette.requests import Request
     from starlette.types import Message, Receive, Scope, Send
 
-    from windlass.api.addresses import Addresses, Place
+    from windlass.api.addresses import Addresses
     from windlass.api.crew import CrewApi
 
 logger = log.logger(__name__)
@@ -46,26 +48,25 @@ class Application:
             await self._route(scope, receive, answer.send)
         except ClientDisconnect:
             return
+        except asyncio.CancelledError:  # by the HTTP server, when it has waited long enough for the last requests
+            await answer.give(stopping(), scope, receive)
         except Exception as error:  # noqa: BLE001 - the last handler: whatever happened, the client gets an answer
-            await self._tell(error, scope, receive, answer)
+            await answer.give(problem_of(error) or _unexpected(error, scope), scope, receive)
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        place = self._addresses.find(headers.get("host", ""), scope["path"])
-        router = self._server if place.slug is None else self._crew
-        inner = dict(scope)
-        inner |= {"path": place.path, "root_path": "", "app": self, "slug": place.slug, "prefix": place.prefix}
-        inner["base_url"] = self._base_url(scope, headers, place)
-        await router(inner, receive, send)
-
-    def _base_url(self, scope: Scope, headers: Headers, place: Place) -> str:
-        server = self._public_url or f"{scope['scheme']}://{headers.get('host', 'localhost')}"
+    def base_url(self, request: Request) -> str:
+        """Of the crew that the request is for, without a slash at the end."""
+        place, scheme = request.scope["place"], request.scope["scheme"]
+        server = self._public_url
+        if place.by_host or server is None:
+            scheme = urlsplit(server).scheme if server else scheme
+            server = f"{scheme}://{request.headers.get('host', 'localhost')}"
         return f"{server}{place.prefix}"
 
-    async def _tell(self, error: Exception, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        problem = problem_of(error) or _unexpected(error, scope)
-        if not answer.begun:
-            await JSONResponse(problem.body(), problem.status, problem.headers)(scope, receive, answer.send)
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        place = self._addresses.find(_host(scope), scope["path"])
+        router = self._server if place.slug is None else self._crew
+        inner = {**scope, "path": place.path, "root_path": "", "app": self, "place": place}
+        await router(inner, receive, send)
 
 
 class _Answer:
@@ -76,6 +77,15 @@ class _Answer:
     async def send(self, message: Message) -> None:
         self.begun = True
         await self._send(message)
+
+    async def give(self, problem: Problem, scope: Scope, receive: Receive) -> None:
+        """Unless an answer has begun: then its end is missing, and the HTTP server cuts the connection."""
+        if not self.begun:
+            await JSONResponse(problem.body(), problem.status, problem.headers)(scope, receive, self.send)
+
+
+def _host(scope: Scope) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
 def _unexpected(error: Exception, scope: Scope) -> Problem:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from windlass.api.problems import bad_request, too_large, too_slow
@@ -15,6 +17,7 @@ DEEPEST = 100
 """Levels of nesting; what is deeper is no input for a prompt, and PostgreSQL and JSON readers have their own limits
 beyond.
 """
+LONGEST_QUOTE = 40
 
 
 async def read_object(request: Request, *, largest: int, seconds: float) -> dict[str, Any]:
@@ -26,22 +29,22 @@ async def read_object(request: Request, *, largest: int, seconds: float) -> dict
 
 
 def parse(raw: bytes) -> Any:
+    """Of a name that stands twice in an object, the last counts. A byte order mark is passed over."""
     try:
-        text = raw.decode("utf-8")
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        text = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        value = DECODER.decode(text)
     except UnicodeDecodeError as error:
         raise bad_request(f"The body is not UTF-8: see byte {error.start}.") from None
     except json.JSONDecodeError as error:
-        raise bad_request(
-            f"The body is not JSON: {error.msg.lower()} at line {error.lineno}, column {error.colno}."
-        ) from None
+        raise _not_json(error) from None
     except RecursionError:
         raise _too_deep() from None
-    except ValueError as error:
-        raise bad_request(f"The body is not JSON that can be read: {error}.") from None
+    except ValueError:  # what int() says of more digits than it takes
+        most = sys.get_int_max_str_digits()
+        raise bad_request(f"A whole number in the body has more than {most} digits. Send it as a string.") from None
     if text.count("[") + text.count("{") > DEEPEST:
         _check_depth(value)
-    if "\\u" in text:
+    if "\\ud" in text or "\\uD" in text:
         _refuse_surrogates(value)
     return value
 
@@ -68,14 +71,28 @@ async def _read_all(request: Request, largest: int) -> bytes:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise bad_request(f"The body is not JSON: {name} is no JSON number.")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        raise ValueError(f"the number {text[:40]} is too large")
+        raise bad_request(f"The number {_shortened(text)} in the body is too large. Send it as a string.")
     return value
+
+
+DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."
+
+
+def _not_json(error: json.JSONDecodeError) -> Exception:
+    if not error.doc.strip():
+        return bad_request('The body is empty. Send a JSON object such as {"inputs": {}}.')
+    what = error.msg.lower().removesuffix(" at")
+    return bad_request(f"The body is not JSON: {what} at line {error.lineno}, column {error.colno}.")
 
 
 def _too_deep() -> Exception:
@@ -84,7 +101,7 @@ def _too_deep() -> Exception:
 
 def _check_depth(value: Any) -> None:
     level = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inner(outer)]
         if not level:
             return

@@ -1,8 +1,9 @@
-"""The endpoints of one crew. `request.scope["slug"]` says which: the address was read before (see application.py)."""
+"""The endpoints of one crew. `request.scope["place"]` says which: the address was read before (see application.py)."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from starlette.routing import Route
 
 from windlass.api.bodies import read_object
 from windlass.api.docs_page import assets, docs_page
-from windlass.api.kickoff_requests import Seal, new_kickoff
+from windlass.api.kickoff_requests import Seal, key_in, new_kickoff
 from windlass.api.openapi import crew_document
 from windlass.api.problems import bad_request, no_such_crew, no_such_kickoff, unauthorized
 from windlass.api.status_view import status_body
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from windlass.kickoffs.manifest import Manifest
     from windlass.lifecycle.accept import Acceptor
     from windlass.lifecycle.access import Access
     from windlass.lifecycle.crews import Crew, Crews
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from windlass.store.tokens import TokenRow
 
 LONGEST_WAIT = 60.0
+SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class CrewApi:
     async def kickoff(self, request: Request) -> Response:
         crew, token = await self._authenticated(request)
         body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
-        new = new_kickoff(body, request.headers.get("idempotency-key"), crew, token.user_id, self.seal)
+        new = new_kickoff(body, key_in(request.headers), crew, token.user_id, self.seal)
         kickoff = await self.acceptor.accept(new)
         return Response(b'{"kickoff_id":"%s"}' % str(kickoff).encode(), media_type="application/json")
 
@@ -78,21 +81,21 @@ class CrewApi:
         kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
         if wait and not kickoff.state.ended:
             kickoff = await self.statuses.get_ended(kickoff.id, wait) or kickoff
-        manifest = await self.crews.manifest(kickoff.version_id) or crew.manifest
+        manifest = await self._manifest(kickoff, crew)
         body = status_body(kickoff, manifest.tasks, token.profile or crew.profile)
         return Response(body, media_type="application/json")
 
     async def openapi(self, request: Request) -> Response:
         crew = await self._crew(request)
-        return answer(crew_document(crew.slug, crew.manifest, str(request.scope["base_url"])))
+        return answer(crew_document(crew.slug, crew.manifest, request.app.base_url(request)))
 
     async def docs(self, request: Request) -> Response:
         crew = await self._crew(request)
-        return docs_page(crew.slug, request.scope["prefix"])
+        return docs_page(crew.slug)
 
     async def _authenticated(self, request: Request) -> tuple[Crew, TokenRow]:
         """Raises Problem 401 before anything is told of what there is, then 404 for an unknown crew."""
-        token = await self.access.token(request.headers.get("authorization"))
+        token = await self.access.token(_only(request, "authorization"))
         if token is None:
             raise unauthorized()
         crew = await self._crew(request)
@@ -101,11 +104,17 @@ class CrewApi:
         return crew, token
 
     async def _crew(self, request: Request) -> Crew:
-        slug: str = request.scope["slug"]
-        crew = await self.crews.get(slug)
+        slug: str = request.scope["place"].slug
+        crew = await self.crews.get(slug) if SLUG.fullmatch(slug) else None
         if crew is None:
             raise no_such_crew(slug)
         return crew
+
+    async def _manifest(self, kickoff: KickoffStatus, crew: Crew) -> Manifest:
+        """Of the version that the kickoff runs; it may not be the crew's current one."""
+        if kickoff.version_id == crew.version_id:
+            return crew.manifest
+        return await self.crews.manifest(kickoff.version_id) or crew.manifest
 
     async def _find(self, kickoff: UUID | None, crew: Crew, token: TokenRow) -> KickoffStatus:
         found = await self.statuses.get(kickoff) if kickoff else None
@@ -122,7 +131,15 @@ def _may_see(token: TokenRow, crew: Crew, kickoff: KickoffStatus) -> bool:
     return kickoff.deployment_id == crew.deployment_id and token.user_id in {None, kickoff.user_id}
 
 
+def _only(request: Request, name: str) -> str | None:
+    """The header's value, when it is there once: of two, nobody can say which is meant."""
+    values = request.headers.getlist(name)
+    return values[0] if len(values) == 1 else None
+
+
 def _wait(request: Request) -> float:
+    if not request.scope["query_string"]:
+        return 0.0
     given = request.query_params.get("wait")
     if given is None:
         return 0.0

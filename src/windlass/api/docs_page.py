@@ -25,14 +25,14 @@ PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{slug} - crew API</title>
 <link rel="icon" href="data:,">
-<link rel="stylesheet" href="{base}/docs/swagger-ui.css">
+<link rel="stylesheet" href="docs/swagger-ui.css">
 </head>
 <body>
 <div id="docs">
-<noscript>This page needs JavaScript; <a href="{base}/openapi.json">openapi.json</a> is the document itself.</noscript>
+<noscript>This page needs JavaScript; <a href="openapi.json">openapi.json</a> is the document itself.</noscript>
 </div>
-<script src="{base}/docs/swagger-ui-bundle.js"></script>
-<script src="{base}/docs/docs.js"></script>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/docs.js"></script>
 </body>
 </html>
 """
@@ -41,8 +41,9 @@ POLICY = (
 )
 
 
-def docs_page(slug: str, prefix: str) -> Response:
-    return HTMLResponse(PAGE.format(slug=slug, base=prefix), headers={"Content-Security-Policy": POLICY})
+def docs_page(slug: str) -> Response:
+    """Its links are relative: a proxy may serve the crew below a path of its own."""
+    return HTMLResponse(PAGE.format(slug=slug), headers={"Content-Security-Policy": POLICY})
 
 
 async def assets(request: Request) -> Response:

@@ -4,7 +4,7 @@ import json
 import shlex
 from typing import TYPE_CHECKING
 
-from windlass.kickoffs.inputs import example_inputs
+from windlass.api.examples import example_inputs
 
 if TYPE_CHECKING:
     from windlass.lifecycle.tokens import ShownTokens

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from pydantic_core import ErrorDetails
+    from starlette.datastructures import Headers
 
     from windlass.lifecycle.crews import Crew
 
@@ -89,14 +90,27 @@ def _place(found: ErrorDetails) -> str:
     return ".".join(str(step) for step in found["loc"])
 
 
+def key_in(headers: Headers) -> str | None:
+    """The header `Idempotency-Key`. Raises Problem 400 when several differ, or it has a wrong form."""
+    given = set(headers.getlist("idempotency-key"))
+    if not given:
+        return None
+    try:
+        (key,) = given
+        return KEY.validate_python(_utf8(key))
+    except ValueError:
+        raise bad_request("The header `Idempotency-Key` must stand once, with 1 to 255 characters.") from None
+
+
+def _utf8(header: str) -> str:
+    """Headers are read as Latin-1; clients that send more than ASCII mean UTF-8."""
+    return header if header.isascii() else header.encode("latin-1").decode("utf-8")
+
+
 def _idempotency_key(body: Mapping[str, Any], in_header: str | None) -> str | None:
     in_body = body.get("idempotencyKey")
     if in_header is None:
         return in_body
-    try:
-        KEY.validate_python(in_header)
-    except ValidationError:
-        raise bad_request("The header `Idempotency-Key` must be 1 to 255 characters.") from None
     if in_body is not None and in_body != in_header:
         raise bad_request("The header `Idempotency-Key` and the member `idempotencyKey` differ: send one of them.")
     return in_header

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import models_json_schema
 
 from windlass import __version__
+from windlass.api.examples import example_inputs
+from windlass.api.moved_schema import moved
 from windlass.api.problems import TITLES
 from windlass.api.schemas import ErrorBody, InputsAnswer, KickoffAnswer, KickoffRequest, StatusAnswer
-from windlass.kickoffs.inputs import example_inputs
 
 if TYPE_CHECKING:
     from windlass.kickoffs.manifest import Manifest
@@ -34,10 +35,11 @@ ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
     409: ("The idempotency key was used with another body.", {}),
     413: ("The body is too large.", {"limit": 1048576}),
     422: ("Required inputs are missing.", {"missing_inputs": ["topic", "audience"]}),
+    431: ("The first line and the headers are too long.", {"limit": 65536}),
     500: ("Something failed here; `message` holds the reference under which the log tells what.", {}),
     503: ("The database is away; `Retry-After` says when to ask again.", {}),
 }
-EVERYWHERE = (401, 404, 405, 500, 503)
+EVERYWHERE = (401, 404, 405, 408, 431, 500, 503)
 HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}}},
     405: {"Allow": {"schema": {"type": "string"}}},
@@ -54,10 +56,15 @@ def crew_document(slug: str, manifest: Manifest, base_url: str) -> dict[str, Any
         "paths": _paths(example_inputs(manifest.inputs_schema)),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            "schemas": {**_schemas(), "Inputs": {"title": "Inputs", **manifest.inputs_schema}},
+            "schemas": {**_schemas(), "Inputs": _inputs_schema(manifest)},
             "responses": {str(status): _error(status) for status in ERRORS},
         },
     }
+
+
+def _inputs_schema(manifest: Manifest) -> dict[str, Any]:
+    """It speaks of `#` as of itself; in the document, it stands elsewhere."""
+    return {"title": "Inputs", **moved(manifest.inputs_schema, "#/components/schemas/Inputs")}
 
 
 @cache
@@ -93,7 +100,7 @@ def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def _kickoff(inputs: dict[str, Any]) -> dict[str, Any]:
     operation = _operation(
-        "kickoff", "Start the crew", (400, 408, 409, 413, 422), _json("KickoffAnswer", {"kickoff_id": EXAMPLE_ID})
+        "kickoff", "Start the crew", (400, 409, 413, 422), _json("KickoffAnswer", {"kickoff_id": EXAMPLE_ID})
     )
     operation["parameters"] = [
         {

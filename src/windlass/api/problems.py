@@ -22,11 +22,13 @@ TITLES: dict[int, str] = {
     413: "Content Too Large",
     422: "Validation Error",
     429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
     500: "Server Error",
     503: "Service Unavailable",
 }
 RETRY_AFTER = 2
 """Seconds after which a client may ask again when the database is away."""
+LONGEST_SLUG = 63
 
 
 class Problem(Exception):  # noqa: N818 - what went wrong is the client's
@@ -63,7 +65,7 @@ def no_such_kickoff() -> Problem:
 
 
 def no_such_crew(slug: str) -> Problem:
-    return Problem(404, f"There is no crew {slug!r} on this server. Check the base URL.")
+    return Problem(404, f"There is no crew {slug[:LONGEST_SLUG]!r} on this server. Check the base URL.")
 
 
 def too_large(limit: int) -> Problem:
@@ -78,6 +80,27 @@ def too_slow(seconds: float) -> Problem:
     )
 
 
+def head_too_large(limit: int) -> Problem:
+    return Problem(431, "The request's first line and headers are too long. Send shorter ones.", {"limit": limit})
+
+
+def no_http() -> Problem:
+    return bad_request("What arrived is no HTTP request that can be read. Check its first line and its headers.")
+
+
+def stopping() -> Problem:
+    headers = {"Retry-After": str(RETRY_AFTER), "Connection": "close"}
+    return Problem(503, "The server is stopping. Send the request again.", headers=headers)
+
+
+def database_away() -> Problem:
+    """What was asked may have been done, when only its answer was lost."""
+    message = (
+        "The database is away for now. Send the request again; with an idempotency key, a kickoff can't start twice."
+    )
+    return Problem(503, message, headers={"Retry-After": str(RETRY_AFTER)})
+
+
 def server_error(reference: str) -> Problem:
     return Problem(500, f"Something went wrong here. The server's log says what, under the reference {reference}.")
 
@@ -88,15 +111,16 @@ def problem_of(error: Exception) -> Problem | None:
         case Problem():
             return error
         case DatabaseUnavailable():
-            retry = {"Retry-After": str(RETRY_AFTER)}
-            return Problem(
-                503, "The database is away for now. Nothing was accepted: send the request again.", headers=retry
-            )
+            return database_away()
         case IdempotencyKeyReused():
             return Problem(409, str(error))
         case HTTPException(status_code=404):
             return Problem(404, "There is nothing at this path. `GET {base_url}/openapi.json` lists what there is.")
         case HTTPException(status_code=405):
-            allowed = dict(error.headers or {})
-            return Problem(405, f"This path takes {allowed.get('Allow', 'other methods')}.", headers=allowed)
+            return _wrong_method(error.headers or {})
     return None
+
+
+def _wrong_method(headers: Mapping[str, str]) -> Problem:
+    allowed = ", ".join(sorted(headers.get("Allow", "").split(", ")))
+    return Problem(405, f"This path takes {allowed}.", headers={"Allow": allowed})

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AnyHttpUrl,
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    HttpUrl,
     StrictBool,
-    StrictFloat,
     StrictInt,
     StringConstraints,
 )
+from pydantic_core import PydanticCustomError
+
+
+def _of_form(pattern: str, wanted: str) -> BeforeValidator:
+    """Refuses what pydantic would read generously: a number as a time, a URL with a line end in it."""
+    form = re.compile(pattern, re.ASCII)
+
+    def check(value: object) -> object:
+        if isinstance(value, str) and form.fullmatch(value):
+            return value
+        raise PydanticCustomError("wrong_form", "Input should be {wanted}", {"wanted": wanted})
+
+    return BeforeValidator(check)
+
 
 NO_NUL = r"^[^\x00]*$"
 Key = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255, pattern=NO_NUL)]
+Url = Annotated[HttpUrl, _of_form(r"(?i:https?)://[^\s\x00-\x20\x7f]+", "a URL such as https://example.com/hook")]
+Time = Annotated[
+    AwareDatetime,
+    _of_form(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", "a time such as 2026-01-15T09:30:00Z"),
+]
 Profile = Literal["documented", "live"]
 
 
@@ -37,13 +57,13 @@ Authentication = Annotated[Bearer | Basic, Field(discriminator="strategy")]
 
 class Webhooks(BaseModel):
     events: list[str] = Field(description="Names of the events to send.")
-    url: AnyHttpUrl
+    url: Url
     realtime: StrictBool = Field(False, description="One by one, not in batches.")
     authentication: Authentication | None = None
 
 
 class HumanInputWebhook(BaseModel):
-    url: AnyHttpUrl
+    url: Url
     authentication: Authentication | None = None
 
 
@@ -59,16 +79,16 @@ class KickoffRequest(BaseModel):
     idempotencyKey: Key | None = Field(  # noqa: N815 - the wire's name
         None, description="The same key within 24 h gives the same kickoff; also as the header `Idempotency-Key`."
     )
-    taskWebhookUrl: AnyHttpUrl | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
-    stepWebhookUrl: AnyHttpUrl | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
-    crewWebhookUrl: AnyHttpUrl | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
+    taskWebhookUrl: Url | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
+    stepWebhookUrl: Url | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
+    crewWebhookUrl: Url | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
     webhooks: Webhooks | None = Field(None, description="Stored; not called by this release.")
     humanInputWebhook: HumanInputWebhook | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
     priority: Annotated[StrictInt, Field(ge=-100, le=100)] | None = Field(
         None, description="Stored; not applied by this release."
     )
-    runAt: AwareDatetime | None = Field(None, description="RFC 3339. Stored; not applied by this release.")  # noqa: N815
-    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0)] | None = Field(
+    runAt: Time | None = Field(None, description="RFC 3339. Stored; not applied by this release.")  # noqa: N815
+    timeout: Annotated[float, Field(strict=True, gt=0)] | None = Field(
         None, description="Seconds. Stored; not applied by this release."
     )
     concurrencyKey: Key | None = Field(None, description="Stored; not applied by this release.")  # noqa: N815

@@ -6,44 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from windlass.api.proxies import TrustedProxies
+from windlass.api.punctual import PunctualProtocol
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-
-class PunctualProtocol(HttpToolsProtocol):
-    """Closes a connection whose request headers do not arrive in time; the body has its own deadline in bodies.py."""
-
-    headers_within = 20.0
-    _headers_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_headers()
-
-    def on_message_begin(self) -> None:
-        self._await_headers()
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._stop_waiting()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _await_headers(self) -> None:
-        self._stop_waiting()
-        self._headers_timer = self.loop.call_later(self.headers_within, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self._headers_timer:
-            self._headers_timer.cancel()
-            self._headers_timer = None
 
 
 class _Server(uvicorn.Server):
@@ -66,9 +35,9 @@ class HttpServer:
         trusted_proxies: list[str] | None = None,
         headers_within: float = 20.0,
     ) -> None:
-        protocol = type("Protocol", (PunctualProtocol,), {"headers_within": headers_within})
+        protocol = type("Protocol", (PunctualProtocol,), {"within": headers_within})
         config = uvicorn.Config(
-            app,
+            TrustedProxies(app, trusted_proxies) if trusted_proxies else app,
             host=host,
             port=port,
             http=protocol,
@@ -77,7 +46,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            forwarded_allow_ips=trusted_proxies or [],
+            proxy_headers=False,
             timeout_graceful_shutdown=3,
             backlog=2048,
         )

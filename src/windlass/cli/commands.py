@@ -24,16 +24,16 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
         found: click.Command = import_module(f"windlass.cli.{cmd_name.replace('-', '_')}").command
         return found
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -49,7 +49,6 @@ class Commands(click.Group):
 def windlass() -> None:
     """Windlass serves crews of AI agents as a durable HTTP service.
 
-    \b
-    Begin with:  windlass dev PATH
-    Settings are WINDLASS_* variables: docs/settings.md lists them, docs/cli.md the commands.
+    Begin with `windlass dev PATH`. Settings are WINDLASS_* variables: docs/settings.md lists them, docs/cli.md the
+    commands.
     """

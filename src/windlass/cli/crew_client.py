@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
@@ -10,6 +9,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from windlass.cli.addresses import is_loopback
 from windlass.cli.ending import OUT_OF_REACH, SERVER_SAID_NO
 from windlass.errors import WindlassError
 
@@ -52,7 +52,9 @@ class CrewClient:
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {token.reveal()}", "Accept": "application/json"},
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            trust_env=not is_loopback(base_url),  # a proxy can't reach this machine's loopback, and would get the token
+            trust_env=not is_loopback(
+                urlsplit(base_url).hostname or ""
+            ),  # a proxy can't reach this machine's loopback, and would get the token
         )
 
     def __enter__(self) -> Self:
@@ -82,14 +84,6 @@ class CrewClient:
         if not answer.is_success:
             raise refusal(answer)
         return _object(answer)
-
-
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def refusal(answer: httpx.Response) -> ServerSaidNo:
@@ -132,9 +126,10 @@ def _foreign(answer: httpx.Response) -> ServerSaidNo:
     text = " ".join(answer.text.split())
     shown = text[:LONGEST_BODY_SHOWN] + ("..." if len(text) > LONGEST_BODY_SHOWN else "")
     kind = answer.headers.get("Content-Type", "no content type")
+    got = f"{answer.status_code} {answer.reason_phrase}, {kind}. {shown}".strip()
     return ServerSaidNo(
         answer.status_code,
-        f"{answer.url} does not answer as a crew does: {answer.status_code} {answer.reason_phrase}, {kind}. {shown}".strip(),
+        f"{answer.url} does not answer as a crew does: {got}",
         "Check the address: it is a crew's base URL, as `windlass tokens show` prints it.",
         retry_after=_retry_after(answer),
     )
@@ -160,7 +155,7 @@ def _body(answer: httpx.Response) -> Any:
 
 
 def _unreachable(base_url: str, method: str, error: httpx.RequestError) -> Unreachable:
-    why = str(error) or type(error).__name__
+    why = str(error).rstrip(".") or type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return Unreachable(f"{base_url} can't be reached: {why}.", "Is the server running, and the address right?")
     if method == "POST":

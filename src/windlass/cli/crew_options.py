@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from windlass.cli.addresses import is_loopback
 from windlass.cli.printing import give, say
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def crew_options(command: Command) -> Command:
             envvar="WINDLASS_TOKEN",
             show_envvar=True,
             metavar="TOKEN",
-            help="The crew's token. Others on this machine can read a command line: better set the variable, or use --token-file.",
+            help="The crew's token. Every user of this machine can see a command line: better set the variable.",
         ),
         click.argument("url", callback=crew_url),
     ):
@@ -58,15 +59,16 @@ def crew_options(command: Command) -> Command:
 
 def client_for(url: str, token: str | None, token_file: Any) -> CrewClient:
     """Raises click.UsageError when there is no token, or none that a header can hold."""
-    from windlass.cli.crew_client import CrewClient, is_loopback
+    from windlass.cli.crew_client import CrewClient
     from windlass.vault.secret import Secret
 
+    local = is_loopback(urlsplit(url).hostname or "")
     text = (token_file.read(LONGEST_TOKEN) if token_file else token or "").strip()
     if not text:
-        raise click.UsageError(f"There is no token. {_how_to_get_one(local=is_loopback(url))}")
+        raise click.UsageError(f"There is no token. {_how_to_get_one(local=local)}")
     if not (text.isascii() and text.isprintable() and " " not in text):
         raise click.UsageError("What was given as the token is not one: it has spaces or unusual characters in it.")
-    if url.startswith("http:") and not is_loopback(url):
+    if url.startswith("http:") and not local:
         say("warning: http:// sends the token over the network unencrypted; use https:// where the server has it.")
     return CrewClient(url, Secret(text))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from windlass.cli.printing import say
 from windlass.errors import SettingsError, WindlassError
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ def exit_code(command: click.Command, arguments: Sequence[str]) -> int:
 def _told(error: WindlassError) -> int:
     if _trace_wanted():
         traceback.print_exception(error)
-    click.echo(f"error: {error.message}", err=True)
+    say(f"error: {error.message}")
     if error.hint:
-        click.echo(error.hint, err=True)
+        say(error.hint)
     return getattr(error, "exit_code", FAILED)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,17 +41,17 @@ def follow(crew: CrewClient, kickoff_id: str, *, patience: float) -> Status:
 
 
 def _watch(crew: CrewClient, kickoff_id: str, screen: Screen, patience: Patience) -> Status:
-    seen, wait = None, 0.0
+    seen = None
     while True:
-        next_question = time.monotonic() + PAUSE
-        status = patience.ask(lambda wait=wait: crew.status(kickoff_id, wait=wait))  # type: ignore[misc] - how a loop binds
+        next_question = time.monotonic() + (PAUSE if seen else 0.0)
+        status = patience.ask(partial(crew.status, kickoff_id, wait=WAIT if seen else 0.0))
         for line in changes(seen, status, crew.base_url):
             screen.line(line)
         if has_ended(status):
             return status
         screen.live(now(status, datetime.now(UTC)))
         time.sleep(max(0.0, next_question - time.monotonic()))
-        seen, wait = status, WAIT
+        seen = status
 
 
 class Patience:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,8 @@ from windlass.cli.tables import columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+LONGEST_DESCRIPTION = 80
 
 
 @click.command

@@ -20,7 +20,7 @@ from windlass.cli.watch_options import show, watch_options
     "file",
     type=click.File(encoding="utf-8"),
     metavar="FILE",
-    help="Read inputs from a JSON file, or from - .",
+    help="Read inputs from a JSON file, or from standard input (-).",
 )
 @click.option("--json", "text", metavar="JSON", help="The inputs as one JSON object.")
 @click.option("--meta", metavar="JSON", help="A JSON object that the status and webhooks return unchanged.")
@@ -29,6 +29,7 @@ from windlass.cli.watch_options import show, watch_options
 )
 @watch_options
 def command(  # noqa: PLR0913 - one for each option
+    *,
     url: str,
     token: str | None,
     token_file: Any,
@@ -38,16 +39,15 @@ def command(  # noqa: PLR0913 - one for each option
     meta: str | None,
     idempotency_key: str | None,
     patience: float,
-    *,
     watch: bool,
     json_output: bool,
 ) -> int:
     """Start a crew.
 
-    Prints the kickoff's id; with --watch, follows it and prints its final output. Inputs given with -i go before those
-    of --json, and those before the file's. `windlass inputs URL` tells what the crew wants to know.
+    Prints the kickoff's id; with --watch, follows it and prints its final output. What -i gives takes the place of what
+    --json gives, and that of what the file gives. `windlass inputs URL` tells what the crew wants to know.
     """
-    body = {"inputs": given_inputs(_text_of(file), text, pairs)}
+    body: dict[str, Any] = {"inputs": given_inputs(_text_of(file), text, pairs)}
     body |= {"meta": json_object(meta, "--meta")} if meta is not None else {}
     body |= {"idempotencyKey": idempotency_key} if idempotency_key is not None else {}
     with client_for(url, token, token_file) as crew:

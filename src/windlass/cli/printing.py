@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 def give(text: str) -> None:
     """What was asked for: as it is for a program that reads it, without terminal codes for a person."""
-    click.echo(printable(text) if sys.stdout.isatty() else text)
+    click.echo(printable(text) if sys.stdout.isatty() else text, color=True)  # else click takes codes out of it
 
 
 def printable(text: str) -> str:

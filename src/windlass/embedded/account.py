@@ -54,8 +54,10 @@ def account_for(data: Path) -> Account:
 
 def check_reach(account: Account, folder: Path) -> None:
     """Raises EmbeddedPostgresError naming the topmost folder that the account can't pass; its rights stay."""
+    if account.is_ours:
+        return
     closed = [place for place in _from_top(folder) if not account.may_enter(place.stat())]
-    if closed and not account.is_ours:
+    if closed:
         raise EmbeddedPostgresError(
             f"PostgreSQL doesn't run as root; it runs as the user {account.name}, which can't reach {folder}: "
             f"{closed[0]} is closed to it.",

@@ -5,7 +5,7 @@ Descriptor 0 is a socket to the server; its end of file means that the server as
 What the keeper says there, one a line: `ready <process id>` and `ended <why>`.
 The descriptor of the database lock is inherited from the server, and by PostgreSQL from here.
 """
-# ruff: noqa: PTH105, PTH108, PTH123 - pathlib takes as long to import as all the rest
+# ruff: noqa: PTH105, PTH106, PTH108, PTH123 - pathlib takes as long to import as all the rest
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Server:
 
     def tell(self, word: str, text: str) -> None:
         with suppress(OSError):  # it is gone, as `listen` will notice
-            os.write(SERVER, f"{word} {text}\n".encode())
+            os.write(SERVER, f"{word} {text}\n".encode(errors="replace"))
 
     def listen(self) -> None:
         try:
@@ -260,9 +260,7 @@ def drop_rights(uid: int, gid: int) -> None:
 
 def main(uid: str, gid: str, data: str, socket_folder: str, log: str, *command: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # a Ctrl-C is the server's business, which may need the database to finish
+        signal.signal(number, signal.SIG_IGN)  # they are for the server, which may need the database to finish
     os.umask(0o077)
     server = Server()
     try:
@@ -271,6 +269,8 @@ def main(uid: str, gid: str, data: str, socket_folder: str, log: str, *command: 
         keep(server, list(command), data, socket_folder, Log(log))
     except OSError as error:
         server.tell(ENDED, f"its keeper failed: {error}")
+    with suppress(OSError):  # not empty, then
+        os.rmdir(socket_folder)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,8 @@ class KeeperProcess:
             str(socket_folder),
             str(places.log / "postgres.log"),
         )
-        with theirs:
+        with theirs, ExitStack() as undo:
+            undo.callback(self._channel.close)
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-I", "-S", keeper.__file__, *orders, *command],
                 stdin=theirs.fileno(),
@@ -60,17 +61,18 @@ class KeeperProcess:
                 pass_fds=(database_lock,),
                 start_new_session=True,  # a terminal's Ctrl-C is for the server alone
             )
+            undo.pop_all()
 
     def listen(self, timeout: float | None = None) -> Said:
         """Raises TimeoutError."""
         while b"\n" not in self._heard:
-            if not (chunk := self._receive(timeout)):
+            if not (chunk := self._received(timeout)):
                 return Said(GONE)
             self._heard += chunk
         line, _, self._heard = self._heard.partition(b"\n")
         return Said(*line.decode().split(" ", 1))
 
-    def _receive(self, timeout: float | None) -> bytes:
+    def _received(self, timeout: float | None) -> bytes:
         try:
             self._channel.settimeout(timeout)
             return self._channel.recv(4096)

@@ -18,7 +18,7 @@ from windlass.embedded.places import Places, write_whole
 from windlass.embedded.postgres_errors import EmbeddedPostgresError, unusable
 from windlass.embedded.postgres_settings import command, write_settings
 from windlass.embedded.programs import find_programs
-from windlass.embedded.socket_folder import PORT, ready_socket_folder, remove_socket_folder
+from windlass.embedded.socket_folder import PORT, ready_socket_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,23 +128,27 @@ class EmbeddedPostgres:
             elif said.word == keeper.READY:
                 self._report("PostgreSQL is back")
             else:
-                self._replace_keeper(running, account)
+                self._replace_keeper(account)
 
-    def _replace_keeper(self, dead: KeeperProcess, account: Account) -> None:
+    def _replace_keeper(self, account: Account) -> None:
         """Tries until it runs or we stop. The PostgreSQL of the dead one was told to end by its death."""
+        self._report("the keeper of PostgreSQL was ended; starting another")
         while not self._stopping.is_set():
             with self._change:
-                if self._stopping.is_set():
-                    return
-                self._report("the keeper of PostgreSQL was ended; starting another")
-                dead.wait_until_gone()
-                try:
-                    self._bring_up(account)
-                except (EmbeddedPostgresError, OSError) as error:
-                    self._report(str(error))
-                else:
+                if self._stopping.is_set() or self._replaced_keeper(account):
                     return
             self._stopping.wait(PAUSE)
+
+    def _replaced_keeper(self, account: Account) -> bool:
+        if self._keeper is not None:
+            self._keeper.ask_to_stop()
+            self._keeper.wait_until_gone()
+        try:
+            self._bring_up(account)
+        except (EmbeddedPostgresError, OSError) as error:
+            self._report(str(error))
+            return False
+        return True
 
     def _leave(self) -> None:
         if self._watch is not None:
@@ -152,7 +156,6 @@ class EmbeddedPostgres:
         self._watch = self._url = None
         if self._lock.is_taken:  # else what lies there is another server's
             self._places.url.unlink(missing_ok=True)
-            remove_socket_folder(self._places)
             self._lock.release()
 
 

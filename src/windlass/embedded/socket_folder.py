@@ -18,8 +18,11 @@ PORT = 5432  # of no network: it is in the socket's name
 
 
 def ready_socket_folder(places: Places, account: Account) -> Path:
-    """The folder that the last start used, so that the URL stays the same; else a new one, noted in the home."""
-    if (last := recorded(places)) and (_made(last, account) or _is_ours(last, account)):
+    """The folder of the last start, so that the URL stays the same; else a new one, noted in the home.
+
+    The keeper takes it away when PostgreSQL is gone.
+    """
+    if (last := _recorded(places)) and (_made(last, account) or _is_ours(last, account)):
         return last
     folder = Path(tempfile.mkdtemp(prefix="windlass-", dir=SHORT))
     write_whole(places.socket_folder, str(folder))
@@ -27,26 +30,15 @@ def ready_socket_folder(places: Places, account: Account) -> Path:
     return folder
 
 
-def recorded(places: Places) -> Path | None:
+def _recorded(places: Places) -> Path | None:
     try:
         return Path(places.socket_folder.read_text())
     except FileNotFoundError:
         return None
 
 
-def remove_socket_folder(places: Places) -> None:
-    """Once PostgreSQL is gone and has taken its socket away. What isn't ours, or isn't empty, stays."""
-    folder = recorded(places)
-    if folder is not None:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-        places.socket_folder.unlink()
-
-
 def _made(folder: Path, account: Account) -> bool:
-    """Something cleared the temporary folder; nobody can have taken the name's place once this succeeds."""
+    """Once this succeeds, nobody else can have taken the name's place."""
     try:
         folder.mkdir(mode=CLOSED)
     except OSError:

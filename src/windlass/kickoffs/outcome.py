@@ -67,6 +67,13 @@ def lost(error: str) -> Outcome:
     return failure(Reason.LOST, error)
 
 
+def lost_too_often(max_losses: int) -> str:
+    return (
+        f"The process or the worker that ran this kickoff was lost {max_losses + 1} times, so it is not tried again. "
+        "Look in the server's log for what ended them (often: out of memory)."
+    )
+
+
 def words_for(status: int) -> str:
     """What a wait status says of a process that ended without an answer."""
     if not os.WIFSIGNALED(status):

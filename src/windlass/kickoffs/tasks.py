@@ -71,7 +71,18 @@ class TaskRecords:
         if self._differs(message.position, message.key):
             self._put(self._unregistered(message.position, message.key, message.name, message.agent))
         record = self.by_position[message.position]
-        self._put(replace(record, state=TaskState.RUNNING, started_at=message.at, agent=message.agent or record.agent))
+        self._put(
+            replace(
+                record,
+                state=TaskState.RUNNING,
+                started_at=message.at,
+                agent=message.agent or record.agent,
+                # of an earlier start of the same task
+                finished_at=None,
+                output=None,
+                execution_time=None,
+            )
+        )
 
     def end(self, message: TaskEnded) -> None:
         record = self.by_position.get(message.position)

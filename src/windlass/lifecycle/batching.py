@@ -35,20 +35,26 @@ class Batcher(Generic[Question, Answer]):
         self._largest = largest
         self._lanes = lanes
         self._waiting: list[Asked[Question, Answer]] = []
-        self._busy: set[asyncio.Task[None]] = set()
+        self._busy = 0
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
 
     async def ask(self, question: Question) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((question, future))
-        if len(self._busy) < self._lanes:
+        if self._busy < self._lanes:
+            self._busy += 1
             lane = asyncio.create_task(self._work())
-            self._busy.add(lane)
-            lane.add_done_callback(self._busy.discard)
+            self._tasks.add(lane)
+            lane.add_done_callback(self._tasks.discard)
         return await future
 
     async def _work(self) -> None:
-        while batch := self._next_batch():
-            await self._settle(batch)
+        try:
+            while batch := self._next_batch():
+                await self._settle(batch)
+        finally:
+            # Not when the task is done: a question that came in between would start no lane, and wait for ever.
+            self._busy -= 1
 
     def _next_batch(self) -> list[Asked[Question, Answer]]:
         taken: list[Asked[Question, Answer]] = []

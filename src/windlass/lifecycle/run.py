@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.kickoffs.events import StoredEvent, stored_event
-from windlass.kickoffs.outcome import Outcome
-from windlass.kickoffs.states import Reason, State
+from windlass.kickoffs.outcome import Outcome, lost, lost_too_often
+from windlass.kickoffs.states import Reason
 from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
 from windlass.kickoffs.usage import TokenUsage
 from windlass.lifecycle.loops import until_the_database_answers
@@ -24,7 +25,8 @@ Environment = Callable[[str], Awaitable[Mapping[str, str]]]
 """Slug of a deployment -> the environment of a kickoff of it that starts now."""
 
 MOST_WAITING = 500
-"""Events of one run that wait to be written before its child is made to wait."""
+MOST_BYTES_WAITING = 16 * 1024 * 1024
+"""Events of one run, and bytes of them, that wait to be written before its child is made to wait."""
 
 logger = log.logger(__name__)
 
@@ -45,35 +47,33 @@ class Run:
         self._usage = TokenUsage()
         self._warnings: list[Warning_] = []
         self._reports = Reports(store, claimed, self._records)
+        self.over = False
+        """The crew has come to its end, and only that is left to be written."""
 
     async def __call__(self, environment: Environment) -> None:
-        """Returns when the outcome is committed, or counts for nothing. Cancelled, it gives the kickoff back to be run
-        by another.
-        """
-        outcome = None
+        """Returns when the outcome is committed, or counts for nothing."""
         try:
             outcome = await self._outcome(environment)
-        except* NoLongerOurs:
+        except NoLongerOurs:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
-        if outcome is not None:
+        else:
             await until_the_database_answers(lambda: self._settle(outcome))
 
     async def lose(self, why: str) -> None:
         """For a run that came to no outcome: the kickoff is run again, unless that happened too often."""
-        outcome = Outcome(State.FAILED, reason=Reason.LOST, error=why)
-        await until_the_database_answers(lambda: self._settle(outcome))
-
-    async def give_back(self) -> None:
-        """For a worker that stops: the kickoff waits again, and no loss is counted."""
-        await self._put_back(lost=False)
+        await until_the_database_answers(lambda: self._settle(lost(why)))
 
     async def _outcome(self, environment: Environment) -> Outcome:
         await until_the_database_answers(self._reports.open)
-        async with asyncio.TaskGroup() as both:
-            writing = both.create_task(self._reports.write())
-            outcome = await self._runner.run(self._order(await environment(self.claimed.slug)), self._hear)
-            self._reports.close()
-            await writing
+        try:
+            async with asyncio.TaskGroup() as both:
+                writing = both.create_task(self._reports.write())
+                outcome = await self._runner.run(self._order(await environment(self.claimed.slug)), self._hear)
+                self.over = True
+                self._reports.close()
+                await writing
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # the other one was ended for it
         return outcome
 
     def _order(self, environment: Mapping[str, str]) -> RunOrder:
@@ -107,9 +107,12 @@ class Run:
         self._reports.wake()
 
     async def _settle(self, outcome: Outcome) -> None:
-        if outcome.reason is Reason.LOST and await self._put_back(lost=True):
-            logger.event("kickoff.lost", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, why=outcome.error)
-            return
+        if outcome.reason is Reason.LOST:
+            if await self._put_back():
+                why = outcome.error
+                logger.event("kickoff.lost", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, why=why)
+                return
+            outcome = replace(outcome, error=f"{lost_too_often(self._max_losses)} The last time: {outcome.error}")
         warnings = [*self._records.warnings, *self._warnings]
         settled = await self._store.settle(self.claimed.id, self.claimed.attempt, outcome, self._usage, warnings)
         logger.event(
@@ -121,8 +124,8 @@ class Run:
             trace=outcome.trace or None,
         )
 
-    async def _put_back(self, *, lost: bool) -> bool:
-        return await self._store.put_back(self.claimed.id, self.claimed.attempt, lost=lost, max_losses=self._max_losses)
+    async def _put_back(self) -> bool:
+        return await self._store.put_back(self.claimed.id, self.claimed.attempt, max_losses=self._max_losses)
 
 
 class Reports:
@@ -137,6 +140,7 @@ class Reports:
         self._records = records
         self._seq = 0
         self._waiting: list[StoredEvent] = []
+        self._bytes = 0
         self._something = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -150,8 +154,10 @@ class Reports:
         """Waits while too much is unwritten: the run is not read any further then, and its child waits too."""
         await self._room.wait()
         self._seq += 1
-        self._waiting.append(stored_event(self._seq, kind, at, payload))
-        if len(self._waiting) >= MOST_WAITING:
+        event = stored_event(self._seq, kind, at, payload)
+        self._waiting.append(event)
+        self._bytes += len(event.payload)
+        if len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES_WAITING:
             self._room.clear()
 
     def wake(self) -> None:
@@ -167,7 +173,7 @@ class Reports:
             await self._something.wait()
             self._something.clear()
             last = self._closed
-            events, self._waiting = self._waiting, []
+            events, self._waiting, self._bytes = self._waiting, [], 0
             self._room.set()
             records = self._records.take_changed()
             if events or records:

@@ -38,10 +38,12 @@ class Statuses:
         deadline = clock.time() + seconds
         while True:
             notice = self._notice(kickoff)
-            found = await self.get(kickoff)
-            if found is None or found.state.ended or not await _heard(notice, deadline - clock.time()):
+            try:
+                found = await self.get(kickoff)
+                if found is None or found.state.ended or not await _heard(notice, deadline - clock.time()):
+                    return found
+            finally:
                 self._forget(kickoff, notice)
-                return found
 
     async def _look_up(self, kickoffs: list[UUID]) -> Sequence[KickoffStatus | None]:
         found = await self._store.statuses(kickoffs)

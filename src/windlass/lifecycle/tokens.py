@@ -65,6 +65,7 @@ class Tokens:
         added = await self._store.add_user(name)
         if added is None:
             raise WindlassError(f"There is a user {name!r} already.", "`windlass tokens list` shows the tokens.")
+        logger.event("user.added", user_id=added)
         return added
 
     async def user(self, name: str) -> UUID:
@@ -87,56 +88,73 @@ class Tokens:
 
     async def show(self, deployment: Deployment) -> ShownTokens:
         """The two tokens of a crew; one that is missing (at first, or because it was revoked) is made."""
-        rows = {row["kind"]: row for row in await self._store.shown(deployment.id)}
-        organization = await self._open_or_make(rows.get(TokenKind.ORGANIZATION), deployment.id, None)
-        of_user = rows.get(TokenKind.USER)
-        owner = None if of_user else await self._owner()
-        user = await self._open_or_make(of_user, deployment.id, owner)
-        return ShownTokens(organization, user, of_user["user"] if of_user else OWNER)
+        while len(rows := await self._shown(deployment.id)) < len(TokenKind):
+            # Of several that do so at once one succeeds, and its tokens are everybody's.
+            await self._make_shown(deployment.id, TokenKind.ORGANIZATION, None)
+            await self._make_shown(deployment.id, TokenKind.USER, await self._owner())
+        organization, user = rows[TokenKind.ORGANIZATION], rows[TokenKind.USER]
+        return ShownTokens(self._opened(organization), self._opened(user), user["user"])
 
     async def revoke(self, name: str) -> TokenRow:
         """`name` is the token's id or its last four characters."""
-        row, _ = await self._revoke(name)
-        return row
+        token = await self._named(name)
+        revoked = await self._store.revoke(token)
+        if revoked is None:
+            raise _no_such_token()
+        logger.event("token.revoked", token_id=token)
+        return revoked
 
     async def rotate(self, name: str) -> Secret:
         """A new token that may do what the old one could; the old one ends at once."""
-        row, shown = await self._revoke(name)
-        return await self._add(replace(row, id=new_id()), shown=shown)
+        old = await self._named(name)
+        made: list[Secret] = []
+
+        def new(row: TokenRow, shown: bool) -> NewToken:
+            token = new_token(TokenKind(row.kind))
+            made.append(token)
+            return self._new(replace(row, id=new_id()), token, shown=shown)
+
+        added = await self._store.replace(old, new)
+        if added is None:
+            raise _no_such_token()
+        logger.event("token.rotated", token_id=old, new_token_id=added.id)
+        return made[-1]
 
     async def all(self, *, revoked_too: bool = False) -> list[dict[str, Any]]:
         return await self._store.all(revoked_too=revoked_too)
 
-    async def _revoke(self, name: str) -> tuple[TokenRow, bool]:
+    async def _named(self, name: str) -> UUID:
         found = await self._store.named(name) if parse_id(name) or len(name) == len(last_four(name)) else []
         if len(found) > 1:
             raise NoSuchToken(
                 f"More than one token ends in {name}.", "Name it by its id: `windlass tokens list` shows it."
             )
-        revoked = await self._store.revoke(found[0]) if found else None
-        if revoked is None:
-            raise NoSuchToken(
-                "There is no such token, or it is revoked already.",
-                "Name it by its id or its last four characters: `windlass tokens list` shows both.",
-            )
-        logger.event("token.revoked", token_id=revoked[0].id)
-        return revoked
+        if not found:
+            raise _no_such_token()
+        return found[0]
 
     async def _owner(self) -> UUID:
         return await self._store.user(OWNER) or await self._store.add_user(OWNER) or await self.user(OWNER)
 
-    async def _open_or_make(self, row: Mapping[str, Any] | None, deployment: UUID, user: UUID | None) -> Secret:
-        if row:
-            return Secret(self._key_ring.open(row["shown_copy"], _context(row["id"])))
-        kind = TokenKind.USER if user else TokenKind.ORGANIZATION
-        return await self._add(TokenRow(new_id(), kind, deployment, user, None, None), shown=True)
+    async def _shown(self, deployment: UUID) -> dict[str, dict[str, Any]]:
+        return {row["kind"]: row for row in await self._store.shown(deployment)}
+
+    def _opened(self, row: Mapping[str, Any]) -> Secret:
+        return Secret(self._key_ring.open(row["shown_copy"], _context(row["id"])))
+
+    async def _make_shown(self, deployment: UUID, kind: TokenKind, user: UUID | None) -> None:
+        await self._add(TokenRow(new_id(), kind, deployment, user, None, None), shown=True)
 
     async def _add(self, row: TokenRow, *, shown: bool) -> Secret:
         token = new_token(TokenKind(row.kind))
-        copy = self._key_ring.seal(token.reveal(), _context(row.id)) if shown else None
-        await self._store.add(NewToken(row, self.digest(token.reveal()), last_four(token.reveal()), copy))
-        logger.event("token.created", token_id=row.id, kind=row.kind)
+        if await self._store.add(self._new(row, token, shown=shown)):
+            logger.event("token.created", token_id=row.id, kind=row.kind)
         return token
+
+    def _new(self, row: TokenRow, token: Secret, *, shown: bool) -> NewToken:
+        text = token.reveal()
+        copy = self._key_ring.seal(text, _context(row.id)) if shown else None
+        return NewToken(row, self.digest(text), last_four(text), copy)
 
 
 class TokenUse:
@@ -150,9 +168,17 @@ class TokenUse:
         self._used.add(token)
 
     async def write(self) -> None:
-        used, self._used = self._used, set()
+        used = set(self._used)
         if used:
             await self._store.note_use(list(used), datetime.now(UTC))
+            self._used -= used  # only now: while the database is away they are kept
+
+
+def _no_such_token() -> NoSuchToken:
+    return NoSuchToken(
+        "There is no such token, or it is revoked already.",
+        "Name it by its id or its last four characters: `windlass tokens list` shows both.",
+    )
 
 
 def _context(token: UUID) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windlass import log
@@ -23,9 +24,24 @@ LOOK_AGAIN = 1.0
 connection.
 """
 LAST_WORDS = 3.0
-"""Seconds that a stopping worker has to give its kickoffs back; after that their leases end by themselves."""
+"""Seconds that a stopping worker has to write what has ended, and again to give the rest back; after that their leases
+end by themselves.
+"""
+
+TIDIED_AT_ONCE = 1000
 
 logger = log.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    run: Run
+    task: asyncio.Task[None]
+
+    def end(self) -> None:
+        """Unless the crew has come to its end: its outcome is kept, for it may have cost much."""
+        if not self.run.over:
+            self.task.cancel()
 
 
 class Worker:
@@ -48,9 +64,9 @@ class Worker:
         self._runner = runner
         self._environment = environment
         self._slots, self._lease, self._renewal, self._max_losses = slots, lease, renewal, max_losses
-        self._runs: dict[tuple[UUID, int], asyncio.Task[None]] = {}
+        self._runs: dict[tuple[UUID, int], Running] = {}
         self._called = asyncio.Event()
-        self._loops = Loops(self._claim, self._renew, self._reap, self._tidy)
+        self._loops = Loops(self._claim, self._keep_leases, self._tidy)
         listener.on(KICKOFFS, lambda _: self._called.set())
         listener.on_gap(self._called.set)
 
@@ -64,7 +80,22 @@ class Worker:
     async def stop(self) -> None:
         """Ends what runs here and gives it back; complete when it returns."""
         await self._loops.stop()
-        await cancelled(self._runs.values())
+        await self._end_runs()
+        with suppress(TimeoutError, DatabaseUnavailable):
+            async with asyncio.timeout(LAST_WORDS):
+                await self._release()
+
+    async def _end_runs(self) -> None:
+        tasks = [running.task for running in self._runs.values()]
+        for running in list(self._runs.values()):
+            running.end()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=LAST_WORDS)
+            await cancelled(late)
+
+    async def _release(self) -> None:
+        for kickoff, attempt in await self._store.release(self.id):
+            logger.event("kickoff.released", kickoff_id=kickoff, attempt=attempt)
 
     async def _claim(self) -> None:
         free = self._slots - len(self._runs)
@@ -83,44 +114,42 @@ class Worker:
     def _begin(self, claimed: Claimed) -> None:
         logger.event("kickoff.started", kickoff_id=claimed.id, deployment=claimed.slug, attempt=claimed.attempt)
         key = (claimed.id, claimed.attempt)
-        task = asyncio.create_task(self._run(claimed), name=f"kickoff {claimed.id}")
-        self._runs[key] = task
+        run = Run(claimed, self._store, self._runner, max_losses=self._max_losses)
+        task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
+        self._runs[key] = Running(run, task)
         task.add_done_callback(lambda _: self._end(key))
 
     def _end(self, key: tuple[UUID, int]) -> None:
         self._runs.pop(key, None)
         self._called.set()
 
-    async def _run(self, claimed: Claimed) -> None:
-        run = Run(claimed, self._store, self._runner, max_losses=self._max_losses)
+    async def _run(self, run: Run) -> None:
         try:
             await run(self._environment)
-        except asyncio.CancelledError:
-            with suppress(TimeoutError, DatabaseUnavailable):
-                async with asyncio.timeout(LAST_WORDS):
-                    await run.give_back()
-            raise
         except Exception as error:  # noqa: BLE001 - one kickoff's trouble is not the worker's
-            logger.event("worker.run_failed", kickoff_id=claimed.id, attempt=claimed.attempt, exc=error)
-            await run.lose(f"The worker could not run it ({type(error).__name__}); its log says why.")
+            logger.event("worker.run_failed", kickoff_id=run.claimed.id, attempt=run.claimed.attempt, exc=error)
+            await run.lose(f"the worker could not run it ({type(error).__name__}); its log says why.")
+
+    async def _keep_leases(self) -> None:
+        # Its own first: when the database was away for long, they have ended, and nobody but itself is there to reap.
+        await self._renew()
+        await self._reap()
+        await asyncio.sleep(self._renewal)
 
     async def _renew(self) -> None:
-        await asyncio.sleep(self._renewal)
-        if not self._runs:
-            return
         before = dict(self._runs)
+        if not before:
+            return
         ours = await self._store.renew(self.id, [kickoff for kickoff, _ in before], self._lease)
-        for key, task in before.items():
-            if key not in ours and not task.done():
-                task.cancel()  # another worker may have it by now
+        for key in before.keys() - ours:
+            before[key].end()  # another worker may have it by now
 
     async def _reap(self) -> None:
         for kickoff, state in await self._store.reap(max_losses=self._max_losses):
             logger.event(
                 "kickoff.lost", kickoff_id=kickoff, why="its worker's lease ended", again=state is State.PENDING
             )
-        await asyncio.sleep(self._renewal)
 
     async def _tidy(self) -> None:
-        await self._store.forget_idempotency_keys()
-        await asyncio.sleep(60)
+        if await self._store.forget_idempotency_keys(limit=TIDIED_AT_ONCE) < TIDIED_AT_ONCE:
+            await asyncio.sleep(60)

@@ -11,14 +11,13 @@ from windlass.kickoffs.outcome import Answer, Ended
 from windlass.runner.lines import Lines
 from windlass.runner.orders import Output
 from windlass.runner.readable import Readable
-from windlass_crewside.messages import BadMessage, Frames, encode
+from windlass_crewside.messages import BadMessage, Frames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
     from windlass.runner.orders import Report
     from windlass.runner.zygote import Zygote
-    from windlass_crewside.messages import Inspect, Run
 
 
 class Child:
@@ -35,7 +34,7 @@ class Child:
         }
         self._garbled = False
 
-    async def follow(self, order: Run | Inspect, report: Report) -> Ended:
+    async def follow(self, order: bytes, report: Report) -> Ended:
         """Gives the child its order, and sees it to its end. What `report` raises ends the child, and is raised."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -50,9 +49,9 @@ class Child:
             raise group_of_errors.exceptions[0] from None
         return Ended(answer.result(), status, garbled=self._garbled)
 
-    async def _give(self, order: Run | Inspect) -> None:
+    async def _give(self, order: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # told by its end
-            await asyncio.get_running_loop().sock_sendall(self._channel, encode(order))
+            await asyncio.get_running_loop().sock_sendall(self._channel, order)
 
     async def _listen(self, report: Report) -> Answer | None:
         frames, answer = Frames(), None

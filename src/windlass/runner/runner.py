@@ -6,14 +6,14 @@ import itertools
 import shutil
 from typing import TYPE_CHECKING
 
-from windlass.errors import ChildLost, ProjectError
+from windlass.errors import ChildLost, ProjectError, WindlassError
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost, words_for
 from windlass.kickoffs.states import Reason
 from windlass.runner.child import Child, born, uninterrupted
 from windlass.runner.scratch import Scratch
 from windlass.runner.zygote import Zygote
-from windlass_crewside.messages import Failed, Inspect, Inspected, Run, Surroundings
+from windlass_crewside.messages import Failed, Inspect, Inspected, Run, Surroundings, encode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -105,7 +105,7 @@ class Runner:
             )
         except ChildLost as error:
             return lost(str(error))
-        except ProjectError as error:
+        except WindlassError as error:
             return failure(Reason.ERROR, str(error))
         return decide(ended)
 
@@ -117,8 +117,9 @@ class Runner:
         report: Report,
     ) -> Ended:
         async with self._folder(name) as folder, contextlib.AsyncExitStack() as stack:
+            order = sendable(order_in(folder))
             child = await self._child(key, name, stack)
-            return await child.follow(order_in(folder), report)
+            return await child.follow(order, report)
 
     async def _child(self, key: tuple[Path, str | None], name: str, stack: contextlib.AsyncExitStack) -> Child:
         """A new child, for as long as the stack. One more is tried when its zygote ended before it forked it."""
@@ -167,6 +168,13 @@ class Runner:
         if former is not None:
             await stop_zygote(former)
         return await Zygote.start(interpreter, preload, self._machine, folder)
+
+
+def sendable(order: Run | Inspect) -> bytes:
+    try:
+        return encode(order)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WindlassError(f"the inputs can't be given to the crew: {error}.") from error
 
 
 def is_over(starting: asyncio.Task[Zygote]) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, Self
 
@@ -9,6 +10,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from windlass.errors import DatabaseUnavailable
+from windlass.store.libpq import check
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -18,16 +20,32 @@ if TYPE_CHECKING:
 Connection = AsyncConnection[DictRow]
 Row = dict[str, Any]
 
-AWAY = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed)
-"""What psycopg raises when PostgreSQL is not there, goes away, or refuses connections for now."""
+AWAY = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    PoolTimeout,
+    PoolClosed,
+)
+"""What psycopg raises when PostgreSQL is not there, goes away, refuses connections for now, or is a copy that another
+one is to take the place of.
+"""
+TOO_MUCH = "54"
+"""The class of what PostgreSQL refuses at any time, too large or too deep as it is; OperationalErrors for psycopg."""
+CONNECT_SECONDS = 3
 PATIENCE = 2.0
 """Seconds to wait for a connection before the database counts as away."""
+
+
+# The listener tells, once, that the database is away and why; the pool would tell at each of its attempts.
+logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 
 
 class Database:
     """Connections to one PostgreSQL. Every method raises DatabaseUnavailable when it is away."""
 
     def __init__(self, url: str, *, connections: int = 10) -> None:
+        check(url)
         self.url = url
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             url,
@@ -39,17 +57,30 @@ class Database:
             kwargs={
                 "autocommit": True,
                 "row_factory": dict_row,
-                "connect_timeout": 3,
+                "connect_timeout": CONNECT_SECONDS,
                 "application_name": "windlass",
             },
         )
 
     async def __aenter__(self) -> Self:
+        """Raises DatabaseUnavailable, which says why, when it can't be reached now."""
+        await self._reach()
         await self._pool.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close(timeout=2)
+
+    async def _reach(self) -> None:
+        # the pool itself tries for ever, and does not say why it fails
+        try:
+            async with await AsyncConnection.connect(self.url, connect_timeout=CONNECT_SECONDS):
+                pass
+        except psycopg.OperationalError as error:
+            reason = " ".join(str(error).split())
+            raise DatabaseUnavailable(
+                f"The database can't be reached: {reason}", "See that PostgreSQL runs, and WINDLASS_DATABASE_URL."
+            ) from error
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -98,7 +129,7 @@ class _telling_absence:  # noqa: N801 - reads as the statement it is
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, AWAY):
+        if isinstance(error, AWAY) and not (getattr(error, "sqlstate", None) or "").startswith(TOO_MUCH):
             raise DatabaseUnavailable(
                 "The database does not answer.", "It is tried again by itself; see the server's log for why."
             ) from error

@@ -7,8 +7,8 @@ from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.store.database import Connection, Database, Row, fetch
-from windlass.store.kickoffs import without_nul
 from windlass.store.named_queries import queries
+from windlass.store.storable import storable
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -50,6 +50,7 @@ class DeploymentStore:
         """Makes the deployment if there is none, and a version if its current one is another; both stay as they are
         otherwise.
         """
+        manifest = Manifest.from_json(storable(manifest.to_json()))
         async with self._database.transaction() as connection:
             await connection.execute(SQL["lock_slug"], {"slug": slug})
             found = await _get(connection, slug) or await _add(connection, slug)
@@ -87,7 +88,7 @@ async def _add_version(
         "deployment": deployment,
         "digest": digest,
         "source": to_json(source),
-        "manifest": without_nul(to_json(manifest.to_json())),
+        "manifest": to_json(manifest.to_json()),
     }
     await connection.execute(SQL["add_version"], values)
     await connection.execute(SQL["make_current"], {"version": version, "deployment": deployment})

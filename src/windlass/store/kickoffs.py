@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.events import StoredEvent, to_json
 from windlass.kickoffs.manifest import Manifest
+from windlass.kickoffs.outcome import lost_too_often
 from windlass.kickoffs.states import MOVES, State
 from windlass.store.database import Connection, Database, Row, fetch
 from windlass.store.named_queries import queries
+from windlass.store.storable import storable, storable_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,25 +177,24 @@ class KickoffStore:
                     "state": outcome.state,
                     "from": sources_of(outcome.state, by_a_run=True),
                     "reason": outcome.reason,
-                    "error": None if outcome.error is None else without_nul(outcome.error),
+                    "error": _text(outcome.error),
                     "output": None if outcome.output is None else to_json(outcome.output),
                     "structured": None if outcome.json is None else to_json(outcome.json),
                     "token_usage": to_json(usage.to_json()),
-                    "warnings": without_nul(to_json([warning.to_json() for warning in warnings])),
+                    "warnings": to_json(storable([warning.to_json() for warning in warnings])),
                 },
             )
         )
 
-    async def put_back(self, kickoff: UUID, attempt: int, *, lost: bool, max_losses: int) -> bool:
-        """False when it is no longer this attempt's, or was lost too often to run again."""
-        values = {
-            "kickoff": kickoff,
-            "attempt": attempt,
-            "lost": int(lost),
-            "max_losses": max_losses,
-            "from": [State.STARTED],
-        }
+    async def put_back(self, kickoff: UUID, attempt: int, *, max_losses: int) -> bool:
+        """Counts a loss. False when it is no longer this attempt's, or was lost too often to run again."""
+        values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses}
         return bool(await self._database.rows(SQL["put_back"], values))
+
+    async def release(self, worker: UUID) -> list[tuple[UUID, int]]:
+        """Gives back all that this worker holds, without a loss; (id, attempt) of each."""
+        rows = await self._database.rows(SQL["release"], {"worker": worker})
+        return [(row["id"], row["attempt"]) for row in rows]
 
     async def reap(self, *, max_losses: int, limit: int = 100) -> list[tuple[UUID, State]]:
         """Takes kickoffs from silent workers; each with the state it has now: PENDING, or FAILED when it was lost too
@@ -215,27 +216,10 @@ class KickoffStore:
         return await self._database.rows(SQL["events"], {"kickoff": kickoff, "after": after, "limit": limit})
 
 
-def lost_too_often(max_losses: int) -> str:
-    return (
-        f"The process or the worker that ran this kickoff was lost {max_losses + 1} times, so it is not tried again. "
-        "Look in the server's log for what ended them (often: out of memory)."
-    )
-
-
 def sources_of(target: State, *, by_a_run: bool) -> list[State]:
     """The states from which the table of moves leads to `target`; a run's outcome moves a STARTED kickoff only."""
     sources = [state for state in State if target in MOVES[state]]
     return [state for state in sources if state is State.STARTED] if by_a_run else sources
-
-
-def without_nul(text: str) -> str:
-    """Columns of type text and jsonb can't hold NUL, nor what UTF-8 can't."""
-    return (
-        text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-        .replace("\\u0000", "\\ufffd")
-        .encode("utf-8", "replace")
-        .decode()
-    )
 
 
 async def _write_task_records(connection: Connection, rows: list[Row]) -> None:
@@ -262,7 +246,7 @@ def _claimed(row: Row) -> Claimed:
 def _event_columns(events: Sequence[StoredEvent]) -> dict[str, list[Any]]:
     return {
         "seqs": [event.seq for event in events],
-        "types": [event.type for event in events],
+        "types": [storable_text(event.type) for event in events],
         "ats": [event.at for event in events],
         "payloads": [event.payload for event in events],
     }
@@ -271,7 +255,7 @@ def _event_columns(events: Sequence[StoredEvent]) -> dict[str, list[Any]]:
 def _record_columns(records: Sequence[TaskRecord]) -> dict[str, list[Any]]:
     return {
         "positions": [record.position for record in records],
-        "task_ids": [without_nul(record.task_id) for record in records],
+        "task_ids": [storable_text(record.task_id) for record in records],
         "task_keys": [record.key for record in records],
         "names": [_text(record.name) for record in records],
         "agents": [_text(record.agent) for record in records],
@@ -285,4 +269,4 @@ def _record_columns(records: Sequence[TaskRecord]) -> dict[str, list[Any]]:
 
 
 def _text(value: str | None) -> str | None:
-    return None if value is None else without_nul(value)
+    return None if value is None else storable_text(value)

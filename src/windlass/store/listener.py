@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -48,16 +47,19 @@ class Listener:
     async def stop(self) -> None:
         if self._task:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
             self._task = None
+            self.hearing.clear()
 
     async def _stay_connected(self) -> None:
         while True:
             try:
                 await self._listen()
             except psycopg.Error as error:
-                self._lose(str(error).strip())
+                self._lose(" ".join(str(error).split()))
+            except Exception as error:  # noqa: BLE001 - one turn of a loop: whoever listens may fail, hearing goes on
+                logger.event("worker.loop_failed", loop="listener", exc=error)
+                self._lose(type(error).__name__)
             await asyncio.sleep(BETWEEN_ATTEMPTS)
 
     async def _listen(self) -> None:

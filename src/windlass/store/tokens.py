@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.ids import new_id
+from windlass.store.database import Database, Row, fetch
 from windlass.store.named_queries import queries
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
-
-    from windlass.store.database import Database, Row
 
 SQL = queries("tokens")
 
@@ -47,20 +47,21 @@ class TokenStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, token: NewToken) -> None:
-        row = token.row
-        values: dict[str, Any] = {
-            "id": row.id,
-            "kind": row.kind,
-            "deployment": row.deployment_id,
-            "user": row.user_id,
-            "digest": token.digest,
-            "last_four": token.last_four,
-            "profile": row.profile,
-            "shown_copy": token.shown_copy,
-            "expires_at": row.expires_at,
-        }
-        await self._database.execute(SQL["add"], values)
+    async def add(self, token: NewToken) -> bool:
+        """False for a token that is to be shown when the crew shows one of that kind already."""
+        return bool(await self._database.rows(SQL["add"], _values(token)))
+
+    async def replace(self, old: UUID, new: Callable[[TokenRow, bool], NewToken]) -> TokenRow | None:
+        """Revokes a token and adds the one that `new` makes of it and of whether it was a shown one, or neither. None
+        when there is no live one.
+        """
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, SQL["revoke"], {"id": old})
+            if not rows:
+                return None
+            token = new(*_revoked(rows[0]))
+            await connection.execute(SQL["add"], _values(token))
+        return token.row
 
     async def by_digest(self, digest: bytes) -> TokenRow | None:
         """A token that may be used now."""
@@ -78,15 +79,10 @@ class TokenStore:
         """Live tokens with this id or these last four characters; two at most, to tell that a name is not enough."""
         return [row["id"] for row in await self._database.rows(SQL["named"], {"name": name})]
 
-    async def revoke(self, token: UUID) -> tuple[TokenRow, bool] | None:
-        """The token that was revoked and whether it was a shown one; None when there is no live one. Every server hears
-        of it.
-        """
+    async def revoke(self, token: UUID) -> TokenRow | None:
+        """None when there is no live one. Every server hears of it."""
         row = await self._database.row(SQL["revoke"], {"id": token})
-        if row is None:
-            return None
-        members = ("id", "kind", "deployment_id", "user_id", "profile", "expires_at")
-        return TokenRow(**{name: row[name] for name in members}), row["shown"]
+        return _revoked(row)[0] if row else None
 
     async def note_use(self, tokens: list[UUID], at: datetime) -> None:
         await self._database.execute(SQL["note_use"], {"ids": tokens, "at": at})
@@ -105,3 +101,23 @@ class TokenStore:
         await self._database.execute(SQL["set_once"], {"name": name, "value": value})
         row = await self._database.row(SQL["setting"], {"name": name})
         return str(row["value"]) if row else value
+
+
+def _values(token: NewToken) -> dict[str, Any]:
+    row = token.row
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "deployment": row.deployment_id,
+        "user": row.user_id,
+        "digest": token.digest,
+        "last_four": token.last_four,
+        "profile": row.profile,
+        "shown_copy": token.shown_copy,
+        "expires_at": row.expires_at,
+    }
+
+
+def _revoked(row: Row) -> tuple[TokenRow, bool]:
+    members = ("id", "kind", "deployment_id", "user_id", "profile", "expires_at")
+    return TokenRow(**{name: row[name] for name in members}), row["shown"]

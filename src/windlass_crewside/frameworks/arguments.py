@@ -34,13 +34,11 @@ def built_optional(choices: tuple[Any, ...], value: Any) -> Any:
 
 
 def built_class(annotation: Any, value: Any) -> Any:
-    if isinstance(value, annotation):
-        return value
     if hasattr(annotation, "model_validate"):
         return annotation.model_validate(value)
     if issubclass(annotation, enum.Enum):
         return annotation(value)
     if dataclasses.is_dataclass(annotation) and isinstance(value, dict):
         hints, make = hints_of(annotation), cast("Callable[..., Any]", annotation)
-        return make(**{name: built(hints.get(name), item) for name, item in value.items()})
+        return make(**{name: built(hints.get(name, Any), item) for name, item in value.items()})
     return value

@@ -33,6 +33,9 @@ def load(project: Project) -> LoadedFunction:
     function = named_in(entry_module(project), project)
     if not callable(function):
         raise ProjectFault(f"{project.entrypoint} is no function", "Name one in pyproject.toml, under [tool.windlass].")
+    if getattr(function, "is_crew_class", False):
+        choice = f'[tool.windlass] crew = "{project.entrypoint}"'
+        raise ProjectFault(f"{project.entrypoint} is a crew and no function", f"Write in pyproject.toml: {choice}")
     positional = [
         parameter.name
         for parameter in inspect.signature(function).parameters.values()
@@ -68,7 +71,7 @@ class LoadedFunction:
 
     def _property(self, one: inspect.Parameter, told: dict[str, str], definitions: Definitions) -> dict[str, Any]:
         description = {"description": told[one.name]} if one.name in told else {}
-        schema = description | schema_of(self._hints.get(one.name), definitions)
+        schema = description | schema_of(self._hints.get(one.name, Any), definitions)
         return schema | default_of(one)
 
     def run(self, order: Run, report: Report) -> Succeeded:
@@ -105,7 +108,7 @@ class LoadedFunction:
 
     def _built(self, name: str, value: Any) -> Any:
         try:
-            return built(self._hints.get(name), value)
+            return built(self._hints.get(name, Any), value)
         except (TypeError, ValueError) as error:
             raise InputsRefused(f"the input {name} does not fit: {text_of(error)}") from error
 

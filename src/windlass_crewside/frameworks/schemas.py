@@ -83,13 +83,18 @@ def schema_of_class(annotation: type, definitions: Definitions) -> dict[str, Any
     if issubclass(annotation, enum.Enum):
         return {"enum": [member.value for member in annotation]}
     if typing.is_typeddict(annotation):
-        required: list[str] = sorted(getattr(annotation, "__required_keys__", ()))
-        return schema_of_fields(annotation, required, definitions)
+        return schema_of_fields(annotation, required_keys(annotation), definitions)
     if dataclasses.is_dataclass(annotation):
         fields = [field for field in dataclasses.fields(annotation) if field.init]
         required = [field.name for field in fields if has_no_default(field)]
         return schema_of_fields(annotation, required, definitions)
     return {}
+
+
+def required_keys(annotation: Any) -> list[str]:
+    # annotations that are text, as `from __future__ import annotations` makes them, hide NotRequired from the class
+    optional = {name for name, hint in hints_of(annotation).items() if get_origin(hint) is typing.NotRequired}
+    return [name for name in annotation.__required_keys__ if name not in optional]
 
 
 def has_no_default(field: dataclasses.Field[Any]) -> bool:
@@ -105,5 +110,5 @@ def hints_of(owner: Any) -> dict[str, Any]:
     """Annotations with their names resolved; as they are written where a name means nothing at run time."""
     try:
         return typing.get_type_hints(owner, include_extras=True)
-    except (NameError, TypeError, AttributeError):
+    except (NameError, TypeError, AttributeError, SyntaxError):
         return dict(getattr(owner, "__annotations__", {}))

@@ -12,7 +12,7 @@ WITH given AS (
     SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
       FROM given
      WHERE key IS NOT NULL
-     ORDER BY deployment_id, key
+     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- as every batch does: else two could wait for each other
         ON CONFLICT (deployment_id, principal, key) DO UPDATE
        SET request_digest = excluded.request_digest, kickoff_id = excluded.kickoff_id, expires_at = excluded.expires_at
      WHERE idempotency_keys.expires_at <= now()
@@ -123,14 +123,18 @@ WITH settled AS (
 SELECT pg_notify('windlass_ended', id::text) FROM settled
 
 -- name: put_back
--- The run was given up, and the kickoff waits again: released (a worker that stops), or lost (`losses` counts it).
-WITH returned AS (
-    UPDATE kickoffs
-       SET state = 'PENDING', losses = losses + %(lost)s, worker_id = NULL, lease_until = NULL
-     WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = ANY (%(from)s) AND losses + %(lost)s <= %(max_losses)s
-    RETURNING id
-)
-SELECT id, pg_notify('windlass_kickoffs', '') FROM returned
+-- The run was lost, and the kickoff waits again. Nothing comes back when it is no longer the kickoff's, or was one loss too many.
+UPDATE kickoffs
+   SET state = 'PENDING', losses = losses + 1, worker_id = NULL, lease_until = NULL
+ WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' AND losses < %(max_losses)s
+RETURNING pg_notify('windlass_kickoffs', '')
+
+-- name: release
+-- A worker that stops gives back whatever is its own, also a claim whose answer it did not get to hear.
+UPDATE kickoffs
+   SET state = 'PENDING', worker_id = NULL, lease_until = NULL
+ WHERE worker_id = %(worker)s AND state = 'STARTED'
+RETURNING id, attempt, pg_notify('windlass_kickoffs', '')
 
 -- name: reap
 -- Leases that ended: their worker is dead, or cut off and about to end its runs itself. SKIP LOCKED: another reaper has the row.
@@ -153,7 +157,8 @@ WITH silent AS (
     RETURNING kickoffs.id, kickoffs.state
 ), closed AS (
     UPDATE task_records
-       SET state = CASE task_records.state WHEN 'running' THEN 'failed' ELSE 'skipped' END
+       SET state = CASE task_records.state WHEN 'running' THEN 'failed' ELSE 'skipped' END,
+           finished_at = CASE task_records.state WHEN 'running' THEN now() END
       FROM reaped
      WHERE kickoff_id = reaped.id AND reaped.state = 'FAILED' AND task_records.state IN ('pending_run', 'running', 'pending_human_input')
 )

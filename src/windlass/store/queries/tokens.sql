@@ -1,6 +1,8 @@
 -- name: add
 INSERT INTO tokens (id, kind, deployment_id, user_id, digest, last_four, profile, shown_copy, expires_at)
 VALUES (%(id)s, %(kind)s, %(deployment)s, %(user)s, %(digest)s, %(last_four)s, %(profile)s, %(shown_copy)s, %(expires_at)s)
+    ON CONFLICT (deployment_id, kind) WHERE shown_copy IS NOT NULL AND revoked_at IS NULL DO NOTHING
+RETURNING id
 
 -- name: by_digest
 SELECT id, kind, deployment_id, user_id, profile, expires_at
@@ -22,7 +24,6 @@ SELECT tokens.id, tokens.kind, users.name AS "user", shown_copy
   FROM tokens
   LEFT JOIN users ON users.id = tokens.user_id
  WHERE tokens.deployment_id = %(deployment)s AND shown_copy IS NOT NULL AND revoked_at IS NULL
-   AND (expires_at IS NULL OR expires_at > now())
  ORDER BY tokens.kind
 
 -- name: revoke

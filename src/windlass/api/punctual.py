@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from windlass.api.problems import Problem, head_too_large, no_http, too_slow
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+LARGEST_HEAD = 64 * 1024
+"""Bytes of a request's first line and headers, beyond what the first read from its connection brought."""
+
+
+class PunctualProtocol(HttpToolsProtocol):
+    """Closes connections whose requests do not arrive in time, and tells what it refuses in the one form of errors.
+
+    The body of a request that is being answered has its own deadline (bodies.py); here is that of what still comes
+    after the answer.
+    """
+
+    within = 20.0
+    _timer: asyncio.TimerHandle | None = None
+    _in_head = False
+    _head = _read = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait(self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._read = len(data)
+        super().data_received(data)
+        if self._in_head:
+            self._head += len(data)
+            if self._head > LARGEST_HEAD:
+                self._refuse(head_too_large(LARGEST_HEAD))
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words, which say no more
+        self._refuse(no_http())
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._head = -self._read  # the read that brought the beginning may have brought the end of the one before
+        self._wait(lambda: self._refuse(too_slow(self.within)))
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self.cycle.more_body and not self.pipeline:
+            self._wait(self.transport.close)
+        super().on_response_complete()
+
+    def _wait(self, late: Callable[[], None]) -> None:
+        self._stop_waiting()
+        self._timer = self.loop.call_later(self.within, late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _refuse(self, problem: Problem) -> None:
+        self._in_head = False
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(_on_the_wire(problem))
+        self.transport.close()
+
+
+def _on_the_wire(problem: Problem) -> bytes:
+    body = json.dumps(problem.body()).encode()
+    head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+    return STATUS_LINE[problem.status] + head.encode() + body

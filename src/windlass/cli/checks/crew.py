@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from windlass.cli.checks.finding import Finding, Level
+from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model
+from windlass.projects import interpreter_of, recognise
+from windlass.runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windlass.kickoffs.manifest import Manifest
+
+NOBODY_LISTENS = "http://127.0.0.1:9"
+"""Stands for the offline model while a project is only loaded."""
+
+
+def interpreter(project: Path) -> Finding:
+    found = interpreter_of(project)
+    own = found.is_relative_to(project.resolve())
+    return Finding(f"{found}, {'of the project' if own else 'of Windlass, as the project has no .venv'}")
+
+
+def loads(project: Path, machine: Mapping[str, str], environment: Mapping[str, str]) -> Finding:
+    with TemporaryDirectory(prefix="windlass-doctor-") as scratch:
+        manifest = asyncio.run(_inspected(project, Runner(Path(scratch), machine), environment))
+    framework = f" on {manifest.framework} {manifest.framework_version}" if manifest.framework else ""
+    text = f"{manifest.name}, a {manifest.kind}{framework}, tasks: {len(manifest.tasks)}"
+    if manifest.warnings:
+        return Finding("; ".join([text, *(warning["message"] for warning in manifest.warnings)]), Level.WARN)
+    return Finding(text)
+
+
+def model(environment: Mapping[str, str]) -> Finding:
+    """Names the variable, never its value."""
+    if key := has_provider_key(environment):
+        return Finding(f"crews use your provider: {key} is set")
+    if other := names_another_model(environment):
+        return Finding(
+            f"crews use the model that {other} names; no provider's key is set, which it may need", Level.WARN
+        )
+    return Finding(
+        "no provider's key is set, so crews get answers from the offline model; set OPENAI_API_KEY, say, for a real one"
+    )
+
+
+async def _inspected(project: Path, runner: Runner, environment: Mapping[str, str]) -> Manifest:
+    recognised = recognise(project)
+    offline = model_environment(environment, NOBODY_LISTENS)
+    await runner.start()
+    try:
+        return await runner.inspect(
+            interpreter_of(project), recognised.preload, recognised.project, {**environment, **offline}
+        )
+    finally:
+        await runner.stop()

@@ -1,0 +1,74 @@
+"""What a worker would write of a kickoff, written by a test."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.states import Reason, State
+from windlass.kickoffs.tasks import TaskRecords, Warning_
+from windlass.kickoffs.usage import TokenUsage
+from windlass_crewside.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
+
+if TYPE_CHECKING:
+    from api.serving import Crew
+    from windlass.store.kickoffs import Claimed, KickoffStore
+
+
+@dataclass
+class Run:
+    """One attempt of a kickoff whose worker is the test."""
+
+    claimed: Claimed
+    store: KickoffStore
+    records: TaskRecords
+
+    async def start_task(self, position: int) -> None:
+        task = self.records.by_position[position]
+        self.records.start(TaskStarted(position, task.key, task.name, task.agent, time.time()))
+        await self._write()
+
+    async def end_task(self, position: int, output: str | None = "done", state: str = "completed") -> None:
+        self.records.end(TaskEnded(position, state, time.time(), output, seconds=1.5))
+        await self._write()
+
+    async def find_tasks(self, *keys: str) -> None:
+        """The crew that was built for this run has tasks with these keys."""
+        self.records.know(TasksKnown([{"key": key, "name": None, "agent": "Somebody"} for key in keys]))
+        await self._write()
+
+    async def succeed(self, output: str = "It is done.", structured: Any = None) -> None:
+        await self._settle(Outcome(State.SUCCESS, output=output, json=structured))
+
+    async def fail(self, reason: Reason = Reason.ERROR, error: str = "the tool is broken") -> None:
+        await self._settle(Outcome(State.FAILED, reason=reason, error=error))
+
+    async def end(self, state: State, reason: Reason) -> None:
+        await self._settle(Outcome(state, reason=reason, error="it was ended"))
+
+    async def put_back(self) -> None:
+        assert await self.store.put_back(self.claimed.id, self.claimed.attempt, max_losses=3)
+
+    async def _settle(self, outcome: Outcome) -> None:
+        usage = TokenUsage()
+        usage.add(Tokens(prompt=100, completion=20, total=120, cached_prompt=5, reasoning=3))
+        warnings: list[Warning_] = self.records.warnings
+        assert await self.store.settle(self.claimed.id, self.claimed.attempt, outcome, usage, warnings)
+
+    async def _write(self) -> None:
+        changed = self.records.take_changed()
+        assert await self.store.write_reports(self.claimed.id, self.claimed.attempt, [], changed)
+
+
+async def begin(crew: Crew, kickoff: str) -> Run:
+    """Claims it. Other kickoffs that wait are of tests that are over, and go."""
+    server = crew.server
+    others = "DELETE FROM kickoffs WHERE state = 'PENDING' AND id <> %(id)s::uuid"
+    await server.database.execute(others, {"id": kickoff})
+    (claimed,) = await server.kickoffs.claim(new_id(), 1, 60.0)
+    assert claimed.id == UUID(kickoff)
+    return Run(claimed, server.kickoffs, TaskRecords(claimed.manifest.tasks))

@@ -1,0 +1,262 @@
+"""The API over HTTP on a test's database, put together as the server does it, without a worker: what a worker would
+write, a test writes through the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from api.described import check_answer
+from windlass.api.addresses import Addresses
+from windlass.api.application import Application
+from windlass.api.crew import CrewApi
+from windlass.api.health import health_routes
+from windlass.api.openapi import crew_document
+from windlass.api.server import HttpServer
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.manifest import Manifest
+from windlass.lifecycle.accept import Acceptor
+from windlass.lifecycle.access import Access
+from windlass.lifecycle.crews import Crews
+from windlass.lifecycle.statuses import Statuses
+from windlass.lifecycle.tokens import Tokens
+from windlass.store.database import Database
+from windlass.store.deployments import Deployment, DeploymentStore
+from windlass.store.kickoffs import KickoffStore
+from windlass.store.listener import Listener
+from windlass.store.migrate import is_migrated
+from windlass.store.tokens import TokenStore
+from windlass.vault.key_ring import KeyRing, MasterKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from datetime import datetime
+
+KEY_RING = KeyRing([MasterKey(bytes(32))])
+LARGEST_BODY = 1024 * 1024
+DEADLINE = 10.0
+"""Seconds after which what a test waits for has failed to come."""
+
+INPUTS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "topic": {"type": "string", "description": "What to write about."},
+        "length": {"type": "integer", "minimum": 1, "default": 3},
+        "anything": {},
+    },
+    "required": ["topic", "audience"],
+}
+TASKS = [
+    {"key": "5d41402abc4b2a76b9719d911017c592", "name": "research", "agent": "Researcher"},
+    {"key": "7d793037a0760186574b0282f2f435e7", "name": None, "agent": "Writer"},
+]
+GOOD = {"topic": "tides", "audience": "sailors"}
+"""Inputs that the crew above takes."""
+
+_numbers = itertools.count(1)
+
+
+def manifest(inputs_schema: dict[str, Any] | None = None) -> Manifest:
+    schema = INPUTS_SCHEMA if inputs_schema is None else inputs_schema
+    return Manifest.from_json({"kind": "crew", "name": "Writers", "inputs_schema": schema, "tasks": TASKS})
+
+
+@dataclass
+class Server:
+    """`http` checks each answer against the OpenAPI document of the crew that a request is for."""
+
+    url: str
+    database: Database
+    listener: Listener
+    http: httpx.AsyncClient
+    tokens: Tokens
+    deployments: DeploymentStore
+    kickoffs: KickoffStore
+    _stopping: AsyncExitStack
+
+    @property
+    def port(self) -> int:
+        return httpx.URL(self.url).port or 0
+
+    async def crew(self, slug: str | None = None, inputs_schema: dict[str, Any] | None = None) -> Crew:
+        """A crew of the test's own."""
+        slug = slug or f"writers-{next(_numbers)}"
+        source = {"kind": "crew", "root": "/nowhere", "entrypoint": "nothing", "interpreter": "none", "preload": []}
+        deployment = await self.deployments.register(
+            slug, digest="0" * 64, source=source, manifest=manifest(inputs_schema)
+        )
+        shown = await self.tokens.show(deployment)
+        return Crew(self, deployment, shown.organization.reveal(), shown.user.reveal(), f"/crews/{slug}")
+
+    async def stop(self) -> None:
+        await self._stopping.aclose()
+
+
+@dataclass
+class Crew:
+    """A deployed crew with its two tokens. `path` is that of its base URL."""
+
+    server: Server
+    deployment: Deployment
+    token: str
+    user_token: str
+    path: str
+    document: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = self.deployment.version
+        assert found is not None
+        self.document = crew_document(self.deployment.slug, found.manifest, self.base_url)
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.server.url}{self.path}"
+
+    def at(self, server: Server) -> Crew:
+        """The same crew, asked for at another server."""
+        return Crew(server, self.deployment, self.token, self.user_token, self.path)
+
+    async def request(
+        self, method: str, path: str, *, token: str | None = None, headers: dict[str, str] | None = None, **more: Any
+    ) -> httpx.Response:
+        """With the organization's token, unless `token` (a "" sends none) or a header says otherwise."""
+        given = self.token if token is None else token
+        headers = ({"Authorization": f"Bearer {given}"} if given else {}) | (headers or {})
+        described = {"document": self.document, "path": path.partition("?")[0]}
+        return await self.server.http.request(
+            method, f"{self.base_url}{path}", headers=headers, extensions=described, **more
+        )
+
+    async def get(self, path: str, **more: Any) -> httpx.Response:
+        return await self.request("GET", path, **more)
+
+    async def post(self, body: Any, **more: Any) -> httpx.Response:
+        """A kickoff with this body; bytes are sent as they are."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} | more.pop("headers", {})
+        return await self.request("POST", "/kickoff", content=content, headers=headers, **more)
+
+    async def kickoff(self, inputs: dict[str, Any] | None = None, *, token: str | None = None, **members: Any) -> str:
+        """The id of a kickoff that was accepted."""
+        answer = await self.post({"inputs": GOOD if inputs is None else inputs, **members}, token=token)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["kickoff_id"])
+
+    async def status(self, kickoff: str, **more: Any) -> dict[str, Any]:
+        answer = await self.get(f"/status/{kickoff}", **more)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def organization_token(self, *, profile: str | None = None, expires_at: datetime | None = None) -> str:
+        token = await self.server.tokens.create(self.deployment.id, profile=profile, expires_at=expires_at)
+        return token.reveal()
+
+    async def token_of(self, user: str) -> str:
+        """A user token of a user who is new."""
+        added = await self.server.tokens.add_user(user)
+        return (await self.server.tokens.create(self.deployment.id, user=added)).reveal()
+
+    async def row(self, kickoff: str) -> dict[str, Any]:
+        found = await self.server.database.row("SELECT * FROM kickoffs WHERE id = %(id)s::uuid", {"id": kickoff})
+        assert found is not None
+        return found
+
+
+async def start_server(
+    database_url: str,
+    *,
+    root: str | None = None,
+    domain: str | None = None,
+    public_url: str | None = None,
+    trusted_proxies: list[str] | None = None,
+    seconds: float = 20.0,
+) -> Server:
+    """`seconds` are those that a client has for its whole request."""
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(Database(database_url, connections=4))
+        listener = Listener(database_url)
+        stack.push_async_callback(listener.stop)
+        await listener.start()
+        tokens = await Tokens.open(TokenStore(database), KEY_RING)
+        kickoffs, deployments = KickoffStore(database), DeploymentStore(database)
+        api = CrewApi(
+            Crews(deployments, listener),
+            Access(tokens, TokenStore(database), listener),
+            Acceptor(kickoffs),
+            Statuses(kickoffs, listener),
+            KEY_RING.seal,
+            LARGEST_BODY,
+            seconds,
+        )
+
+        async def ready() -> bool:
+            return await database.answers() and await is_migrated(database)
+
+        app = Application(api, health_routes({"database": ready}), Addresses(root, domain), public_url=public_url)
+        http_server = HttpServer(app, "127.0.0.1", 0, trusted_proxies=trusted_proxies, headers_within=seconds)
+        await http_server.start()
+        stack.push_async_callback(http_server.stop)
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(verify=False, timeout=DEADLINE, event_hooks={"response": [check_answer]})
+        )
+        async with asyncio.timeout(DEADLINE):
+            await listener.hearing.wait()
+        url = f"http://127.0.0.1:{http_server.port}"
+        return Server(url, database, listener, http, tokens, deployments, kickoffs, stack.pop_all())
+
+
+@asynccontextmanager
+async def serving(database_url: str, **settings: Any) -> AsyncIterator[Server]:
+    server = await start_server(database_url, **settings)
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def raw(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of what comes back for these very bytes; (0, {}, b"") when the connection is closed
+    without an answer.
+    """
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request)
+        return await answer_of(reader)
+    finally:
+        writer.close()
+
+
+async def answer_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    async with asyncio.timeout(DEADLINE):
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except asyncio.IncompleteReadError:
+            return 0, {}, b""
+        first, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        return int(first.split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = DEADLINE) -> None:
+    """Asks again until it holds; fails loudly when it doesn't within `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if await condition():
+                    return
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        pytest.fail(f"{seconds:g} s went by, and not yet: {what}")
+
+
+def unknown_id() -> str:
+    return str(new_id())

@@ -1,0 +1,159 @@
+"""A crew over HTTP whose every status a test chooses, to watch what the commands make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from windlass.api.server import HttpServer
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from starlette.requests import Request
+
+Answer = TypeVar("Answer")
+
+TOKEN = "wlo_of_the_fake_crew"
+KICKOFF = "0199aaaa-0000-7000-8000-000000000001"
+DEADLINE = 30.0
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "topic": {"type": "string", "description": "What to look into."},
+        "depth": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": 3},
+        "tone": {"enum": ["dry", "warm"], "description": "How it sounds. " * 10},
+    },
+    "required": ["topic"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass(slots=True)
+class FakeCrew:
+    """`statuses` are given one after the other, the last one again and again; `refusal` in place of any answer."""
+
+    statuses: list[dict[str, Any]] = field(default_factory=lambda: [completed()])
+    refusal: Response | None = None
+    seen: list[Seen] = field(default_factory=list)
+    port: int = 0
+    _server: HttpServer | None = None
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def open(self) -> None:
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.start()
+
+    def close(self) -> None:
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._thread:
+            self._thread.join(DEADLINE)
+        self._loop.close()
+
+    def start(self) -> None:
+        """On the port that it had before, if it had one."""
+        self._server = HttpServer(self._app(), "127.0.0.1", self.port)
+        self._done(self._server.start())
+        self.port = self._server.port
+
+    def stop(self) -> None:
+        if self._server:
+            self._done(self._server.stop())
+
+    def _done(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE)
+
+    def _app(self) -> Starlette:
+        return Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST"])])
+
+    async def _answer(self, request: Request) -> Response:
+        body = await request.json() if request.method == "POST" else None
+        path = f"/{request.path_params['path']}"
+        self.seen.append(Seen(request.method, path, request.url.query, dict(request.headers), body))
+        if self.refusal:
+            return self.refusal
+        if request.headers.get("authorization") != f"Bearer {TOKEN}":
+            return problem(401, "Unauthorized", "The request needs a valid token of this crew.")
+        return self._of_crew(path)
+
+    def _of_crew(self, path: str) -> Response:
+        if path == "/inputs":
+            return JSONResponse({"inputs": ["topic"], "schema": SCHEMA})
+        if path == "/kickoff":
+            return JSONResponse({"kickoff_id": KICKOFF})
+        if path == f"/status/{KICKOFF}":
+            status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+            return Response(json.dumps(status), media_type="application/json")
+        return problem(404, "Not Found", "There is no kickoff with this id here.")
+
+
+def problem(status: int, title: str, message: str, **details: Any) -> JSONResponse:
+    return JSONResponse({"error": title, "message": message, "details": details}, status)
+
+
+def task(name: str | None, state: str, **members: Any) -> dict[str, Any]:
+    given = {"task_id": name or "5d41402a", "key": "5d41402a", "name": name, "agent": "Researcher", "state": state}
+    return {**given, "unregistered": False, "started_at": None, "finished_at": None, **members}
+
+
+def running(*tasks: dict[str, Any], **members: Any) -> dict[str, Any]:
+    current = next((task["name"] for task in tasks if task["state"] == "running"), None)
+    done = sum(task["state"] == "completed" for task in tasks)
+    return {
+        **_always("STARTED", "running", tasks),
+        "current_task": current,
+        "progress": {"completed_tasks": done, "total_tasks": len(tasks)},
+        **members,
+    }
+
+
+def completed(*tasks: dict[str, Any], output: str = "Tea is a leaf.", **members: Any) -> dict[str, Any]:
+    return {
+        **_always("SUCCESS", "completed", tasks),
+        "result": {"output": output, "json": None, "tasks": []},
+        "token_usage": {"total_tokens": 1234},
+        "execution_time": 4.25,
+        **members,
+    }
+
+
+def failed(*tasks: dict[str, Any], reason: str = "error", error: str = "KeyError: 'topic'") -> dict[str, Any]:
+    return {**_always("FAILED", "error", tasks), "reason": reason, "error": error, "execution_time": 1.0}
+
+
+def _always(state: str, status: str, tasks: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    return {
+        "kickoff_id": KICKOFF,
+        "status": status,
+        "state": state,
+        "created_at": "2026-01-02T03:04:05.000000Z",
+        "started_at": "2026-01-02T03:04:06.000000Z",
+        "finished_at": None,
+        "meta": None,
+        "attempt": 1,
+        "tasks": list(tasks),
+    }

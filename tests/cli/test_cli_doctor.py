@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import SecretStr
+from starlette.responses import JSONResponse
+
+from windlass.cli.checks import Finding, Level, crew, database, examine, machine, server
+from windlass.config import Settings
+from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from cli.fake_crew import FakeCrew
+    from cli.the_command import Command, Ended
+
+
+def lines(ended: Ended) -> dict[str, tuple[str, str]]:
+    """Subject -> level and text."""
+    found = (re.fullmatch(r"(\w+) +(\w+): +(.+)", line) for line in ended.out.splitlines())
+    return {match[2]: (match[1], match[3]) for match in found if match}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def test_all_is_well_on_a_machine_that_can_serve(windlass: Command, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.windlass]\nentrypoint = "steep:steep"\n')
+    (tmp_path / "steep.py").write_text("def steep(leaf: str) -> str:\n    return leaf\n")
+    ended = windlass("doctor", str(tmp_path), WINDLASS_PORT=str(free_port()), OPENAI_API_KEY="sk-hunter2")
+    found = lines(ended)
+    assert {level for level, _ in found.values()} == {"ok"}, ended
+    assert list(found) == ["Python", "home", "database", "fork", "interpreter", "project", "model", "server"]
+    assert found["project"][1] == "steep, a function, tasks: 1"
+    assert "OPENAI_API_KEY is set" in found["model"][1]
+    assert ended.code == 0
+    assert "hunter2" not in ended.out + ended.err
+
+
+def test_what_is_wrong_is_told_with_how_to_mend_it_and_the_rest_is_still_checked(
+    windlass: Command, database_url: str, tmp_path: Path, crew: FakeCrew
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.windlass]\nentrypoint = "steep:steep"\n')
+    (tmp_path / "steep.py").write_text("import no_such_package\n")
+    variables = {"WINDLASS_DATABASE_URL": database_url, "WINDLASS_PORT": str(crew.port), "MODEL": "ollama/llama3"}
+    ended = windlass("doctor", str(tmp_path), **variables)
+    found = lines(ended)
+    assert ended.code == 1
+    assert [subject for subject, (level, _) in found.items() if level == "fail"] == ["project", "server"]
+    assert "no_such_package" in found["project"][1]
+    assert found["server"][1].endswith("Stop it, or choose another port with WINDLASS_PORT.")
+    assert found["model"] == (
+        "warn",
+        "crews use the model that MODEL names; no provider's key is set, which it may need",
+    )
+
+
+def test_a_finding_is_one_line() -> None:
+    def check() -> Finding:
+        raise WindlassError("It broke\nin two.", "Mend it.")
+
+    assert examine(check).line("thing") == "fail  thing:        It broke in two. Mend it."
+
+
+def test_a_home_that_cannot_be_a_folder_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WindlassError, match="is not a folder that this user can write to"):
+        machine.home(tmp_path / "file" / "windlass")
+
+
+def test_a_home_that_is_not_there_yet_is_well_where_it_can_be_made(tmp_path: Path) -> None:
+    assert machine.home(tmp_path / "not" / "yet").level is Level.OK
+    assert not (tmp_path / "not").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system without room")
+def test_a_disk_without_room_fails() -> None:
+    with pytest.raises(WindlassError, match=r"too little for a database|can write to"):
+        machine.home(Path("/proc/windlass"))
+
+
+def test_an_outside_database_that_is_away_fails_without_its_password() -> None:
+    settings = Settings(database_url=SecretStr("postgresql://ann:hunter2@127.0.0.1:1/x"))
+    finding = examine(lambda: database.database(settings))
+    assert finding.level is Level.FAIL
+    assert "Connection refused" in finding.text
+    assert finding.text.endswith("See that PostgreSQL runs, and WINDLASS_DATABASE_URL.")
+    assert "hunter2" not in finding.text
+
+
+def test_without_a_key_the_offline_model_is_named() -> None:
+    assert "offline model" in crew.model({"OPENAI_API_KEY": ""}).text
+
+
+def test_a_server_that_runs_is_asked_whether_it_is_ready(crew: FakeCrew) -> None:
+    settings = Settings(port=crew.port, host="0.0.0.0")
+    crew.refusal = JSONResponse({"status": "ok", "checks": {"database": "ok", "worker": "ok"}})
+    assert server.server(settings) == Finding(f"the one at http://127.0.0.1:{crew.port} is ready")
+    crew.refusal = JSONResponse({"status": "failing", "checks": {"database": "failing", "worker": "ok"}}, 503)
+    with pytest.raises(WindlassError, match="is not ready: database"):
+        server.server(settings)
+
+
+def test_an_address_that_is_not_this_machines_fails() -> None:
+    with pytest.raises(WindlassError, match=r"listen on 192\.0\.2\.1:8000"):
+        server.server(Settings(host="192.0.2.1", port=8000))

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from windlass.cli.tokens import create, duration
+from windlass.kickoffs.manifest import Manifest
+from windlass.store.deployments import DeploymentStore
+from windlass.vault.token_form import TokenKind, kind_of
+
+if TYPE_CHECKING:
+    from cli.the_command import Command, Ended
+    from windlass.store.database import Database
+
+
+@pytest.fixture
+async def windlass(windlass: Command, database: Database) -> Command:
+    """On a database with one crew."""
+    await serve(database, "tea")
+    windlass.environment["WINDLASS_DATABASE_URL"] = database.url
+    return windlass
+
+
+async def serve(database: Database, slug: str) -> None:
+    manifest = Manifest("function", slug, {"type": "object"}, ())
+    await DeploymentStore(database).register(slug, digest="1", source={}, manifest=manifest)
+
+
+def listed(windlass: Command, *arguments: str) -> dict[str, dict[str, str]]:
+    """The rows of the list by their last four characters, one space for many."""
+    heading, *rows = windlass("tokens", "list", *arguments).out.splitlines()
+    names = heading.replace("LAST USED", "LAST_USED").split()
+    return {row.split()[0]: dict(zip(names, row.split(), strict=False)) for row in rows}
+
+
+def kinds(ended: Ended) -> list[TokenKind | None]:
+    return [kind_of(line) for line in ended.out.splitlines()]
+
+
+def test_the_two_tokens_of_a_crew_are_shown_again_and_alone_on_standard_output(windlass: Command) -> None:
+    first = windlass("tokens", "show", WINDLASS_PORT="8123")
+    assert (first.code, kinds(first)) == (0, [TokenKind.ORGANIZATION, TokenKind.USER])
+    assert first.err.splitlines()[0] == "The crew tea, at http://127.0.0.1:8123/crews/tea"
+    assert not any(token in first.err for token in first.out.splitlines())
+    assert windlass("tokens", "show", "--deployment", "tea").out == first.out
+    assert windlass("tokens", "show", "--kind", "organization").out == first.out.splitlines()[0] + "\n"
+    assert windlass("tokens", "show", "--kind", "user").out == first.out.splitlines()[1] + "\n"
+
+
+async def test_with_several_crews_all_are_shown_and_one_must_be_chosen_for_a_new_token(
+    windlass: Command, database: Database
+) -> None:
+    await serve(database, "coffee")
+    shown = windlass("tokens", "show", WINDLASS_PUBLIC_URL="https://crews.example.com/")
+    assert len(shown.out.splitlines()) == 4
+    assert "The crew coffee, at https://crews.example.com/crews/coffee" in shown.err
+    refused = windlass("tokens", "create")
+    assert (refused.code, refused.out) == (1, "")
+    assert "Choose one with --deployment. The crews of this server are: coffee, tea." in refused.err
+    assert windlass("tokens", "create", "--deployment", "tea").code == 0
+
+
+def test_an_unknown_crew_is_told_with_those_that_there_are(windlass: Command) -> None:
+    ended = windlass("tokens", "show", "--deployment", "cocoa")
+    assert (ended.code, ended.err) == (1, "error: There is no crew 'cocoa'.\nThe crews of this server are: tea.\n")
+
+
+def test_without_a_crew_the_way_to_one_is_told(windlass: Command, postgres: str, database: Database) -> None:
+    ended = windlass("tokens", "show", "--deployment", "tea", WINDLASS_DATABASE_URL=postgres)
+    assert ended.code == 1
+    assert "Serve one with: windlass dev PATH" in ended.err
+
+
+def test_a_new_token_is_what_was_asked_for(windlass: Command) -> None:
+    windlass("users", "add", "ann")
+    made = windlass("tokens", "create", "--user", "ann", "--profile", "live", "--expires-in", "30d")
+    assert (made.code, kinds(made)) == (0, [TokenKind.USER])
+    assert "It opens the crew tea. It is not shown again." in made.err
+    row = listed(windlass)[made.out.strip()[-4:]]
+    assert (row["KIND"], row["CREW"], row["USER"], row["PROFILE"], row["LAST_USED"]) == (
+        "user",
+        "tea",
+        "ann",
+        "live",
+        "-",
+    )
+    assert row["EXPIRES"].startswith("20")
+
+
+def test_a_token_for_every_crew_is_one_of_the_organization(windlass: Command) -> None:
+    made = windlass("tokens", "create", "--all-deployments")
+    assert kinds(made) == [TokenKind.ORGANIZATION]
+    assert listed(windlass)[made.out.strip()[-4:]]["CREW"] == "(all)"
+
+
+def test_one_crew_and_all_crews_at_once_is_a_usage_error(windlass: Command) -> None:
+    assert windlass("tokens", "create", "--all-deployments", "--deployment", "tea").code == 2
+
+
+def test_a_revoked_token_is_gone_from_the_list_that_shows_only_valid_ones(windlass: Command) -> None:
+    last_four = windlass("tokens", "create").out.strip()[-4:]
+    number = listed(windlass)[last_four]["ID"]
+    ended = windlass("tokens", "revoke", last_four)
+    assert (ended.code, ended.out, ended.err) == (0, "", f"The token {number} is revoked.\n")
+    assert windlass("tokens", "list").err.startswith("There are no tokens yet")
+    assert "revoked" in listed(windlass, "--all")[last_four].values()
+    again = windlass("tokens", "revoke", number)
+    assert (again.code, again.err.splitlines()[0]) == (1, "error: There is no such token, or it is revoked already.")
+
+
+def test_a_rotated_token_makes_room_for_another_that_may_do_the_same(windlass: Command) -> None:
+    old = windlass("tokens", "create", "--profile", "live").out.strip()
+    new = windlass("tokens", "rotate", old[-4:])
+    assert (new.code, kinds(new)) == (0, [TokenKind.ORGANIZATION])
+    rows = listed(windlass)
+    assert list(rows) == [new.out.strip()[-4:]]
+    assert rows[new.out.strip()[-4:]]["PROFILE"] == "live"
+
+
+def test_a_user_is_added_once_and_told_the_next_step(windlass: Command) -> None:
+    added = windlass("users", "add", "Ann Lee")
+    assert (added.code, added.out) == (0, "")
+    assert "windlass tokens create --user 'Ann Lee'" in added.err
+    assert windlass("users", "add", "Ann Lee").err.startswith("error: There is a user 'Ann Lee' already.")
+
+
+def test_a_token_for_an_unknown_user_is_refused_with_the_command_that_adds_one(windlass: Command) -> None:
+    ended = windlass("tokens", "create", "--user", "bob")
+    assert (ended.code, ended.out) == (1, "")
+    assert "windlass users add bob" in ended.err
+
+
+@pytest.mark.parametrize("name", ["", " ann", "a\nb", "a" * 101])
+def test_a_name_that_would_spoil_a_list_is_refused(windlass: Command, name: str) -> None:
+    assert windlass("users", "add", name).code == 2
+
+
+def test_a_database_that_is_away_is_told_without_its_password(windlass: Command) -> None:
+    ended = windlass("tokens", "list", WINDLASS_DATABASE_URL="postgresql://ann:hunter2@127.0.0.1:1/x")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("error: The database can't be reached: ")
+    assert "hunter2" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("45m", timedelta(minutes=45)), ("12h", timedelta(hours=12)), ("8w", timedelta(weeks=8))]
+)
+def test_a_duration_is_a_number_and_a_unit(text: str, expected: timedelta) -> None:
+    assert duration(click.Context(create), create.params[0], text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "30", "d", "0d", "-1d", "1y", "1d12h", "999999d"])
+def test_what_is_no_duration_is_refused_in_words(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="such as 30d"):
+        duration(click.Context(create), create.params[0], text)

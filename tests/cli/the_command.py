@@ -1,0 +1,117 @@
+"""Runs the real command, as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DEADLINE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """`windlass ARGUMENTS` with nothing of the developer's own environment."""
+
+    def __init__(self, home: Path, variables: Mapping[str, str] | None = None) -> None:
+        machine = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8"}
+        self.environment = {**machine, "WINDLASS_HOME": str(home / "windlass"), **(variables or {})}
+
+    def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
+        done = subprocess.run(
+            line(*arguments),
+            check=False,
+            input=typed,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            env={**self.environment, **variables},
+            timeout=DEADLINE,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def started(self, *arguments: str, **variables: str) -> Started:
+        return Started(
+            subprocess.Popen(
+                line(*arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env={**self.environment, **variables},
+            )
+        )
+
+
+class Started:
+    """One that runs; its lines are awaited, not polled for. `out` and `err` hold all that came so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.out = self.err = ""
+        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._readers = [threading.Thread(target=self._read_out), threading.Thread(target=self._read_err)]
+        for reader in self._readers:
+            reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        self.end()
+
+    def wait_for(self, words: str) -> str:
+        """The next line that holds the words, on whichever stream it comes."""
+        seen: list[str] = []
+        while not seen or words not in seen[-1]:
+            try:
+                seen.append(self._lines.get(timeout=DEADLINE))
+            except Empty:
+                raise AssertionError(f"waited in vain for {words!r}; came: {seen}") from None
+        return seen[-1]
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Waits for its end; the exit code."""
+        code = self.process.wait(DEADLINE)
+        for reader in self._readers:
+            reader.join()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
+        return code
+
+    def _read_out(self) -> None:
+        for text in self.process.stdout or ():
+            self.out += text
+            self._lines.put(text)
+
+    def _read_err(self) -> None:
+        for text in self.process.stderr or ():
+            self.err += text
+            self._lines.put(text)
+
+
+def line(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "windlass", *arguments]

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from projects_for_tests.making import written
+from windlass.errors import ProjectError
+from windlass.projects import Recognised, recognise
+from windlass_crewside.messages import Project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CREW = '[project]\nname = "my-crew"\n[tool.crewai]\ntype = "crew"\n'
+
+
+def project(folder: Path, pyproject: str, *files: str) -> Path:
+    return written(folder, {"pyproject.toml": pyproject} | dict.fromkeys(files, ""))
+
+
+def fault_of(path: Path) -> ProjectError:
+    with pytest.raises(ProjectError) as caught:
+        recognise(path)
+    return caught.value
+
+
+def test_a_function_is_named_by_its_entrypoint(tmp_path: Path) -> None:
+    path = project(tmp_path, '[project]\nname = "sums"\n[tool.windlass]\nentrypoint = "sums.work:add"\n')
+    assert recognise(path) == Recognised(Project("function", str(path), "sums.work:add"), None, "sums")
+
+
+@pytest.mark.parametrize(
+    ("dependency", "preload"),
+    [("crewai>=1.15", "crewai"), ("crewai[tools]", "crewai"), ("crewai-tools", None), ("langgraph", None)],
+)
+def test_a_function_that_needs_crewai_gets_it_preloaded(tmp_path: Path, dependency: str, preload: str | None) -> None:
+    path = project(tmp_path, f'[project]\ndependencies = ["{dependency}"]\n[tool.windlass]\nentrypoint = "a:b"\n')
+    assert recognise(path).preload == preload
+
+
+def test_a_project_without_a_name_is_called_after_its_folder(tmp_path: Path) -> None:
+    path = project(tmp_path / "sums", '[tool.windlass]\nentrypoint = "a:b"\n')
+    assert recognise(path).name == "sums"
+
+
+def test_an_entrypoint_that_names_no_function_is_told(tmp_path: Path) -> None:
+    fault = fault_of(project(tmp_path, '[tool.windlass]\nentrypoint = "work.py"\n'))
+    assert "the entrypoint 'work.py'" in fault.message
+    assert "not of the form module:function" in fault.message
+
+
+@pytest.mark.parametrize("file", ["src/my_crew/crew.py", "my_crew/crew.py"])
+def test_a_crew_is_found_in_the_package_that_bears_the_name_of_the_project(tmp_path: Path, file: str) -> None:
+    path = project(tmp_path, CREW, file, "src/other/crew.py")
+    assert recognise(path) == Recognised(Project("crew", str(path), "my_crew.crew"), "crewai", "my-crew")
+
+
+def test_the_command_of_crewais_templates_names_the_package_first(tmp_path: Path) -> None:
+    script = '[project.scripts]\nrun_crew = "other.main:run"\n'
+    path = project(tmp_path, CREW + script, "src/other/crew.py", "src/my_crew/crew.py")
+    assert recognise(path).project.entrypoint == "other.crew"
+
+
+def test_poetrys_tables_are_read_too(tmp_path: Path) -> None:
+    pyproject = '[tool.poetry]\nname = "old"\n[tool.poetry.scripts]\nrun_crew = "old.main:run"\n'
+    assert recognise(project(tmp_path, pyproject, "src/old/crew.py")).project.entrypoint == "old.crew"
+
+
+@pytest.mark.parametrize(
+    ("file", "module"), [("src/unnamed/crew.py", "unnamed.crew"), ("crew.py", "crew"), ("src/crew.py", "crew")]
+)
+def test_the_only_crew_is_found_whatever_its_package(tmp_path: Path, file: str, module: str) -> None:
+    assert recognise(project(tmp_path, CREW, file)).project.entrypoint == module
+
+
+def test_a_chosen_crew_is_taken(tmp_path: Path) -> None:
+    path = project(tmp_path, CREW + '[tool.windlass]\ncrew = "a.b:C"\n', "src/one/crew.py", "src/two/crew.py")
+    assert recognise(path).project.entrypoint == "a.b:C"
+
+
+def test_more_than_one_crew_is_told_with_how_to_choose(tmp_path: Path) -> None:
+    fault = fault_of(project(tmp_path, CREW, "src/one/crew.py", "src/two/crew.py"))
+    assert fault.message == f"{tmp_path} has more than one crew: one.crew, two.crew."
+    assert fault.hint == 'Choose one in pyproject.toml: [tool.windlass] crew = "one.crew"'
+
+
+def test_a_crew_that_is_not_there_is_told_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    fault = fault_of(project(tmp_path, CREW, "src/my_crew/main.py"))
+    assert fault.message == f"no crew found in {tmp_path}: looked for my_crew/crew.py, there and in src."
+    assert "[tool.windlass] crew" in fault.hint
+
+
+def test_a_folder_without_pyproject_is_told(tmp_path: Path) -> None:
+    fault = fault_of(tmp_path)
+    assert fault.message == f"there is no pyproject.toml in {tmp_path}."
+    assert "[tool.crewai]" in fault.hint
+
+
+def test_a_pyproject_that_tells_of_no_crew_is_told(tmp_path: Path) -> None:
+    fault = fault_of(project(tmp_path, '[project]\nname = "library"\n'))
+    assert fault.message == f"{tmp_path / 'pyproject.toml'} tells of no crew."
+
+
+def test_a_pyproject_that_is_no_toml_is_told_with_the_line(tmp_path: Path) -> None:
+    assert "at line 1" in fault_of(project(tmp_path, "[project\n")).message
+
+
+@pytest.mark.parametrize("odd", ["tool = 1\n", "[tool]\nwindlass = []\n", "[tool.windlass]\nentrypoint = 7\n"])
+def test_tables_of_another_shape_are_no_crew(tmp_path: Path, odd: str) -> None:
+    assert "tells of no crew" in fault_of(project(tmp_path, odd)).message
+
+
+def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
+    assert fault_of(tmp_path / "missing").message == f"{tmp_path / 'missing'} is not a folder."
+
+
+def test_kinds_that_are_not_served_yet_are_told(tmp_path: Path) -> None:
+    flow = fault_of(project(tmp_path / "flow", '[tool.crewai]\ntype = "flow"\n'))
+    assert "does not serve flows yet" in flow.message
+    declared = fault_of(project(tmp_path / "json", '[tool.crewai]\ntype = "crew"\ndefinition = "crew.jsonc"\n'))
+    assert "does not serve JSON crews yet" in declared.message
+    bare = fault_of(written(tmp_path / "bare", {"crew.jsonc": "{}"}))
+    assert "does not serve JSON crews yet" in bare.message

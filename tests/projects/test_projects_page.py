@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from windlass.runner.environment import OF_THE_MACHINE
+from windlass_crewside.frameworks import KINDS
+from windlass_crewside.surroundings import QUIET
+
+PAGE = (Path(__file__).parents[2] / "docs" / "projects.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", [*QUIET, *sorted(OF_THE_MACHINE)])
+def test_the_page_names_every_variable_that_a_crew_finds(name: str) -> None:
+    assert f"`{name}`" in PAGE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_has_every_kind(kind: str) -> None:
+    assert f"\n| {kind} | " in PAGE

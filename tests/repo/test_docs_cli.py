@@ -1,0 +1,80 @@
+"""docs/cli.md names every command with its arguments, every option, every exit code and every check, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from windlass.cli import doctor, ending
+from windlass.cli.commands import windlass
+from windlass.config import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)
+HELP = {"--help", "-h, --help"}
+
+
+def rows(text: str) -> set[str]:
+    """What stands in code in the first cells of the tables."""
+    return {cell.replace("\\|", "|") for cell in re.findall(r"^\| `(.+?)` \|", text, re.MULTILINE)}
+
+
+def told() -> dict[str, set[str]]:
+    """Usage -> options; what stands before the first command of a section is true of all that follow in it."""
+    found = {}
+    for section in SECTIONS[1:]:
+        common, *commands = re.split(r"^### ", section, flags=re.MULTILINE)
+        for command in commands:
+            usage = command.splitlines()[0].strip("`")
+            found[usage] = {row for row in rows(common) | rows(command) if row.startswith("-")}
+    return found
+
+
+def real() -> dict[str, set[str]]:
+    return {
+        f"{context.command_path} {' '.join(context.command.collect_usage_pieces(context))}": options(context)
+        for context in leaves(click.Context(windlass, info_name="windlass"))
+    }
+
+
+def leaves(context: click.Context) -> Iterator[click.Context]:
+    if not isinstance(context.command, click.Group):
+        yield context
+        return
+    for name in context.command.list_commands(context):
+        command = context.command.get_command(context, name)
+        assert command is not None
+        yield from leaves(click.Context(command, info_name=name, parent=context))
+
+
+def options(context: click.Context) -> set[str]:
+    params = context.command.get_params(context)
+    records = (param.get_help_record(context) for param in params if isinstance(param, click.Option))
+    return {record[0] for record in records if record} - HELP
+
+
+def test_the_page_has_the_commands_and_their_arguments() -> None:
+    assert list(told()) != []
+    assert set(told()) == set(real())
+
+
+@pytest.mark.parametrize("usage", sorted(real()))
+def test_the_page_has_the_options_of(usage: str) -> None:
+    assert told()[usage] == real()[usage]
+
+
+def test_the_page_has_the_exit_codes() -> None:
+    codes = {value for name, value in vars(ending).items() if name.isupper() and isinstance(value, int)}
+    assert {int(row) for row in rows(SECTIONS[0])} == {0} | codes
+
+
+def test_the_page_has_the_checks_of_the_doctor() -> None:
+    checks = {subject for subject, _ in doctor.checks(Settings(), {}, Path())}
+    assert rows(PAGE.rpartition("### ")[2]) == checks

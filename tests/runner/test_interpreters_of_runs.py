@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from projects_for_tests.making import Bench, Heard, doing
+from windlass.errors import ProjectError
+from windlass.kickoffs.states import Reason, State
+from windlass.projects import recognise
+from windlass.runner import Runner, RunOrder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return doing("function", tmp_path)
+
+
+async def test_an_interpreter_without_the_framework_says_so(tmp_path: Path, bench: Bench) -> None:
+    python = bare_environment(tmp_path)
+    with pytest.raises(ProjectError) as caught:
+        await bench.runner.warm(python, "crewai")
+    assert caught.value.message.startswith(f"crewai is not installed in {python}. Install it: ")
+    assert caught.value.message.endswith(" crewai")
+
+
+async def test_crews_run_in_an_interpreter_that_knows_nothing_of_windlass(tmp_path: Path, scratch: Path) -> None:
+    runner = Runner(scratch, {"PATH": os.defpath})
+    await runner.start()
+    outcome = await Bench(runner, bare_environment(tmp_path)).run(doing("function", tmp_path), {"do": "importable"})
+    await runner.stop()
+    assert outcome.state is State.SUCCESS, outcome.error
+    assert outcome.json == {"windlass": False, "pydantic": False, "channel": False, "windlass_crewside": True}
+
+
+def bare_environment(folder: Path) -> Path:
+    """As `python -m venv --without-pip` makes it, without starting another process for it."""
+    binaries = folder / "bare" / "bin"
+    binaries.mkdir(parents=True)
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    (binaries / "python").symlink_to(base)
+    (folder / "bare" / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
+    return binaries / "python"
+
+
+async def test_an_interpreter_that_is_not_there_says_so(tmp_path: Path, bench: Bench) -> None:
+    with pytest.raises(ProjectError, match=r"missing can't be started: No such file or directory\."):
+        await bench.runner.warm(tmp_path / "missing", None)
+
+
+async def test_an_interpreter_that_ends_at_once_says_its_last_words(tmp_path: Path, bench: Bench) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho no home for this python >&2\nexit 1\n")
+    broken.chmod(0o755)
+    with pytest.raises(ProjectError, match="ended before it could run crews: no home for this python"):
+        await bench.runner.warm(broken, None)
+
+
+async def test_a_run_on_a_broken_interpreter_fails_in_words(tmp_path: Path, bench: Bench, project: Path) -> None:
+    found = recognise(project)
+    order = RunOrder("some-kickoff", 1, tmp_path / "missing", None, found.project, {}, {})
+    outcome = await bench.runner.run(order, Heard().report)
+    assert outcome.reason is Reason.ERROR
+    assert "missing can't be started" in str(outcome.error)
