@@ -66,6 +66,10 @@ class Load:
             await loop.create_connection(lambda: Connection(self), "127.0.0.1", port)
         await self._ended
         took = time.perf_counter() - begun
+        if not self.latencies:
+            raise SystemExit(
+                f"no request was answered with 200: {self.refused} others, {self.broken} broken connections"
+            )
         ordered = sorted(self.latencies)
         return {
             "per_second": len(ordered) / took,

@@ -43,7 +43,7 @@ class Figure:
 
 
 def throughput(stage: Stage, *, seconds: float, rounds: int) -> list[Figure]:
-    """Accepted kickoffs and answered statuses per second, the servers in turn, so that a noisy moment hits all of them."""
+    """Accepted kickoffs and answered statuses per second; the servers in turn, so that noise hits all of them."""
     names = ["windlass", "floor", *(["celery"] if stage.environment["BENCH_REDIS"] else [])]
     accepted: dict[str, list[float]] = {name: [] for name in names}
     answered: dict[str, list[float]] = {name: [] for name in ("windlass", "floor")}

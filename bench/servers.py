@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 import uvloop
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,6 +31,10 @@ CREATE TABLE IF NOT EXISTS floor (
     created_at timestamptz NOT NULL DEFAULT now()
 )
 """
+
+
+class Kickoff(BaseModel):
+    inputs: dict[str, Any]
 
 
 def floor() -> ASGIApp:
@@ -79,10 +84,6 @@ def celery() -> ASGIApp:
     """
     from celery import Celery
     from fastapi import FastAPI
-    from pydantic import BaseModel
-
-    class Kickoff(BaseModel):
-        inputs: dict[str, Any]
 
     queue = Celery("peer", broker=os.environ["BENCH_REDIS"], backend=os.environ["BENCH_REDIS"])
 
@@ -107,7 +108,7 @@ async def windlass(port: int) -> None:
     from windlass.store.deployments import DeploymentStore
     from windlass.wiring import open_ground, serve_http
 
-    log.configure("text", "WARNING")
+    log.configure("text", "ERROR")
     settings = config.load().model_copy(update={"port": port})
     tasks = tuple(TaskDefinition(name, uuid.uuid4().hex, name, "Clerk") for name in ("find", "write", "check"))
     schema = {"type": "object", "properties": {"topic": {}, "audience": {}}, "required": ["topic", "audience"]}

@@ -28,7 +28,7 @@ def test_inputs_are_listed_with_what_is_known_of_them(windlass: Command, crew: F
     assert [" ".join(line.split()) for line in ended.out.splitlines()] == [
         "topic required string What to look into.",
         "depth default 3 integer or null",
-        'tone optional one of "dry", "warm" ' + "How it sounds. " * 5 + "How...",
+        'tone optional one of "dry", "warm" ' + "How it sounds. " * 4 + "How it sounds....",
     ]
     assert f"windlass kickoff {crew.url} -i topic=... --watch" in ended.err
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from windlass.kickoffs.states import MOVES, STATUS_ON_THE_WIRE, State
-from windlass.store.kickoffs import sources_of
 
 DESIGNED = """
 PENDING -> STARTED | CANCELLED | FAILED | TIMED_OUT
@@ -52,12 +51,3 @@ def test_what_has_ended_moves_no_more() -> None:
 )
 def test_clients_know_five_states_and_four_words(state: State, on_the_wire: str, status: str) -> None:
     assert (state.state_on_the_wire, state.status_on_the_wire) == (on_the_wire, status)
-
-
-@pytest.mark.parametrize("target", [State.SUCCESS, State.FAILED, State.TIMED_OUT, State.CANCELLED])
-def test_a_run_ends_only_what_is_started(target: State) -> None:
-    assert sources_of(target, by_a_run=True) == [State.STARTED]
-
-
-def test_whoever_cancels_may_do_so_from_each_state_before_the_end() -> None:
-    assert sources_of(State.CANCELLED, by_a_run=False) == [State.PENDING, State.STARTED, State.PENDING_HUMAN_INPUT]

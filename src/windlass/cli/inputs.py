@@ -22,8 +22,8 @@ LONGEST_DESCRIPTION = 80
 def command(url: str, token: str | None, token_file: Any, *, json_output: bool) -> None:
     """Show what a crew wants to know.
 
-    One line an input: its name, whether it is required, what it may be, and what the project says of it. URL is the
-    crew's base URL, as `windlass tokens show` prints it.
+    One line an input: its name, whether it is required, what it may be, and, in short, what the project says of it. URL
+    is the crew's base URL, as `windlass tokens show` prints it.
     """
     with client_for(url, token, token_file) as crew:
         answer = crew.inputs()
@@ -50,12 +50,8 @@ def example(url: str, answer: Mapping[str, Any]) -> list[str]:
 def _line(name: str, schema: object, *, required: bool) -> list[str]:
     schema = schema if isinstance(schema, dict) else {}
     default = f"default {_json(schema['default'])}" if "default" in schema else "optional"
-    return [
-        name,
-        "required" if required else default,
-        _kind(schema),
-        " ".join(str(schema.get("description") or "").split()),
-    ]
+    description = shorten(str(schema.get("description") or ""), LONGEST_DESCRIPTION, placeholder="...")
+    return [name, "required" if required else default, _kind(schema), description]
 
 
 def _kind(schema: Mapping[str, Any]) -> str:

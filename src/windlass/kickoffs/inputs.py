@@ -45,8 +45,8 @@ class InputsCheck:
             required=tuple(schema.get("required", ())),
             validators={
                 name: Draft202012Validator({**wanted, **definitions})
-                for name, wanted in schema.get("properties", {}).items()
-                if _constrains(wanted)
+                for name, given in schema.get("properties", {}).items()
+                if _constrains(wanted := _as_object(given))
             },
         )
 
@@ -67,6 +67,13 @@ def _constrains(schema: dict[str, Any]) -> bool:
     return bool(schema.keys() - {"title", "description", "default", "examples", "deprecated"})
 
 
+def _as_object(schema: dict[str, Any] | bool) -> dict[str, Any]:  # noqa: FBT001 - true and false are schemas
+    """A schema may be `true`, which takes anything, or `false`, which takes nothing."""
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    return schema
+
+
 def _first_reason(validator: Draft202012Validator, value: Any) -> str | None:
     for error in validator.iter_errors(value):
         where = "".join(f"[{step!r}]" for step in error.absolute_path)
@@ -78,7 +85,7 @@ def _first_reason(validator: Draft202012Validator, value: Any) -> str | None:
 def example_inputs(schema: dict[str, Any]) -> Inputs:
     """A value for each required input, of the right type; for people to replace."""
     properties = schema.get("properties", {})
-    return {name: _example_of(properties.get(name, {}), name) for name in schema.get("required", ())}
+    return {name: _example_of(_as_object(properties.get(name, {})), name) for name in schema.get("required", ())}
 
 
 def _example_of(schema: dict[str, Any], name: str) -> Any:

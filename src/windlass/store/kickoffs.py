@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.kickoffs.events import StoredEvent, to_json
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import lost_too_often
-from windlass.kickoffs.states import MOVES, State
+from windlass.kickoffs.states import State
 from windlass.store.database import Connection, Database, Row, fetch
 from windlass.store.named_queries import queries
 from windlass.store.storable import storable, storable_text
@@ -168,6 +168,8 @@ class KickoffStore:
         self, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
     ) -> bool:
         """False when the kickoff went on without this run: its outcome counts for nothing then."""
+        if not outcome.state.ended:
+            raise ValueError(f"no run ends as {outcome.state}")
         return bool(
             await self._database.rows(
                 SQL["settle"],
@@ -175,7 +177,6 @@ class KickoffStore:
                     "kickoff": kickoff,
                     "attempt": attempt,
                     "state": outcome.state,
-                    "from": sources_of(outcome.state, by_a_run=True),
                     "reason": outcome.reason,
                     "error": _text(outcome.error),
                     "output": None if outcome.output is None else to_json(outcome.output),
@@ -214,12 +215,6 @@ class KickoffStore:
 
     async def events(self, kickoff: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
         return await self._database.rows(SQL["events"], {"kickoff": kickoff, "after": after, "limit": limit})
-
-
-def sources_of(target: State, *, by_a_run: bool) -> list[State]:
-    """The states from which the table of moves leads to `target`; a run's outcome moves a STARTED kickoff only."""
-    sources = [state for state in State if target in MOVES[state]]
-    return [state for state in sources if state is State.STARTED] if by_a_run else sources
 
 
 async def _write_task_records(connection: Connection, rows: list[Row]) -> None:

@@ -111,7 +111,7 @@ WITH settled AS (
        SET state = %(state)s, reason = %(reason)s, error = %(error)s, output = %(output)s::json, structured = %(structured)s::json,
            token_usage = %(token_usage)s::json, warnings = (warnings::jsonb || %(warnings)s::jsonb)::json, finished_at = now(),
            worker_id = NULL, lease_until = NULL
-     WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = ANY (%(from)s)
+     WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
     RETURNING id
 ), closed AS (
     UPDATE task_records

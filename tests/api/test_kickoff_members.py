@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from api.serving import GOOD, KEY_RING
+
+if TYPE_CHECKING:
+    from api.serving import Crew
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+HOOK = "https://hooks.example.com/tasks?a=b"
+STREAM = {
+    "events": ["task_started", "task_completed"],
+    "url": HOOK,
+    "realtime": True,
+    "authentication": {"strategy": "bearer", "token": "wh-token-8Jq2"},
+}
+HUMAN = {"url": HOOK, "authentication": {"strategy": "basic", "username": "ada", "password": "wh-password-5Xk9"}}
+UNACTED: dict[str, tuple[Any, str]] = {
+    "taskWebhookUrl": (HOOK, "webhooks_not_delivered"),
+    "stepWebhookUrl": (HOOK, "webhooks_not_delivered"),
+    "crewWebhookUrl": (HOOK, "webhooks_not_delivered"),
+    "webhooks": (STREAM, "webhooks_not_delivered"),
+    "humanInputWebhook": (HUMAN, "webhooks_not_delivered"),
+    "priority": (-100, "priority_not_applied"),
+    "runAt": ("2030-01-15T09:30:00.5+01:00", "run_at_not_applied"),
+    "timeout": (0.5, "timeout_not_applied"),
+    "concurrencyKey": ("one at a time", "concurrency_key_not_applied"),
+}
+EVERYWHERE = """
+SELECT string_agg(kickoffs::text, '') || (SELECT string_agg(idempotency_keys::text, '') FROM idempotency_keys) AS text
+  FROM kickoffs
+"""
+
+
+async def why_refused(crew: Crew, **members: Any) -> dict[str, str]:
+    answer = await crew.post({"inputs": GOOD, **members})
+    assert answer.status_code == 400, answer.text
+    reasons: dict[str, str] = answer.json()["details"]["invalid_members"]
+    assert all(place in answer.json()["message"] for place in reasons)
+    return reasons
+
+
+@pytest.mark.parametrize("member", UNACTED)
+async def test_a_member_without_effect_yet_gives_the_kickoff_a_warning(crew: Crew, member: str) -> None:
+    value, code = UNACTED[member]
+    kickoff = await crew.kickoff(**{member: value})
+    (warning,) = (await crew.status(kickoff))["warnings"]
+    assert warning.keys() == {"code", "message"}
+    assert warning["code"] == code
+    assert "not" in warning["message"]
+
+
+async def test_each_warning_is_given_once(crew: Crew) -> None:
+    kickoff = await crew.kickoff(**{member: value for member, (value, _) in UNACTED.items()})
+    codes = [warning["code"] for warning in (await crew.status(kickoff))["warnings"]]
+    assert codes == list(dict.fromkeys(code for _, code in UNACTED.values()))
+
+
+async def test_members_without_effect_yet_are_stored_sealed_and_whole(crew: Crew) -> None:
+    given = {member: value for member, (value, _) in UNACTED.items()}
+    kickoff = await crew.kickoff(**given)
+    sealed = (await crew.row(kickoff))["unacted"]
+    assert json.loads(KEY_RING.open(sealed, f"kickoffs.unacted:{kickoff}")) == given
+
+
+async def test_no_credential_of_a_webhook_is_readable_in_the_database(crew: Crew) -> None:
+    kickoff = await crew.kickoff(webhooks=STREAM, humanInputWebhook=HUMAN, idempotencyKey="once", meta={"note": "kept"})
+    row = await crew.server.database.row(EVERYWHERE)
+    assert row is not None
+    assert kickoff in row["text"]
+    for credential in ("wh-token-8Jq2", "wh-password-5Xk9", "hooks.example.com"):
+        assert credential not in row["text"]
+
+
+async def test_a_kickoff_without_such_members_has_no_warnings(crew: Crew) -> None:
+    status = await crew.status(await crew.kickoff(meta={}))
+    assert "warnings" not in status
+    assert status["meta"] == {}
+
+
+@pytest.mark.parametrize("member", [*UNACTED, "meta", "idempotencyKey"])
+async def test_a_member_that_is_null_is_not_there(crew: Crew, member: str) -> None:
+    status = await crew.status(await crew.kickoff(**{member: None}))
+    assert "warnings" not in status
+    assert status["meta"] is None
+
+
+async def test_members_that_nobody_knows_are_passed_over(crew: Crew) -> None:
+    row = await crew.row(await crew.kickoff(restoreFromStateId="x", trainingFilename=7, inputFiles=[{}]))
+    assert row["inputs"] == GOOD
+    assert (row["unacted"], row["warnings"]) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "hooks.example.com",
+        "/hooks",
+        "//hooks.example.com",
+        "http://",
+        "http:hooks.example.com",
+        "https://",
+        "ftp://hooks.example.com/",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "http://[::1",
+        "http://a b/",
+        "http://hooks.example.com/a b",
+        " http://hooks.example.com/",
+        "http://hooks.example.com/\n",
+        "http://hooks.example.com/\x00",
+        "http://hooks.example.com:99999/",
+        "https://example.com/" + "x" * 2100,
+        7,
+        ["https://example.com/"],
+        {"url": "https://example.com/"},
+        True,
+    ],
+)
+@pytest.mark.parametrize("member", ["taskWebhookUrl", "stepWebhookUrl", "crewWebhookUrl"])
+async def test_a_bad_url_is_refused(crew: Crew, member: str, url: Any) -> None:
+    reasons = await why_refused(crew, **{member: url})
+    assert list(reasons) == [member]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:9/x", "HTTPS://Example.com", "http://[::1]:80/", "https://user:pw@h/?q#f"]
+)
+async def test_a_good_url_is_taken_as_it_came(crew: Crew, url: str) -> None:
+    kickoff = await crew.kickoff(crewWebhookUrl=url)
+    sealed = (await crew.row(kickoff))["unacted"]
+    assert json.loads(KEY_RING.open(sealed, f"kickoffs.unacted:{kickoff}")) == {"crewWebhookUrl": url}
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "place"),
+    [
+        ("meta", [], "meta"),
+        ("meta", "x", "meta"),
+        ("priority", 101, "priority"),
+        ("priority", -101, "priority"),
+        ("priority", "7", "priority"),
+        ("priority", 7.0, "priority"),
+        ("priority", True, "priority"),
+        ("priority", 10**400, "priority"),
+        ("runAt", "tomorrow", "runAt"),
+        ("runAt", "2030-01-15", "runAt"),
+        ("runAt", "2030-01-15T09:30:00", "runAt"),
+        ("runAt", "2030-13-15T09:30:00Z", "runAt"),
+        ("runAt", "2030-01-15 09:30:00Z", "runAt"),
+        ("runAt", "1900000000", "runAt"),
+        ("runAt", 1900000000, "runAt"),
+        ("runAt", True, "runAt"),
+        ("timeout", 0, "timeout"),
+        ("timeout", -1, "timeout"),
+        ("timeout", "60", "timeout"),
+        ("timeout", True, "timeout"),
+        ("timeout", 10**400, "timeout"),
+        ("concurrencyKey", "", "concurrencyKey"),
+        ("concurrencyKey", "x" * 256, "concurrencyKey"),
+        ("concurrencyKey", "a\x00", "concurrencyKey"),
+        ("concurrencyKey", 7, "concurrencyKey"),
+        ("idempotencyKey", "", "idempotencyKey"),
+        ("idempotencyKey", "x" * 256, "idempotencyKey"),
+        ("idempotencyKey", "a\x00", "idempotencyKey"),
+        ("idempotencyKey", 7, "idempotencyKey"),
+        ("webhooks", "https://example.com/", "webhooks"),
+        ("webhooks", {"url": HOOK}, "webhooks.events"),
+        ("webhooks", {"events": [], "url": "?"}, "webhooks.url"),
+        ("webhooks", {"events": "all", "url": HOOK}, "webhooks.events"),
+        ("webhooks", {"events": [7], "url": HOOK}, "webhooks.events.0"),
+        ("webhooks", {"events": [], "url": HOOK, "realtime": "yes"}, "webhooks.realtime"),
+        ("webhooks", {"events": [], "url": HOOK, "authentication": {"strategy": "oauth"}}, "webhooks.authentication"),
+        ("webhooks", {"events": [], "url": HOOK, "authentication": {}}, "webhooks.authentication"),
+        ("humanInputWebhook", {}, "humanInputWebhook.url"),
+        (
+            "humanInputWebhook",
+            {"url": HOOK, "authentication": {"strategy": "basic", "username": "ada"}},
+            "humanInputWebhook.authentication.basic.password",
+        ),
+    ],
+)
+async def test_a_member_of_a_wrong_form_is_refused_by_its_place(
+    crew: Crew, member: str, value: Any, place: str
+) -> None:
+    assert list(await why_refused(crew, **{member: value})) == [place]
+
+
+async def test_all_members_of_a_wrong_form_are_told_at_once(crew: Crew) -> None:
+    reasons = await why_refused(crew, priority="high", timeout=-1, webhooks={"events": [], "url": 7})
+    assert reasons == {
+        "priority": "Input should be a valid integer",
+        "timeout": "Input should be greater than 0",
+        "webhooks.url": "Input should be a URL such as https://example.com/hook",
+    }
+
+
+async def test_a_refusal_does_not_repeat_a_credential(crew: Crew) -> None:
+    authentication = {"strategy": "bearer", "token": ["wh-token-8Jq2"]}
+    answer = await crew.post({"inputs": GOOD, "webhooks": {**STREAM, "authentication": authentication}})
+    assert answer.status_code == 400
+    assert "wh-token-8Jq2" not in answer.text
