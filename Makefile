@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STAMPS := .make
 PROJECT ?= examples/research_crew
 export UV_LINK_MODE ?= copy
-export UV_SYSTEM_CERTS ?= true  # as pip: behind a company's proxy the certificates of the machine count
+# As pip does: behind a company's proxy the certificates of the machine count.
+export UV_SYSTEM_CERTS ?= true
 
 .PHONY: run test check lint types imports assets lock bench clean help
 

@@ -80,6 +80,7 @@ class Server:
     tokens: Tokens
     deployments: DeploymentStore
     kickoffs: KickoffStore
+    statuses: Statuses
     _stopping: AsyncExitStack
 
     @property
@@ -188,11 +189,12 @@ async def start_server(
         await listener.start()
         tokens = await Tokens.open(TokenStore(database), KEY_RING)
         kickoffs, deployments = KickoffStore(database), DeploymentStore(database)
+        statuses = Statuses(kickoffs, listener)
         api = CrewApi(
             Crews(deployments, listener),
             Access(tokens, TokenStore(database), listener),
             Acceptor(kickoffs),
-            Statuses(kickoffs, listener),
+            statuses,
             KEY_RING.seal,
             LARGEST_BODY,
             seconds,
@@ -211,7 +213,7 @@ async def start_server(
         async with asyncio.timeout(DEADLINE):
             await listener.hearing.wait()
         url = f"http://127.0.0.1:{http_server.port}"
-        return Server(url, database, listener, http, tokens, deployments, kickoffs, stack.pop_all())
+        return Server(url, database, listener, http, tokens, deployments, kickoffs, statuses, stack.pop_all())
 
 
 @asynccontextmanager

@@ -9,14 +9,20 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
+import click
+
+import windlass
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 DEADLINE = 60.0
+PACKAGES = [str(Path(package.__file__ or "").parents[1]) for package in (windlass, click)]
+"""Where ours and all others are, however this very interpreter found them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class Command:
     """`windlass ARGUMENTS` with nothing of the developer's own environment."""
 
     def __init__(self, home: Path, variables: Mapping[str, str] | None = None) -> None:
-        machine = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8"}
+        machine = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(PACKAGES)}
         self.environment = {**machine, "WINDLASS_HOME": str(home / "windlass"), **(variables or {})}
 
     def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:

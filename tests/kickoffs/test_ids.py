@@ -2,16 +2,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.kickoffs.ids import new_id, parse_id
-
-if TYPE_CHECKING:
-    from pytest import MonkeyPatch
 
 A_KICKOFF = "019ab0c4-7d1e-7cc3-98c4-dc0c0c07398f"
 
@@ -35,13 +31,13 @@ def test_ids_are_in_the_order_of_their_making(at: int, later: int) -> None:
     assert first <= second | _RANDOM_PART
 
 
-def test_a_quarter_of_a_microsecond_is_enough_to_be_later(monkeypatch: MonkeyPatch) -> None:
+def test_a_quarter_of_a_microsecond_is_enough_to_be_later(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time_ns()
     ids = [_made_at(now + step * 245, monkeypatch) for step in range(1000)]
     assert ids == sorted(ids)
 
 
-def test_ids_of_one_instant_differ(monkeypatch: MonkeyPatch) -> None:
+def test_ids_of_one_instant_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time_ns()
     assert len({_made_at(now, monkeypatch) for _ in range(1000)}) == 1000
 
@@ -80,6 +76,6 @@ def test_no_text_is_too_strange_to_be_read(text: str) -> None:
 _RANDOM_PART = (1 << 62) - 1
 
 
-def _made_at(nanoseconds: int, patch: MonkeyPatch) -> int:
+def _made_at(nanoseconds: int, patch: pytest.MonkeyPatch) -> int:
     patch.setattr("time.time_ns", lambda: nanoseconds)
     return new_id().int

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from windlass.store.tokens import TokenRow
 
 LONGEST_WAIT = 60.0
+SECONDS = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -80,7 +81,7 @@ class CrewApi:
         wait = _wait(request)
         kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
         if wait and not kickoff.state.ended:
-            kickoff = await self.statuses.get_ended(kickoff.id, wait) or kickoff
+            kickoff = await self._ended(kickoff, wait)
         manifest = await self._manifest(kickoff, crew)
         body = status_body(kickoff, manifest.tasks, token.profile or crew.profile)
         return Response(body, media_type="application/json")
@@ -109,6 +110,11 @@ class CrewApi:
         if crew is None:
             raise no_such_crew(slug)
         return crew
+
+    async def _ended(self, kickoff: KickoffStatus, seconds: float) -> KickoffStatus:
+        """As it stands after `seconds` when it has not ended by then."""
+        found = await self.statuses.get_ended(kickoff.id, seconds) or kickoff
+        return found if found.state.ended else await self.statuses.get(kickoff.id) or found
 
     async def _manifest(self, kickoff: KickoffStatus, crew: Crew) -> Manifest:
         """Of the version that the kickoff runs; it may not be the crew's current one."""
@@ -140,13 +146,8 @@ def _only(request: Request, name: str) -> str | None:
 def _wait(request: Request) -> float:
     if not request.scope["query_string"]:
         return 0.0
-    given = request.query_params.get("wait")
-    if given is None:
-        return 0.0
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = -1.0
+    given = request.query_params.get("wait", "0")
+    seconds = float(given) if SECONDS.fullmatch(given) else -1.0
     if not 0 <= seconds <= LONGEST_WAIT:
         raise bad_request(f"`wait` must be a number of seconds from 0 to {LONGEST_WAIT:g}.")
     return seconds

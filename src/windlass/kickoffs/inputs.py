@@ -67,7 +67,7 @@ def _constrains(schema: dict[str, Any]) -> bool:
     return bool(schema.keys() - {"title", "description", "default", "examples", "deprecated"})
 
 
-def _as_object(schema: dict[str, Any] | bool) -> dict[str, Any]:  # noqa: FBT001 - true and false are schemas
+def _as_object(schema: dict[str, Any] | bool) -> dict[str, Any]:
     """A schema may be `true`, which takes anything, or `false`, which takes nothing."""
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
