@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
+from dotenv import dotenv_values
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -96,6 +97,11 @@ class Settings(BaseSettings):
     )
 
     @property
+    def address_file(self) -> Path:
+        """Holds the address of the server that runs on this home, for the commands beside it."""
+        return self.home / "address"
+
+    @property
     def lease_renewal(self) -> float:
         """Seconds between renewals: three may fail before the lease ends."""
         return self.lease / 4
@@ -118,9 +124,13 @@ def load() -> Settings:
     return settings
 
 
-def crew_environment() -> dict[str, str]:
-    """What `windlass dev` hands to the crew: the user's own environment, without what is Windlass's."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+def crew_environment(project: Path | None = None) -> dict[str, str]:
+    """What `windlass dev` hands to the crew: the user's own environment over the project's .env, without what is
+    Windlass's.
+    """
+    declared = dotenv_values(project / ".env") if project else {}
+    given = {name: value for name, value in declared.items() if value is not None} | os.environ
+    return {name: value for name, value in given.items() if not name.startswith("WINDLASS_")}
 
 
 def _in_words(error: ValidationError) -> str:

@@ -22,7 +22,7 @@ from windlass.api.server import HttpServer
 from windlass.embedded.account import make_home
 from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model, offline_model_app
 from windlass.embedded.postgres import EmbeddedPostgres, running_url
-from windlass.errors import ProjectError
+from windlass.errors import DatabaseUnavailable, ProjectError
 from windlass.lifecycle.accept import Acceptor
 from windlass.lifecycle.access import Access
 from windlass.lifecycle.crews import Crews
@@ -30,7 +30,7 @@ from windlass.lifecycle.loops import Loops
 from windlass.lifecycle.parts import ended, running, seen_through
 from windlass.lifecycle.registration import Registration
 from windlass.lifecycle.statuses import Statuses
-from windlass.lifecycle.tokens import Tokens
+from windlass.lifecycle.tokens import Tokens, TokenUse
 from windlass.lifecycle.worker import Worker
 from windlass.runner import Runner
 from windlass.runner.environment import machine_environment
@@ -108,16 +108,23 @@ async def _dev(settings: Settings, project: Path, say: Say, tokens_may_be_shown:
 
 async def _serve_project(settings: Settings, project: Path, say: Say, tokens_may_be_shown: bool) -> None:
     """Until cancelled. That may come while it still starts: what was started by then is stopped."""
+    if tokens_may_be_shown:  # a person reads what is said; the log would say it again
+        log.configure(settings.log_format, "WARNING")
     registration = Registration.of(project)
     async with AsyncExitStack() as stack:
         ground = await open_ground(settings, stack, say)
         runner = Runner(settings.home / "runs", machine_environment(config.crew_environment()))
         await stack.enter_async_context(running(runner))
-        environment = await _crew_environment(stack, say)
+        environment = await _crew_environment(project, stack, say)
         deployment = await _registered(registration, ground, runner, environment, say, stack)
         worker = await _worker(settings, ground, runner, environment, stack)
         server = await serve_http(settings, ground, worker, registration.slug, stack)
-        await _greet(settings, ground, deployment, server.port, say if tokens_may_be_shown else None, say)
+        address = settings.public_url or f"http://{_reachable(settings.host)}:{server.port}"
+        stack.callback(settings.address_file.unlink, missing_ok=True)
+        settings.address_file.write_text(address)
+        await _greet(address, ground, deployment, say, tokens_may_be_shown=tokens_may_be_shown)
+        if tokens_may_be_shown:
+            log.configure(settings.log_format, settings.log_level)
         gc.freeze()  # a full collection over all that was imported costs up to 200 ms of somebody's request
         await asyncio.Event().wait()
 
@@ -197,8 +204,14 @@ async def serve_http(
         await asyncio.sleep(TOKEN_USE_EVERY)
         await access.use.write()
 
+    stack.push_async_callback(_write_last, access.use)
     await stack.enter_async_context(running(Loops(write_token_use)))
     return await stack.enter_async_context(running(server))
+
+
+async def _write_last(use: TokenUse) -> None:
+    with suppress(DatabaseUnavailable):
+        await use.write()
 
 
 async def _registered(
@@ -231,11 +244,11 @@ async def _look_again(
         say(f"warning: the project could not be looked at again: {error}")
 
 
-async def _crew_environment(stack: AsyncExitStack, say: Say) -> Mapping[str, str]:
-    """The user's own, with the offline model in it when it names no other model."""
-    environment = config.crew_environment()
+async def _crew_environment(project: Path, stack: AsyncExitStack, say: Say) -> Mapping[str, str]:
+    """The user's own and the project's, with the offline model in it when it names no other model."""
+    environment = config.crew_environment(project)
     if named := has_provider_key(environment) or names_another_model(environment):
-        say(f"crews use the model of your environment ({named} is set)")
+        say(f"crews use the model of your environment ({named} is set there or in the project's .env)")
         return environment
     model = HttpServer(offline_model_app(), "127.0.0.1", 0)
     await stack.enter_async_context(running(model))
@@ -243,13 +256,10 @@ async def _crew_environment(stack: AsyncExitStack, say: Say) -> Mapping[str, str
     return environment | model_environment(environment, f"http://127.0.0.1:{model.port}")
 
 
-async def _greet(
-    settings: Settings, ground: Ground, deployment: Deployment, port: int, show: Say | None, say: Say
-) -> None:
-    base_url = settings.public_url or f"http://{_reachable(settings.host)}:{port}"
+async def _greet(base_url: str, ground: Ground, deployment: Deployment, say: Say, *, tokens_may_be_shown: bool) -> None:
     tokens = await ground.tokens.show(deployment)
     logger.event("server.ready", base_url=base_url, deployment=deployment.slug)
-    for line in greeting(base_url, deployment, tokens if show else None):
+    for line in greeting(base_url, deployment, tokens if tokens_may_be_shown else None):
         say(line)
 
 

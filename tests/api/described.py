@@ -16,10 +16,13 @@ ERROR = {"error", "message", "details"}
 
 
 async def check_answer(response: httpx.Response) -> None:
-    """An answer of a crew must be one that its document describes; any other error has the one form of errors."""
+    """An answer of a crew must be one that its document describes; any other error has the one form of errors.
+
+    That a server is not ready is what was asked for, and no error.
+    """
     await response.aread()
     described = response.request.extensions
-    if response.status_code >= 400 and response.request.method != "HEAD":
+    if response.status_code >= 400 and response.request.method != "HEAD" and response.request.url.path != "/ready":
         check_error(response.status_code, dict(response.headers), response.content)
     if "document" in described:
         check_described(described["document"], described["path"], response)

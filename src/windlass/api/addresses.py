@@ -39,10 +39,10 @@ class Addresses:
         return Place(None, path)
 
     def _in_domain(self, host: str) -> str | None:
-        name = host.rsplit(":", 1)[0].lower()
-        if self.domain and name.endswith(f".{self.domain}"):
-            return name.removesuffix(f".{self.domain}")
-        return None
+        if not self.domain:
+            return None
+        name, ending = host.partition(":")[0].lower(), f".{self.domain.lower()}"
+        return name.removesuffix(ending) if name.endswith(ending) else None
 
 
 def _single_slashes(path: str) -> str:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from windlass.store.deployments import Deployment
 
 
+JSON = "-H 'Content-Type: application/json'"
+
+
 def greeting(base_url: str, deployment: Deployment, tokens: ShownTokens | None) -> list[str]:
     """How to use the crew that is served now, ready to paste. Without tokens: where to get them."""
     return [
@@ -43,7 +46,7 @@ def _lines(base_url: str, deployment: Deployment, tokens: ShownTokens | None) ->
     return [
         begin,
         f"  curl -sS {bearer} {base_url}/inputs",
-        f"  KICKOFF=$(curl -sS {bearer} --json {body} {base_url}/kickoff | cut -d'\"' -f4); echo $KICKOFF",
+        f"  KICKOFF=$(curl -sS {bearer} {JSON} -d {body} {base_url}/kickoff | cut -d'\"' -f4); echo $KICKOFF",
         f'  curl -sS {bearer} "{base_url}/status/$KICKOFF?wait=30"',
         "",
         "Ctrl-C stops it; accepted kickoffs wait for the next start.",

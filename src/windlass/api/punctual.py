@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from windlass.api.problems import Problem, head_too_large, no_http, too_slow
@@ -36,15 +37,18 @@ class PunctualProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
         self._read = len(data)
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._refuse(no_http())
+        except httptools.HttpParserUpgrade as offer:
+            self._stay_with_http(data[offer.args[0] :])
         if self._in_head:
             self._head += len(data)
             if self._head > LARGEST_HEAD:
                 self._refuse(head_too_large(LARGEST_HEAD))
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words, which say no more
-        self._refuse(no_http())
 
     def on_message_begin(self) -> None:
         self._in_head = True
@@ -55,16 +59,31 @@ class PunctualProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._stop_waiting()
-        super().on_headers_complete()
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._stop_waiting()
-        super().on_message_complete()
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         if self.cycle.more_body and not self.pipeline:
             self._wait(self.transport.close)
         super().on_response_complete()
+
+    def _stay_with_http(self, rest: bytes) -> None:
+        """Answers an offer to change the protocol as if it had not been made (Java's client makes one at first).
+
+        The parser takes what follows such a head for the other protocol, also when it is the body: it reads all again,
+        without the offer.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            return self._refuse(no_http())
+        headers = [b"%s: %s" % header for header in self.headers if header[0] not in {b"connection", b"upgrade"}]
+        self.parser = httptools.HttpRequestParser(self)
+        return self.data_received(b"\r\n".join([b"%s %s HTTP/1.1" % (method, self.url), *headers, b"", rest]))
 
     def _wait(self, late: Callable[[], None]) -> None:
         self._stop_waiting()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ def is_loopback(host: str) -> bool:
 
 
 def local_url(settings: Settings) -> str:
-    """Where the server of these settings is reached on this machine."""
+    """Where the server of these settings is reached on this machine; of one that runs, as it says itself."""
+    with suppress(OSError):
+        return settings.address_file.read_text()
     host = ANY.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

@@ -29,7 +29,7 @@ def command(project: Path | None) -> int:
     from windlass import config, log
     from windlass.cli.checks import Level, examine
 
-    settings, environment = config.load(), config.crew_environment()
+    settings, environment = config.load(), config.crew_environment(project)
     log.configure(settings.log_format, "WARNING")
     failed = False
     for subject, check in checks(settings, environment, project):

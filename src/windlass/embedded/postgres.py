@@ -132,7 +132,6 @@ class EmbeddedPostgres:
 
     def _replace_keeper(self, account: Account) -> None:
         """Tries until it runs or we stop. The PostgreSQL of the dead one was told to end by its death."""
-        self._report("the keeper of PostgreSQL was ended; starting another")
         while not self._stopping.is_set():
             with self._change:
                 if self._stopping.is_set() or self._replaced_keeper(account):
@@ -140,6 +139,7 @@ class EmbeddedPostgres:
             self._stopping.wait(PAUSE)
 
     def _replaced_keeper(self, account: Account) -> bool:
+        self._report("the keeper of PostgreSQL was ended; starting another")
         if self._keeper is not None:
             self._keeper.ask_to_stop()
             self._keeper.wait_until_gone()

@@ -11,6 +11,10 @@ from windlass.store.database import Connection, Database, fetch
 LOCK = 0x77696E64  # "wind": one server migrates, the others wait for it
 FILE = re.compile(r"(\d{4})_\w+\.sql")
 OLDEST_SERVER = 140000
+HINT = "Nothing of it was kept."
+HINTS: dict[str | None, str] = {
+    "42501": "The user of the database's URL must be allowed to make tables: let it own the database, for example."
+}
 
 
 class MigrationError(WindlassError):
@@ -56,14 +60,15 @@ async def _applied(connection: Connection) -> set[int]:
 
 
 async def _apply(connection: Connection, number: int, sql: str) -> None:
-    await connection.execute(
-        "CREATE TABLE IF NOT EXISTS migrations "
-        "(number integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
-    )
     try:
+        await connection.execute(
+            "CREATE TABLE IF NOT EXISTS migrations "
+            "(number integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())"
+        )
         await connection.execute(sql.encode())
     except psycopg.Error as error:
-        raise MigrationError(f"Migration {number} failed: {error}", "Nothing of it was kept.") from error
+        reason = " ".join(str(error).split())
+        raise MigrationError(f"Migration {number} failed: {reason}.", HINTS.get(error.sqlstate, HINT)) from error
     await connection.execute("INSERT INTO migrations (number) VALUES (%s)", (number,))
 
 

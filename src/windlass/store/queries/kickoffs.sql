@@ -1,11 +1,13 @@
+-- Arrays are sent in binary form, %(...)b: in text form, quoting an output of 20 MB keeps the server busy for seconds.
+
 -- name: accept
 -- A batch: one statement, one commit, one wake-up. A row whose idempotency key is taken inserts nothing and comes back with the key's
 -- kickoff and request. No two rows of one batch have the same key: INSERT ... ON CONFLICT can't touch a row twice.
 WITH given AS (
     SELECT *
       FROM unnest(
-           %(ids)s::uuid[], %(deployments)s::uuid[], %(versions)s::uuid[], %(users)s::uuid[], %(inputs)s::text[], %(metas)s::text[],
-           %(unacted)s::text[], %(warnings)s::text[], %(keys)s::text[], %(digests)s::bytea[]
+           %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
+           %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[]
          ) AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest)
 ), reserved AS (
     INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
@@ -58,7 +60,7 @@ DELETE FROM task_records WHERE kickoff_id = ANY (%(kickoffs)s)
 -- name: register_task_records
 INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state)
 SELECT claimed.id, task.position, task.task_id, task.key, task.name, task.agent, 'pending_run'
-  FROM unnest(%(kickoffs)s::uuid[], %(versions)s::uuid[]) AS claimed (id, version_id)
+  FROM unnest(%(kickoffs)b::uuid[], %(versions)b::uuid[]) AS claimed (id, version_id)
   JOIN versions ON versions.id = claimed.version_id
  CROSS JOIN LATERAL (
        SELECT ordinality - 1 AS position, given ->> 'task_id' AS task_id, given ->> 'key' AS key, given ->> 'name' AS name,
@@ -82,7 +84,7 @@ WITH live AS (
     INSERT INTO events (kickoff_id, attempt, seq, type, at, payload)
     SELECT live.id, %(attempt)s, event.seq, event.type, to_timestamp(event.at), event.payload::json
       FROM live,
-           unnest(%(seqs)s::bigint[], %(types)s::text[], %(ats)s::float8[], %(payloads)s::text[]) AS event (seq, type, at, payload)
+           unnest(%(seqs)b::bigint[], %(types)b::text[], %(ats)b::float8[], %(payloads)b::text[]) AS event (seq, type, at, payload)
         ON CONFLICT DO NOTHING  -- written before, when the answer to it was lost
 ), moved AS (
     INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state, registered, output, execution_time,
@@ -90,9 +92,9 @@ WITH live AS (
     SELECT live.id, task.position, task.task_id, task.key, task.name, task.agent, task.state, task.registered, task.output::json,
            task.execution_time, to_timestamp(task.started_at), to_timestamp(task.finished_at)
       FROM live,
-           unnest(%(positions)s::int[], %(task_ids)s::text[], %(task_keys)s::text[], %(names)s::text[], %(agents)s::text[],
-                  %(states)s::text[], %(registered)s::bool[], %(outputs)s::text[], %(seconds)s::float8[], %(starts)s::float8[],
-                  %(ends)s::float8[]
+           unnest(%(positions)b::int[], %(task_ids)b::text[], %(task_keys)b::text[], %(names)b::text[], %(agents)b::text[],
+                  %(states)b::text[], %(registered)b::bool[], %(outputs)b::text[], %(seconds)b::float8[], %(starts)b::float8[],
+                  %(ends)b::float8[]
            ) AS task (position, task_id, key, name, agent, state, registered, output, execution_time, started_at, finished_at)
         ON CONFLICT (kickoff_id, position) DO UPDATE
        SET task_id = excluded.task_id, key = excluded.key, name = excluded.name, agent = excluded.agent, state = excluded.state,

@@ -1,0 +1,150 @@
+"""Where a crew lives: below /crews, at a server's root, at a host's name; and what its address is said to be."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from api.serving import Server, serving
+from windlass.api.addresses import RESERVED, Addresses, Place
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpx
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@asynccontextmanager
+async def rooted(server: Server, **settings: Any) -> AsyncIterator[Server]:
+    """Another server on the same database, as `windlass dev` is one: its crew has the root."""
+    async with serving(server.database.url, **settings) as other:
+        yield other
+
+
+async def get(server: Server, path: str, token: str, **headers: str) -> httpx.Response:
+    given = {"Authorization": f"Bearer {token}", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return await server.http.get(f"{server.url}{path}", headers=given)
+
+
+async def base_url(server: Server, path: str = "", **headers: str) -> str:
+    """That the crew's OpenAPI document names."""
+    document = (await get(server, f"{path}/openapi.json", "", **headers)).json()
+    (only,) = document["servers"]
+    return str(only["url"])
+
+
+async def test_a_crew_at_the_root_is_at_its_own_path_too(server: Server) -> None:
+    crew = await server.crew()
+    async with rooted(server, root=crew.deployment.slug) as other:
+        kickoff = await crew.kickoff()
+        for path in ("", crew.path):
+            assert (await get(other, path or "/", crew.token)).text == "Healthy"
+            assert (await get(other, f"{path}/status/{kickoff}", crew.token)).json()["kickoff_id"] == kickoff
+            assert (await get(other, f"{path}/{kickoff}/status", crew.token)).json()["kickoff_id"] == kickoff
+            assert (await get(other, f"{path}/openapi.json", "")).json()["servers"] == [{"url": f"{other.url}{path}"}]
+
+
+@pytest.mark.parametrize("reserved", RESERVED)
+async def test_the_servers_own_paths_are_never_the_crews(server: Server, reserved: str) -> None:
+    crew = await server.crew()
+    async with rooted(server, root=crew.deployment.slug) as other:
+        answer = await get(other, f"/{reserved}/status", crew.token)
+        assert answer.status_code == 404
+        assert "no kickoff" not in answer.json()["message"]
+
+
+@pytest.mark.parametrize("path", ["/crews", "/crews/", "/", "/kickoff", "/status/x", "/nothing"])
+async def test_without_a_crew_at_the_root_other_paths_are_404(server: Server, path: str) -> None:
+    crew = await server.crew()
+    answer = await get(server, path, crew.token)
+    assert (answer.status_code, answer.json()["error"]) == (404, "Not Found")
+
+
+async def test_doubled_slashes_are_one(server: Server) -> None:
+    crew = await server.crew()
+    kickoff = await crew.kickoff()
+    for path in (f"/{crew.path}//status//{kickoff}", f"//crews//{crew.deployment.slug}///{kickoff}//status"):
+        assert (await get(server, path, crew.token)).json()["kickoff_id"] == kickoff
+    answer = await server.http.post(
+        f"{server.url}{crew.path}//kickoff",
+        headers={"Authorization": f"Bearer {crew.token}"},
+        json={"inputs": {"topic": "tides", "audience": "sailors"}},
+    )
+    assert answer.status_code == 200
+
+
+async def test_a_crew_is_found_by_its_name_in_the_domain_of_crews(server: Server) -> None:
+    crew = await server.crew()
+    slug = crew.deployment.slug
+    async with rooted(server, domain="Crews.example.com") as other:
+        for host in (f"{slug}.crews.example.com", f"{slug.upper()}.CREWS.Example.COM:8443"):
+            assert (await get(other, "/inputs", crew.token, Host=host)).status_code == 200
+        unknown = await get(other, "/inputs", crew.token, Host="nobody.crews.example.com")
+        assert "There is no crew 'nobody'" in unknown.json()["message"]
+        for host in ("crews.example.com", f"{slug}.example.com", f"{slug}.crews.example.com.evil.com", f"x{slug}", ""):
+            assert (await get(other, "/inputs", crew.token, Host=host)).status_code == 404
+        below = await get(other, f"{crew.path}/inputs", crew.token, Host="nobody.crews.example.com")
+        assert below.status_code == 200
+
+
+async def test_base_urls_are_written_with_the_address_that_was_asked(server: Server) -> None:
+    crew = await server.crew()
+    assert await base_url(server, crew.path) == crew.base_url
+    assert await base_url(server, crew.path, Host="crews.local:81") == f"http://crews.local:81{crew.path}"
+
+
+async def test_base_urls_are_written_with_the_public_address_where_there_is_one(server: Server) -> None:
+    crew = await server.crew()
+    slug = crew.deployment.slug
+    public = "https://windlass.example.com/below"
+    async with rooted(server, root=slug, public_url=public, domain="crews.example.com") as other:
+        assert await base_url(other) == public
+        assert await base_url(other, crew.path) == f"{public}{crew.path}"
+        own_host = f"{slug}.crews.example.com"
+        assert await base_url(other, Host=own_host) == f"https://{own_host}"
+        assert await base_url(other, crew.path, Host="evil.example.com") == f"{public}{crew.path}"
+
+
+async def test_nobody_is_believed_about_where_a_request_came_from(server: Server) -> None:
+    crew = await server.crew()
+    forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_Host": "evil.example.com", "X_Forwarded_For": "192.0.2.1"}
+    assert await base_url(server, crew.path, **forwarded) == crew.base_url
+    async with rooted(server, trusted_proxies=["192.0.2.7", "198.51.100.0/24"]) as other:
+        assert await base_url(other, crew.path, **forwarded) == f"{other.url}{crew.path}"
+
+
+@pytest.mark.parametrize("trusted", ["127.0.0.1", "127.0.0.0/8", "*"])
+async def test_a_trusted_proxy_is_believed(server: Server, trusted: str) -> None:
+    crew = await server.crew()
+    async with rooted(server, trusted_proxies=[trusted], domain="crews.example.com") as other:
+        forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_Host": "windlass.example.com"}
+        assert await base_url(other, crew.path, **forwarded) == f"https://windlass.example.com{crew.path}"
+        host = f"{crew.deployment.slug}.crews.example.com"
+        assert await base_url(other, X_Forwarded_Host=f"evil.example.com, {host}") == f"http://{host}"
+        assert await base_url(other, crew.path, X_Forwarded_Host=" ", X_Forwarded_Proto="gopher") == (
+            f"{other.url}{crew.path}"
+        )
+        assert await base_url(other, crew.path) == f"{other.url}{crew.path}"
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("", Place("writers", "/")),
+        ("/kickoff", Place("writers", "/kickoff")),
+        ("/crews/other", Place("other", "/", "/crews/other")),
+        ("/crews/other/", Place("other", "/", "/crews/other")),
+        ("/crews/other/a/b", Place("other", "/a/b", "/crews/other")),
+        ("/crews", Place(None, "/crews")),
+        ("/health", Place(None, "/health")),
+        ("/healthy", Place("writers", "/healthy")),
+        ("/.well-known/x", Place(None, "/.well-known/x")),
+        ("/" * 10_000 + "health", Place(None, "/health")),
+    ],
+)
+async def test_an_address_means_one_place(path: str, place: Place) -> None:
+    assert Addresses(root="writers").find("localhost", path) == place

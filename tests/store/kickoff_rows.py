@@ -1,0 +1,107 @@
+"""Kickoffs in a database, as the tests of the store need them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.manifest import Manifest
+from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.states import Reason, State
+from windlass.kickoffs.usage import TokenUsage
+from windlass.store.deployments import Deployment, DeploymentStore
+from windlass.store.kickoffs import Claimed, KickoffStatus, KickoffStore, NewKickoff
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from windlass.kickoffs.tasks import TaskRecords
+    from windlass.store.database import Database
+
+LEASE = 60.0
+DONE = Outcome(State.SUCCESS, output="done")
+FAILED = Outcome(State.FAILED, reason=Reason.ERROR, error="it could not be done")
+TASKS: list[dict[str, Any]] = [
+    {"key": "aa", "name": "plan", "agent": "Guide"},
+    {"key": "bb", "name": None, "agent": None},
+]
+
+
+def manifest(tasks: list[dict[str, Any]] | None = None) -> Manifest:
+    value: dict[str, Any] = {
+        "kind": "function",
+        "name": "work",
+        "inputs_schema": {},
+        "tasks": TASKS if tasks is None else tasks,
+    }
+    return Manifest.from_json(value)
+
+
+class Rows:
+    """A deployment with two tasks, and what is kicked off of it."""
+
+    def __init__(self, database: Database, deployment: Deployment) -> None:
+        assert deployment.version is not None
+        self.database = database
+        self.store = KickoffStore(database)
+        self.deployment = deployment
+        self.version = deployment.version
+        self.worker = new_id()
+
+    @classmethod
+    async def make(cls, database: Database, tasks: list[dict[str, Any]] | None = None) -> Rows:
+        source = {"kind": "function"}
+        registered = await DeploymentStore(database).register(
+            "work", digest="d", source=source, manifest=manifest(tasks)
+        )
+        return cls(database, registered)
+
+    def new(self, key: str | None = None, **fields: Any) -> NewKickoff:
+        made = NewKickoff(new_id(), self.deployment.id, self.version.id, None, "{}")
+        reserved = {"idempotency_key": key, "request_digest": b"digest"} if key else {}
+        return replace(made, **{**reserved, **fields})
+
+    async def accept(self, count: int = 1, **fields: Any) -> list[UUID]:
+        batch = [self.new(**fields) for _ in range(count)]
+        assert await self.store.accept(batch) == {new.id for new in batch}
+        return [new.id for new in batch]
+
+    async def claim(self, slots: int = 1, worker: UUID | None = None, lease: float = LEASE) -> list[Claimed]:
+        return await self.store.claim(worker or self.worker, slots, lease)
+
+    async def started(self, **fields: Any) -> Claimed:
+        """A kickoff that this worker has just claimed."""
+        await self.accept(**fields)
+        (claimed,) = await self.claim()
+        return claimed
+
+    async def silent(self) -> Claimed:
+        """A kickoff whose worker has not renewed its lease in time."""
+        claimed = await self.started()
+        await self.end_leases()
+        return claimed
+
+    async def end_leases(self) -> None:
+        await self.database.execute("UPDATE kickoffs SET lease_until = now() - interval '1 s' WHERE state = 'STARTED'")
+
+    async def status(self, kickoff: UUID) -> KickoffStatus:
+        return (await self.store.statuses([kickoff]))[kickoff]
+
+    async def tasks(self, kickoff: UUID) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((await self.status(kickoff)).tasks or "null")
+        return found
+
+    async def column(self, kickoff: UUID, name: str) -> Any:
+        (row,) = await self.database.rows("SELECT * FROM kickoffs WHERE id = %(id)s", {"id": kickoff})
+        return row[name]
+
+    async def settle(self, claimed: Claimed, outcome: Outcome = DONE) -> bool:
+        return await self.store.settle(claimed.id, claimed.attempt, outcome, TokenUsage(), [])
+
+    async def put_back(self, claimed: Claimed, max_losses: int = 3) -> bool:
+        return await self.store.put_back(claimed.id, claimed.attempt, max_losses=max_losses)
+
+    async def write(self, claimed: Claimed, records: TaskRecords) -> bool:
+        return await self.store.write_reports(claimed.id, claimed.attempt, [], records.take_changed())

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL
+
+from store.proxy import Proxy
+from windlass.errors import DatabaseUnavailable, SettingsError
+from windlass.store.database import Database
+from windlass.store.healing import Healing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def proxy(shared_url: str) -> AsyncIterator[Proxy]:
+    async with Proxy(shared_url) as proxy:
+        yield proxy
+
+
+async def test_it_says_why_it_cannot_be_reached(proxy: Proxy) -> None:
+    await proxy.close()
+    with pytest.raises(DatabaseUnavailable, match=r"can't be reached: .* failed: .*WINDLASS_DATABASE_URL"):
+        async with Database(proxy.url):
+            pass
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://u:hidden pass@h/d", "postgresql://u:hidden%zz@h/d", "hidden", "postgresql://u:hidden@h/d?what=1"],
+)
+def test_a_url_that_cannot_be_read_is_not_repeated(url: str) -> None:
+    with pytest.raises(SettingsError, match="URL can't be read") as caught:
+        Database(url)
+    assert "hidden" not in f"{caught.value!r}{caught.value.__cause__!r}"
+    assert caught.value.__suppress_context__
+
+
+async def test_while_it_is_away_every_method_says_so(proxy: Proxy) -> None:
+    async with Database(proxy.url) as database:
+        await proxy.close()
+        for ask in (database.rows, database.row, database.execute):
+            with pytest.raises(DatabaseUnavailable):
+                await ask("SELECT 1")
+        with pytest.raises(DatabaseUnavailable):
+            async with database.transaction():
+                pass
+        assert not await database.answers()
+
+
+async def test_it_is_used_again_as_soon_as_it_is_back(proxy: Proxy) -> None:
+    async with Database(proxy.url) as database:
+        await proxy.close()
+        assert not await database.answers()
+        await proxy.open()
+        async with asyncio.timeout(10):
+            while not await database.answers():
+                pass
+
+
+async def test_the_pool_does_not_fill_the_log(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with Database(proxy.url) as database:
+            await proxy.close()
+            assert not await database.answers()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_dead_connections_are_replaced_before_a_request_meets_one(proxy: Proxy) -> None:
+    async with Database(proxy.url, connections=2) as database:
+        await asyncio.gather(*(database.rows("SELECT pg_sleep(0.05)") for _ in range(2)))
+        await proxy.cut()
+        healing = Healing(database)
+        healing.begin()
+        healing.begin()
+        assert healing._task is not None
+        await asyncio.wait_for(healing._task, 10)
+        await asyncio.gather(*(database.rows("SELECT 1") for _ in range(4)))
+        await healing.stop()
+        await healing.stop()
+
+
+async def test_healing_that_meets_an_absent_database_ends_quietly(proxy: Proxy) -> None:
+    async with Database(proxy.url) as database:
+        await proxy.close()
+        healing = Healing(database)
+        healing.begin()
+        await healing.stop()
+
+
+async def test_what_is_too_large_for_postgresql_is_not_an_absent_database(shared_url: str) -> None:
+    async with Database(shared_url) as database:
+        with pytest.raises(psycopg.errors.StatementTooComplex):
+            await database.execute("SELECT %(deep)s::json", {"deep": "[" * 50_000 + "]" * 50_000})
+
+
+async def test_a_copy_that_takes_no_changes_counts_as_absent(shared_url: str) -> None:
+    url = make_conninfo(shared_url, options="-c default_transaction_read_only=on")
+    async with Database(url) as database:
+        with pytest.raises(DatabaseUnavailable):
+            await database.execute("INSERT INTO settings (name, value) VALUES ('a', 'b')")
+
+
+async def test_a_transaction_that_fails_leaves_nothing(shared_url: str) -> None:
+    async with Database(shared_url) as database:
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            await _twice(database)
+        assert await database.row("SELECT 1 FROM settings WHERE name = 'twice'") is None
+
+
+async def test_it_tells_how_many_rows_were_touched(shared_url: str) -> None:
+    async with Database(shared_url) as database:
+        assert await database.execute(SQL("SELECT * FROM generate_series(1, {})").format(3)) == 3
+
+
+async def _twice(database: Database) -> None:
+    async with database.transaction() as connection:
+        for _ in range(2):
+            await connection.execute("INSERT INTO settings (name, value) VALUES ('twice', '1')")

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+import windlass.store
+from windlass.store.named_queries import queries
+
+STORE = Path(windlass.store.__file__).parent
+FILES = sorted(path.stem for path in STORE.joinpath("queries").glob("*.sql"))
+
+
+def users() -> dict[str, set[str]]:
+    """Names of statements that a module takes, by the file that it takes them from."""
+    found: dict[str, set[str]] = {}
+    for module in STORE.glob("*.py"):
+        text = module.read_text()
+        for file in re.findall(r'^SQL = queries\("(\w+)"\)$', text, re.MULTILINE):
+            found.setdefault(file, set()).update(re.findall(r'SQL\["(\w+)"\]', text))
+    return found
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_statement_is_used_and_every_used_one_exists(file: str) -> None:
+    assert users()[file] == set(queries(file))
+
+
+def test_no_module_takes_statements_from_a_file_that_is_none() -> None:
+    assert sorted(users()) == FILES
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_two_statements_have_one_name(file: str) -> None:
+    text = resources.files("windlass.store").joinpath("queries", f"{file}.sql").read_text()
+    assert text.count("-- name:") == len(queries(file))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_comments_on_lines_of_their_own_are_not_sent(file: str) -> None:
+    for statement in queries(file).values():
+        text = statement.as_string()
+        assert text
+        assert not [line for line in text.splitlines() if line.startswith("--")]
+
+
+def test_a_file_that_is_none_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        queries("nothing")

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.store.storable import storable, storable_text
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
+JSON = st.recursive(
+    ANY_TEXT | st.none() | st.booleans() | st.integers(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("plain é 😀 \\u0000", "plain é 😀 \\u0000"),
+        ("a\x00b", "a\ufffdb"),
+        ("a\ud800b\udc00", "a\ufffdb\ufffd"),
+        ("\ud83d\ude00", "😀"),
+        ("", ""),
+    ],
+)
+def test_only_what_cannot_be_stored_is_replaced(text: str, kept: str) -> None:
+    assert storable_text(text) == kept
+
+
+@given(ANY_TEXT)
+def test_any_text_can_be_stored_then(text: str) -> None:
+    kept = storable_text(text)
+    assert "\x00" not in kept
+    kept.encode("utf-8")
+    assert storable_text(kept) == kept
+
+
+@given(JSON)
+def test_any_json_keeps_its_shape(value: Any) -> None:
+    kept = storable(value)
+    json.dumps(kept, ensure_ascii=False).encode("utf-8")
+    assert storable(kept) == kept
+
+
+def test_names_and_what_is_deep_inside_are_replaced_too() -> None:
+    assert storable({"a\x00": [{"b": "\ud800"}, ("c\x00",), 1, None]}) == {
+        "a\ufffd": [{"b": "\ufffd"}, ["c\ufffd"], 1, None]
+    }
