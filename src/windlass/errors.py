@@ -1,10 +1,16 @@
 """
-WindlassError              what a person can act on: a message, and a hint that says what to do next
-├── SettingsError          a WINDLASS_* variable that can't be used
-├── DatabaseUnavailable    PostgreSQL does not answer; what was asked may be asked again
-├── ProjectError           a crew's project that can't be served, with file and line where they are known
-├── ChildLost              a process that was to run crew code is gone, or never came
-└── EmbeddedPostgresError  (windlass.embedded) the database that comes with Windlass
+WindlassError                what a person can act on: a message, and a hint that says what to do next
+├── SettingsError            a WINDLASS_* variable that can't be used
+├── DatabaseUnavailable      PostgreSQL does not answer; what was asked may be asked again
+├── MigrationError           (store.migrate) the database's tables and this release don't fit
+├── ProjectError             a crew's project that can't be served, with file and line where they are known
+├── ChildLost                a process that was to run crew code is gone, or never came
+├── IdempotencyKeyReused     (lifecycle.accept) the same key came with another request
+├── NoSuchToken, NoSuchUser  (lifecycle.tokens)
+├── MasterKeyError           (vault.key_ring) the key file or variable can't be used
+├── UnknownKey, Damaged      (vault.key_ring) a sealed value that can't be opened
+└── EmbeddedPostgresError    (embedded.postgres_errors) the database that comes with Windlass
+    └── HomeInUse            another living server has its folder
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ class Server:
     deployments: DeploymentStore
     kickoffs: KickoffStore
     statuses: Statuses
+    http_server: HttpServer
     _stopping: AsyncExitStack
 
     @property
@@ -213,7 +214,9 @@ async def start_server(
         async with asyncio.timeout(DEADLINE):
             await listener.hearing.wait()
         url = f"http://127.0.0.1:{http_server.port}"
-        return Server(url, database, listener, http, tokens, deployments, kickoffs, statuses, stack.pop_all())
+        return Server(
+            url, database, listener, http, tokens, deployments, kickoffs, statuses, http_server, stack.pop_all()
+        )
 
 
 @asynccontextmanager

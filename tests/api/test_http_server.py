@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from api.described import check_error
+from api.runs import begin
+from api.serving import answer_of, serving, until
+from windlass.api.server import HttpServer
+from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from starlette.types import Send
+
+    from api.serving import Crew, Server
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_a_port_that_is_taken_is_told_in_words(server: Server) -> None:
+    second = HttpServer(_nothing, "127.0.0.1", server.port)
+    with pytest.raises(WindlassError, match=f"can't listen on 127.0.0.1:{server.port}: Address already in use") as told:
+        await second.start()
+    assert "WINDLASS_PORT" in told.value.hint
+    await second.stop()
+
+
+async def test_it_may_be_stopped_before_it_was_started_and_twice() -> None:
+    server = HttpServer(_nothing, "127.0.0.1", 0)
+    await server.stop()
+    await server.start()
+    port = server.port
+    await server.stop()
+    await server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_it_listens_on_ipv6() -> None:
+    server = HttpServer(_nothing, "::1", 0)
+    await server.start()
+    _, writer = await asyncio.open_connection("::1", server.port)
+    writer.close()
+    await server.stop()
+
+
+async def test_answers_do_not_tell_what_software_gave_them(crew: Crew) -> None:
+    answer = await crew.get("/inputs")
+    assert answer.headers.keys() == {"date", "content-type", "content-length"}
+
+
+async def test_a_request_that_is_being_answered_is_answered_before_the_server_stops(crew: Crew) -> None:
+    run = await begin(crew, kickoff := await crew.kickoff())
+    async with serving(crew.server.database.url) as other:
+        held = asyncio.create_task(crew.at(other).status(f"{kickoff}?wait=60"))
+        await _is_held(other)
+        stopping = asyncio.create_task(other.http_server.stop())
+        await run.succeed()
+        assert (await held)["state"] == "SUCCESS"
+        await stopping
+
+
+async def test_a_request_that_waits_on_is_told_that_the_server_stops(
+    crew: Crew, caplog: pytest.LogCaptureFixture
+) -> None:
+    kickoff = await crew.kickoff()
+    async with serving(crew.server.database.url) as other:
+        held = asyncio.create_task(crew.at(other).get(f"/status/{kickoff}?wait=60"))
+        await _is_held(other)
+        begun = time.monotonic()
+        await other.http_server.stop()
+        answer = await held
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert answer.json()["message"] == "The server is stopping. Send the request again."
+    assert time.monotonic() - begun < 8
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_an_idle_connection_does_not_keep_the_server_from_stopping(crew: Crew) -> None:
+    async with serving(crew.server.database.url) as other:
+        reader, writer = await asyncio.open_connection("127.0.0.1", other.port)
+        writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await answer_of(reader))[0] == 200
+        begun = time.monotonic()
+        await other.http_server.stop()
+        assert time.monotonic() - begun < 2
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_an_application_that_breaks_off_its_answer_is_not_mistaken_for_a_whole_one(crew: Crew) -> None:
+    server = HttpServer(_breaks_off, "127.0.0.1", 0)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert b"content-length: 100" in head
+    assert await reader.read() == b"half"
+    writer.close()
+    await server.stop()
+
+
+async def test_health_needs_no_token_and_tells_no_names(server: Server) -> None:
+    health = await server.http.get(f"{server.url}/health")
+    ready = await server.http.get(f"{server.url}/ready")
+    assert (health.status_code, health.json()) == (200, {"status": "ok"})
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "checks": {"database": "ok"}})
+    wrong = await server.http.post(f"{server.url}/health")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD")
+    check_error(405, dict(wrong.headers), wrong.content)
+
+
+async def _is_held(server: Server) -> None:
+    async def waiting() -> bool:
+        return bool(server.statuses._waiting)
+
+    await until(waiting, "a request is held back")
+
+
+async def _nothing(scope: object, receive: object, send: object) -> None:
+    pass
+
+
+async def _breaks_off(scope: object, receive: object, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100")]})
+    await send({"type": "http.response.body", "body": b"half", "more_body": True})
