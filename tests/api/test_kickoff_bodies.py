@@ -271,6 +271,13 @@ async def test_a_nested_input_is_checked_and_the_place_is_told(server: Server) -
     assert (await crew.post({"inputs": {"points": [{"x": 1}]}})).status_code == 200
 
 
+async def test_a_number_that_no_float_can_hold_is_refused_where_the_schema_reckons_with_floats(server: Server) -> None:
+    schema = {"type": "object", "properties": {"price": {"type": "number", "multipleOf": 0.01}}}
+    crew = await server.crew(inputs_schema=schema)
+    assert "too large to be checked" in await refused(crew, {"inputs": {"price": 10**400}})
+    assert (await crew.post({"inputs": {"price": 1.5}})).status_code == 200
+
+
 async def test_a_body_that_is_refused_leaves_the_connection_fit_for_the_next_request(crew: Crew) -> None:
     head = f"POST {crew.path}/kickoff HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {crew.token}\r\n"
     large, good = "x" * (LARGEST_BODY + 1), json.dumps({"inputs": GOOD})

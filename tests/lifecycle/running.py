@@ -1,0 +1,192 @@
+"""Workers that run a function which does what it is asked to, on a database of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+
+from projects_for_tests.making import function_project
+from windlass.kickoffs.events import to_json
+from windlass.kickoffs.ids import new_id
+from windlass.lifecycle.parts import running
+from windlass.lifecycle.registration import Registration
+from windlass.lifecycle.statuses import Statuses
+from windlass.lifecycle.worker import Worker
+from windlass.runner import Runner
+from windlass.runner.environment import machine_environment
+from windlass.store.database import Database
+from windlass.store.deployments import DeploymentStore
+from windlass.store.kickoffs import KickoffStatus, KickoffStore, NewKickoff
+from windlass.store.listener import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AsyncExitStack
+    from uuid import UUID
+
+    from windlass.lifecycle.run import Environment
+    from windlass.store.database import Row
+    from windlass.store.deployments import Version
+
+DEADLINE = 20.0
+CODE = '''
+import os, pathlib, signal, time
+
+
+def run(do="echo", **inputs):
+    """Does what it is asked to do."""
+    return globals()["do_" + do](inputs)
+
+
+def do_echo(inputs):
+    return inputs
+
+
+def do_fail(inputs):
+    raise ValueError("it could not be done")
+
+
+def do_exit(inputs):
+    os._exit(3)
+
+
+def do_kill(inputs):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def do_kill_zygote(inputs):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def do_print(inputs):
+    for number in range(inputs["lines"]):
+        print("line", number)
+    return "printed"
+
+
+def do_hold(inputs):
+    """Until it is let go. Each line of its file is a process that came here."""
+    place = pathlib.Path(inputs["place"])
+    with place.joinpath("held").open("a") as held:
+        held.write(f"{os.getpid()}\\n")
+    while not place.joinpath("let go").exists():
+        time.sleep(0.005)
+        if inputs.get("talk"):
+            print("still here")
+    return f"held in {os.getpid()}"
+'''
+
+
+class Place:
+    """A folder in which runs are held until they are let go."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def inputs(self, **more: Any) -> dict[str, Any]:
+        return {"do": "hold", "place": str(self.folder), **more}
+
+    def pids(self) -> list[int]:
+        held = self.folder / "held"
+        return [int(line) for line in held.read_text().splitlines()] if held.exists() else []
+
+    async def until_held(self, count: int = 1) -> list[int]:
+        async with asyncio.timeout(DEADLINE):
+            while len(self.pids()) < count:  # noqa: ASYNC110 - another process writes the file
+                await asyncio.sleep(0.005)
+        return self.pids()
+
+    def let_go(self) -> None:
+        self.folder.joinpath("let go").touch()
+
+
+class World:
+    """One crew on one database; workers can be added."""
+
+    def __init__(self, url: str, folder: Path, stack: AsyncExitStack) -> None:
+        self.url = url
+        self.folder = folder
+        self.project = function_project(folder / "project", CODE)
+        self._stack = stack
+        self.database = Database(url)
+        self.listener = Listener(url)
+        self.runner = Runner(folder / "runs", machine_environment(os.environ))  # noqa: TID251 - as windlass.config does
+        self.store = KickoffStore(self.database)
+        self.statuses = Statuses(self.store, self.listener)
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self.database)
+        await self._stack.enter_async_context(running(self.listener))
+        await self._stack.enter_async_context(running(self.runner))
+        self.registration = Registration.of(self.project)
+        store = DeploymentStore(self.database)
+        self.deployment = await self.registration.inspect(store, self.runner, {})
+        await asyncio.wait_for(self.listener.hearing.wait(), DEADLINE)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def version(self) -> Version:
+        assert self.deployment.version is not None
+        return self.deployment.version
+
+    async def worker(
+        self, environment: Environment | None = None, database: Database | None = None, **settings: Any
+    ) -> Worker:
+        made = self.idle_worker(environment, database, **settings)
+        return await self._stack.enter_async_context(running(made))
+
+    def idle_worker(
+        self, environment: Environment | None = None, database: Database | None = None, **settings: Any
+    ) -> Worker:
+        store = KickoffStore(database or self.database)
+        given = {"slots": 4, "lease": 15.0, "renewal": 3.75, "max_losses": 3, **settings}
+        return Worker(store, self.listener, self.runner, environment or no_environment, **given)
+
+    def new(self, inputs: Mapping[str, Any], **fields: Any) -> NewKickoff:
+        return NewKickoff(new_id(), self.deployment.id, self.version.id, None, to_json(inputs), **fields)
+
+    async def accept(self, **inputs: Any) -> UUID:
+        new = self.new(inputs)
+        await self.store.accept([new])
+        return new.id
+
+    async def ended(self, kickoff: UUID) -> KickoffStatus:
+        found = await self.statuses.get_ended(kickoff, DEADLINE)
+        assert found is not None
+        assert found.state.ended, found
+        return found
+
+    async def status(self, kickoff: UUID) -> KickoffStatus:
+        return (await self.store.statuses([kickoff]))[kickoff]
+
+    async def events(self, kickoff: UUID) -> list[Row]:
+        return await self.store.events(kickoff, limit=100_000)
+
+    async def lines(self, kickoff: UUID) -> list[str]:
+        return [row["payload"]["line"] for row in await self.events(kickoff) if row["type"].startswith("output_")]
+
+    async def losses(self, kickoff: UUID) -> int:
+        (row,) = await self.database.rows("SELECT losses FROM kickoffs WHERE id = %(id)s", {"id": kickoff})
+        return int(row["losses"])
+
+
+async def no_environment(_: str) -> Mapping[str, str]:
+    return {}
+
+
+def zygotes() -> list[psutil.Process]:
+    """Those of this process: the tests beside it have their own."""
+    return [child for child in psutil.Process().children() if "windlass_crewside" in " ".join(child.cmdline())]
+
+
+PYTHON = Path(sys.executable)

@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lifecycle.running import Place, World, zygotes
+from projects_for_tests.ends import gone, kickoff_folders
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+async def test_an_accepted_kickoff_is_run_to_its_end(world: World) -> None:
+    await world.worker()
+    kickoff = await world.accept(topic="tides", odd="\x00\ud800")
+    status = await world.ended(kickoff)
+    assert (status.state, status.attempt, status.reason, status.error) == (State.SUCCESS, 1, None, None)
+    assert json.loads(status.structured or "") == {"topic": "tides", "odd": "\x00\ud800"}
+    (task,) = json.loads(status.tasks or "")
+    assert (task["name"], task["state"]) == ("run", "completed")
+    assert task["started_at"] <= task["finished_at"]
+    (output,) = json.loads(status.task_outputs or "")
+    assert output["execution_time"] >= 0
+    assert set(json.loads(status.token_usage or "").values()) == {0}
+
+
+async def test_its_environment_is_asked_for_when_it_starts(world: World) -> None:
+    asked: list[str] = []
+
+    async def environment(slug: str) -> Mapping[str, str]:
+        asked.append(slug)
+        return {}
+
+    await world.worker(environment)
+    await world.ended(await world.accept())
+    assert asked == [world.deployment.slug]
+
+
+async def test_a_failure_is_the_crews(world: World) -> None:
+    await world.worker()
+    status = await world.ended(await world.accept(do="fail"))
+    assert (status.state, status.reason, status.attempt) == (State.FAILED, "error", 1)
+    assert "it could not be done" in (status.error or "")
+    (task,) = json.loads(status.tasks or "")
+    assert task["state"] == "failed"
+
+
+@pytest.mark.parametrize(("do", "words"), [("exit", "exit code 3"), ("kill", "killed by SIGKILL")])
+async def test_a_crash_is_told_and_not_tried_again(world: World, do: str, words: str) -> None:
+    await world.worker()
+    status = await world.ended(await world.accept(do=do))
+    assert (status.state, status.reason, status.attempt) == (State.FAILED, "crashed", 1)
+    assert words in (status.error or "")
+    (task,) = json.loads(status.tasks or "")
+    assert task["state"] == "failed"
+
+
+async def test_every_line_is_an_event_in_its_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.lifecycle.run.MOST_WAITING", 50)
+    await world.worker()
+    kickoff = await world.accept(do="print", lines=2000)
+    await world.ended(kickoff)
+    assert await world.lines(kickoff) == [f"line {number}" for number in range(2000)]
+    seqs = [row["seq"] for row in await world.events(kickoff)]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_large_events_do_not_pile_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.lifecycle.run.MOST_BYTES_WAITING", 100)
+    await world.worker()
+    kickoff = await world.accept(do="print", lines=500)
+    await world.ended(kickoff)
+    assert len(await world.lines(kickoff)) == 500
+
+
+async def test_what_arrives_together_runs_together_as_far_as_there_are_slots(world: World, place: Place) -> None:
+    await world.worker(slots=2)
+    kickoffs = [await world.accept(**place.inputs()) for _ in range(4)]
+    await place.until_held(2)
+    states = [(await world.status(kickoff)).state for kickoff in kickoffs]
+    assert states == [State.STARTED, State.STARTED, State.PENDING, State.PENDING]
+    place.let_go()
+    for kickoff in kickoffs:
+        assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def test_two_workers_run_each_kickoff_once(world: World, place: Place) -> None:
+    place.let_go()
+    for _ in range(2):
+        await world.worker(slots=3)
+    kickoffs = [await world.accept(**place.inputs()) for _ in range(20)]
+    for kickoff in kickoffs:
+        assert (await world.ended(kickoff)).attempt == 1
+    assert len(place.pids()) == 20
+
+
+async def test_a_kickoff_of_a_silent_worker_is_run_by_another(world: World) -> None:
+    kickoff = await world.accept()
+    await world.store.claim(new_id(), 1, 0.0)
+    await world.worker(lease=1.0, renewal=0.1)
+    status = await world.ended(kickoff)
+    assert (status.state, status.attempt) == (State.SUCCESS, 2)
+    assert await world.losses(kickoff) == 1
+
+
+async def test_what_waited_while_there_was_no_worker_is_run(world: World) -> None:
+    kickoff = await world.accept()
+    await world.worker()
+    assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def test_a_worker_that_nobody_calls_looks_for_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.lifecycle.worker.LOOK_AGAIN", 0.05)
+    await world.worker()
+    await world.listener.stop()
+    kickoff = await world.accept()
+    async with asyncio.timeout(10):
+        while not (await world.status(kickoff)).state.ended:
+            pass
+
+
+async def test_a_run_whose_zygote_dies_is_run_again(
+    world: World, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.worker()
+    kickoff = await world.accept(**place.inputs())
+    (first,) = await place.until_held()
+    zygotes()[0].kill()
+    await place.until_held(2)
+    place.let_go()
+    status = await world.ended(kickoff)
+    assert (status.state, status.attempt) == (State.SUCCESS, 2)
+    assert await world.losses(kickoff) == 1
+    await gone(first)
+    assert "kickoff.lost" in [record.message for record in caplog.records]
+
+
+async def test_a_kickoff_that_is_lost_too_often_fails(world: World) -> None:
+    await world.worker(max_losses=1)
+    status = await world.ended(await world.accept(do="kill_zygote"))
+    assert (status.state, status.reason, status.attempt) == (State.FAILED, "lost", 2)
+    assert "was lost 2 times" in (status.error or "")
+    assert "the process that started it is gone" in (status.error or "")
+    (task,) = json.loads(status.tasks or "")
+    assert task["state"] == "failed"
+
+
+async def test_what_goes_wrong_in_the_worker_itself_is_tried_again_and_then_told(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(_: str) -> Mapping[str, str]:
+        raise RuntimeError("a mistake of ours")
+
+    await world.worker(broken, max_losses=1)
+    status = await world.ended(await world.accept())
+    assert (status.state, status.reason, status.attempt) == (State.FAILED, "lost", 2)
+    assert "the worker could not run it (RuntimeError); its log says why." in (status.error or "")
+    assert [record.message for record in caplog.records].count("worker.run_failed") == 2
+    assert "a mistake of ours" in caplog.text
+
+
+async def test_a_project_that_is_gone_is_told(world: World) -> None:
+    shutil.rmtree(world.project)
+    await world.worker()
+    status = await world.ended(await world.accept())
+    assert (status.state, status.reason, status.attempt) == (State.FAILED, "error", 1)
+    assert str(world.project) in (status.error or "")
+
+
+async def test_an_interpreter_that_is_gone_is_told(world: World) -> None:
+    await world.database.execute(
+        'UPDATE versions SET source = (source::jsonb || \'{"interpreter": "/gone/python"}\')::json'
+    )
+    await world.worker()
+    status = await world.ended(await world.accept())
+    assert (status.state, status.reason, status.attempt) == (State.FAILED, "error", 1)
+    assert "/gone/python" in (status.error or "")
+
+
+async def test_a_worker_that_stops_gives_its_kickoffs_back(
+    world: World, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    worker = await world.worker()
+    kickoff = await world.accept(**place.inputs())
+    (first,) = await place.until_held()
+    await worker.stop()
+    await gone(first)
+    assert kickoff_folders(world.folder / "runs") == []
+    status = await world.status(kickoff)
+    assert (status.state, status.attempt, await world.losses(kickoff)) == (State.PENDING, 1, 0)
+    assert "kickoff.released" in [record.message for record in caplog.records]
+    place.let_go()
+    await world.worker()
+    status = await world.ended(kickoff)
+    assert (status.state, status.attempt, await world.losses(kickoff)) == (State.SUCCESS, 2, 0)
+
+
+async def test_events_of_a_second_attempt_follow_those_of_the_first(world: World, place: Place) -> None:
+    worker = await world.worker()
+    kickoff = await world.accept(**place.inputs(talk=True))
+    await place.until_held()
+    async with asyncio.timeout(10):
+        while not await world.events(kickoff):
+            pass
+    await worker.stop()
+    await world.worker()
+    await place.until_held(2)
+    place.let_go()
+    await world.ended(kickoff)
+    events = await world.events(kickoff)
+    assert [row["seq"] for row in events] == list(range(1, len(events) + 1))
+    attempts = [row["attempt"] for row in events]
+    assert attempts == sorted(attempts)
+    assert set(attempts) >= {1}
+
+
+async def test_a_worker_that_stops_gives_back_what_it_claimed_without_hearing_of_it(world: World) -> None:
+    kickoff = await world.accept()
+    worker = world.idle_worker()
+    await world.store.claim(worker.id, 1, 60.0)
+    await worker.stop()
+    assert (await world.status(kickoff)).state is State.PENDING
+    assert await world.losses(kickoff) == 0
+
+
+async def test_stop_may_come_twice_and_before_start(world: World) -> None:
+    worker = world.idle_worker()
+    await worker.stop()
+    await worker.start()
+    await worker.start()
+    assert worker.claiming
+    await worker.stop()
+    await worker.stop()
+    assert not worker.claiming
+
+
+async def test_a_run_that_was_taken_away_ends_and_nothing_of_it_is_written(
+    world: World, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    await world.worker(slots=1, lease=1.0, renewal=0.1)
+    kickoff = await world.accept(**place.inputs())
+    (pid,) = await place.until_held()
+    await take_away(world)
+    await gone(pid)
+    status = await world.status(kickoff)
+    assert (status.state, status.attempt, status.output) == (State.STARTED, 2, None)
+    assert "kickoff.ended" not in [record.message for record in caplog.records]
+
+
+async def test_a_run_that_talks_finds_out_at_once_that_it_was_taken_away(
+    world: World, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    await world.worker(slots=1, lease=600.0, renewal=600.0)
+    kickoff = await world.accept(**place.inputs(talk=True))
+    (pid,) = await place.until_held()
+    await take_away(world)
+    await gone(pid)
+    assert {row["attempt"] for row in await world.events(kickoff)} <= {1}
+    assert "kickoff.taken" in [record.message for record in caplog.records]
+
+
+async def test_an_outcome_that_comes_too_late_counts_for_nothing(
+    world: World, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    await world.worker(slots=1, lease=600.0, renewal=600.0)
+    kickoff = await world.accept(**place.inputs())
+    (pid,) = await place.until_held()
+    await take_away(world)
+    place.let_go()
+    await gone(pid)
+    async with asyncio.timeout(10):
+        while "kickoff.taken" not in [record.message for record in caplog.records]:  # noqa: ASYNC110 - it is a log
+            await asyncio.sleep(0.01)
+    assert (await world.status(kickoff)).state is State.STARTED
+
+
+async def take_away(world: World) -> None:
+    """As another worker's claim would, without another worker."""
+    await world.database.execute(
+        "UPDATE kickoffs SET attempt = attempt + 1, worker_id = %(other)s, lease_until = now() + interval '1 hour'",
+        {"other": new_id()},
+    )
