@@ -27,13 +27,14 @@ from windlass.lifecycle.accept import Acceptor
 from windlass.lifecycle.access import Access
 from windlass.lifecycle.crews import Crews
 from windlass.lifecycle.loops import Loops
-from windlass.lifecycle.parts import ended, running, seen_through
+from windlass.lifecycle.parts import running, seen_through
 from windlass.lifecycle.registration import Registration
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.tokens import Tokens, TokenUse
 from windlass.lifecycle.worker import Worker
 from windlass.runner import Runner
 from windlass.runner.environment import machine_environment
+from windlass.store.cancelling import cancelled
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.healing import Healing
@@ -229,7 +230,7 @@ async def _registered(
         say(f"loading the project {registration.slug} (the first time takes some seconds)")
         return await registration.inspect(store, runner, environment)
     looking = asyncio.create_task(_look_again(registration, store, runner, environment, say))
-    stack.push_async_callback(ended, looking)
+    stack.push_async_callback(cancelled, looking)
     return known
 
 

@@ -14,6 +14,8 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - b
 def main() -> int:
     sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != os.path.realpath(PACKAGE)]
     descriptor, preload = int(sys.argv[1]), sys.argv[2]
+    os.closerange(3, descriptor)  # uvloop starts processes with copies of whatever of its own can be inherited
+    os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
     if sys.version_info < OLDEST:
         refuse(descriptor)
         return 1

@@ -37,7 +37,7 @@ from windlass.store.tokens import TokenStore
 from windlass.vault.key_ring import KeyRing, MasterKey
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from datetime import datetime
 
 KEY_RING = KeyRing([MasterKey(bytes(32))])
@@ -54,7 +54,7 @@ INPUTS_SCHEMA: dict[str, Any] = {
     },
     "required": ["topic", "audience"],
 }
-TASKS = [
+TASKS: list[dict[str, str | None]] = [
     {"key": "5d41402abc4b2a76b9719d911017c592", "name": "research", "agent": "Researcher"},
     {"key": "7d793037a0760186574b0282f2f435e7", "name": None, "agent": "Writer"},
 ]
@@ -127,14 +127,20 @@ class Crew:
         return Crew(server, self.deployment, self.token, self.user_token, self.path)
 
     async def request(
-        self, method: str, path: str, *, token: str | None = None, headers: dict[str, str] | None = None, **more: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        **more: Any,
     ) -> httpx.Response:
         """With the organization's token, unless `token` (a "" sends none) or a header says otherwise."""
         given = self.token if token is None else token
-        headers = ({"Authorization": f"Bearer {given}"} if given else {}) | (headers or {})
+        both = {**({"Authorization": f"Bearer {given}"} if given else {}), **(headers or {})}
         described = {"document": self.document, "path": path.partition("?")[0]}
         return await self.server.http.request(
-            method, f"{self.base_url}{path}", headers=headers, extensions=described, **more
+            method, f"{self.base_url}{path}", headers=_in_bytes(both), extensions=described, **more
         )
 
     async def get(self, path: str, **more: Any) -> httpx.Response:
@@ -226,6 +232,10 @@ async def serving(database_url: str, **settings: Any) -> AsyncIterator[Server]:
         yield server
     finally:
         await server.stop()
+
+
+def _in_bytes(headers: Mapping[str, str | bytes]) -> dict[bytes, bytes]:
+    return {name.encode(): value.encode() if isinstance(value, str) else value for name, value in headers.items()}
 
 
 async def raw(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:

@@ -64,13 +64,13 @@ async def noticed(crew: Crew) -> None:
 @asynccontextmanager
 async def database_away(postgres: str, database_url: str) -> AsyncIterator[None]:
     """It ends every connection and takes no new ones, as one that is being started again does."""
-    name = Identifier(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"])
+    name = str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"])
+    allow = SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(name))
-        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-        connection.execute(end, (name.as_string().strip('"'),))
+        connection.execute(allow.format(Identifier(name), SQL("false")))
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
         yield
-        connection.execute(SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
+        connection.execute(allow.format(Identifier(name), SQL("true")))
 
 
 async def test_an_unexpected_error_is_told_with_a_reference_and_nothing_else(

@@ -168,11 +168,20 @@ async def test_what_is_no_request_for_this_server_is_told_in_the_one_form(crew: 
     check_error(status, headers, content)
 
 
-async def test_a_chunked_body_that_breaks_off_its_form_is_refused(crew: Crew) -> None:
-    status, headers, content = await raw(crew.server.port, head(crew) + b"zz\r\n{}\r\n0\r\n\r\n")
-    assert status in {0, 400}
-    if status:
-        check_error(status, headers, content)
+async def test_a_chunked_body_that_breaks_off_its_form_is_refused(crew: Crew, caplog: pytest.LogCaptureFixture) -> None:
+    status, headers, content = await raw(crew.server.port, head(crew) + b"2\r\n{ \r\nzz\r\n}\r\n0\r\n\r\n")
+    assert status == 400
+    check_error(status, headers, content)
+    assert not caplog.records
+
+
+async def test_nonsense_after_a_request_does_not_take_the_place_of_its_answer(crew: Crew) -> None:
+    kickoff = await crew.kickoff()
+    reader, writer = await connected(crew)
+    get = head(crew, 0, f"/status/{kickoff}?wait=0.2").replace(b"POST", b"GET")
+    writer.write(get + b"nonsense\r\n\r\n")
+    assert await reader.read() == b""
+    writer.close()
 
 
 @pytest.mark.parametrize("line", [b"GET /%s HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nX-Long: %s\r\n"])
@@ -205,6 +214,17 @@ async def test_requests_that_are_sent_without_waiting_are_answered_in_their_orde
     body = json.dumps({"inputs": GOOD}).encode()
     writer.write(head(crew, len(body)) + body + head(crew, 2) + b"{}" + head(crew, len(body)) + body)
     assert [(await answer_of(reader))[0] for _ in range(3)] == [200, 400, 200]
+    writer.close()
+
+
+async def test_the_end_of_a_long_body_does_not_count_as_part_of_the_next_head(crew: Crew) -> None:
+    reader, writer = await connected(crew)
+    body = json.dumps({"inputs": {**GOOD, "more": "x" * 70_000}}).encode()
+    get = head(crew, 0, "/inputs").replace(b"POST", b"GET")
+    writer.write(head(crew, len(body)) + body + get[:20])
+    assert (await answer_of(reader))[0] == 200
+    writer.write(get[20:])
+    assert (await answer_of(reader))[0] == 200
     writer.close()
 
 

@@ -30,7 +30,8 @@ NO_KICKOFF = {
 
 async def is_refused(crew: Crew, authorization: str | bytes | None) -> None:
     """At every endpoint that needs a token."""
-    headers = [] if authorization is None else [("Authorization", authorization)]
+    given = authorization.encode() if isinstance(authorization, str) else authorization
+    headers = {} if given is None else {b"Authorization": given}
     kickoff = await crew.kickoff()
     asked = [("GET", "/"), ("GET", "/inputs"), ("POST", "/kickoff"), ("GET", f"/status/{kickoff}")]
     for method, path in asked:

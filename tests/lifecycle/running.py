@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
 from projects_for_tests.making import function_project
+from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.parts import running
@@ -27,6 +27,7 @@ from windlass.store.listener import Listener
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AsyncExitStack
+    from pathlib import Path
     from uuid import UUID
 
     from windlass.lifecycle.run import Environment
@@ -161,8 +162,12 @@ class World:
         return new.id
 
     async def ended(self, kickoff: UUID) -> KickoffStatus:
-        found = await self.statuses.get_ended(kickoff, DEADLINE)
-        assert found is not None
+        """Asks again when the answer is that the database is away."""
+        found = None
+        async with asyncio.timeout(DEADLINE):
+            while found is None:
+                with suppress(DatabaseUnavailable):
+                    found = await self.statuses.get_ended(kickoff, DEADLINE)
         assert found.state.ended, found
         return found
 
@@ -187,6 +192,3 @@ async def no_environment(_: str) -> Mapping[str, str]:
 def zygotes() -> list[psutil.Process]:
     """Those of this process: the tests beside it have their own."""
     return [child for child in psutil.Process().children() if "windlass_crewside" in " ".join(child.cmdline())]
-
-
-PYTHON = Path(sys.executable)

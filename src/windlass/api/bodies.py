@@ -8,6 +8,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import ClientDisconnect
+
 from windlass.api.problems import bad_request, too_large, too_slow
 
 if TYPE_CHECKING:
@@ -61,13 +63,16 @@ async def _read(request: Request, largest: int, seconds: float) -> bytes:
 
 
 async def _read_all(request: Request, largest: int) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > largest:
+    body = bytearray()
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > largest:
             raise too_large(largest)
-        parts.append(part)
-    return b"".join(parts)
+        if not message.get("more_body", False):
+            return bytes(body)
 
 
 def _refuse_constant(name: str) -> Any:

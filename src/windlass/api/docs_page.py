@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css", "docs.js": "text/javascript"}
 STARTER = """SwaggerUIBundle({
   url: new URL("openapi.json", new URL("..", document.currentScript.src)).href,
-  dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null
+  dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null, defaultModelsExpandDepth: 0
 });
 """
 PAGE = """<!doctype html>
@@ -37,7 +37,8 @@ PAGE = """<!doctype html>
 </html>
 """
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from windlass import __version__
 from windlass.api.examples import example_inputs
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.manifest import Manifest
 
 JSON = "application/json"
+TAG = "crew"
 EXAMPLE_ID = "0199b0c2-7f3a-7c11-9d52-0a4b6c8e1f23"
 HASH = "5d41402abc4b2a76b9719d911017c592"
 DESCRIPTION = (
@@ -53,6 +54,7 @@ def crew_document(slug: str, manifest: Manifest, base_url: str) -> dict[str, Any
         "info": {"title": manifest.name or slug, "version": __version__, "description": DESCRIPTION},
         "servers": [{"url": base_url}],
         "security": [{"bearer": []}],
+        "tags": [{"name": TAG}],
         "paths": _paths(example_inputs(manifest.inputs_schema)),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
@@ -67,11 +69,20 @@ def _inputs_schema(manifest: Manifest) -> dict[str, Any]:
     return {"title": "Inputs", **moved(manifest.inputs_schema, "#/components/schemas/Inputs")}
 
 
+class _WithoutTitles(GenerateJsonSchema):
+    """For those made from members' names only say them once more, in small letters."""
+
+    def field_title_should_be_set(self, _: Any) -> bool:
+        return False
+
+
 @cache
 def _schemas() -> dict[str, Any]:
     models = [KickoffRequest, KickoffAnswer, InputsAnswer, StatusAnswer, ErrorBody]
     modes: list[Any] = [(model, "validation") for model in models]
-    _, document = models_json_schema(modes, ref_template="#/components/schemas/{model}")
+    _, document = models_json_schema(
+        modes, ref_template="#/components/schemas/{model}", schema_generator=_WithoutTitles
+    )
     schemas: dict[str, Any] = document["$defs"]
     schemas["KickoffRequest"]["properties"]["inputs"] = {"$ref": "#/components/schemas/Inputs"}
     schemas["KickoffRequest"].pop("examples", None)
@@ -130,7 +141,7 @@ def _status(name: str, summary: str, wait: dict[str, Any]) -> dict[str, Any]:
 
 def _operation(name: str, summary: str, errors: tuple[int, ...], success: dict[str, Any]) -> dict[str, Any]:
     refused = {str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted({*errors, *EVERYWHERE})}
-    return {"operationId": name, "summary": summary, "responses": {"200": success, **refused}}
+    return {"operationId": name, "summary": summary, "tags": [TAG], "responses": {"200": success, **refused}}
 
 
 def _error(status: int) -> dict[str, Any]:

@@ -95,10 +95,18 @@ class PunctualProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _refuse(self, problem: Problem) -> None:
-        self._in_head = False
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(_on_the_wire(problem))
+        elif self._in_the_middle_of_a_body():
+            self.transport.write(_on_the_wire(problem))
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self._in_head = False
         self.transport.close()
+
+    def _in_the_middle_of_a_body(self) -> bool:
+        """Of a request that nothing was answered to yet; else what is refused came after one that is being answered."""
+        return self.cycle.more_body and not self._in_head and not self.cycle.response_started
 
 
 def _on_the_wire(problem: Problem) -> bytes:

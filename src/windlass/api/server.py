@@ -87,5 +87,7 @@ def _bound(config: uvicorn.Config, address: tuple[str, int]) -> socket.socket:
 def _bind(host: str, port: int, *, backlog: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, port), family=family, backlog=backlog, reuse_port=False)
+    # uvloop does it for what it accepts, asyncio does not: then a body waits 40 ms for its head to be confirmed
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     bound.setblocking(False)
     return bound

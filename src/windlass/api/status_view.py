@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Members = dict[str, str]
 """Member -> JSON text."""
+_text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def status_body(kickoff: KickoffStatus, registered: Sequence[TaskDefinition], profile: str) -> bytes:
@@ -60,11 +61,9 @@ def _pending(task: TaskDefinition) -> dict[str, Any]:
 
 
 def _on_the_way(kickoff: KickoffStatus, registered: int) -> Members:
-    progress = {
-        "completed_tasks": kickoff.completed_tasks or 0,
-        "total_tasks": registered if kickoff.total_tasks is None else kickoff.total_tasks,
-    }
-    return {"current_task": _text(kickoff.current_task), "progress": _text(progress)}
+    total = registered if kickoff.total_tasks is None else kickoff.total_tasks
+    progress = f'{{"completed_tasks":{kickoff.completed_tasks or 0},"total_tasks":{total}}}'
+    return {"current_task": _text(kickoff.current_task), "progress": progress}
 
 
 def _at_the_end(kickoff: KickoffStatus) -> Members:
@@ -98,7 +97,3 @@ def _seconds(kickoff: KickoffStatus) -> float | None:
 
 def _time(at: datetime | None) -> str:
     return "null" if at is None else f'"{at.astimezone(UTC).isoformat(timespec="microseconds")[:-6]}Z"'
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from windlass import log
 from windlass.errors import DatabaseUnavailable
+from windlass.store.cancelling import cancelled
 
 BETWEEN_ATTEMPTS = 0.5
 """Seconds."""
@@ -31,15 +32,7 @@ class Loops:
 
     async def stop(self) -> None:
         tasks, self._tasks = self._tasks, []
-        await cancelled(tasks)
-
-
-async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancels them and waits for their end."""
-    ending = list(tasks)
-    for task in ending:
-        task.cancel()
-    await asyncio.gather(*ending, return_exceptions=True)
+        await cancelled(*tasks)
 
 
 async def until_the_database_answers(step: Step) -> None:

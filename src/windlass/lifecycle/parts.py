@@ -39,9 +39,3 @@ async def seen_through(work: Awaitable[Answer]) -> Answer:
         return await asyncio.shield(working)
     finally:
         await asyncio.gather(working, return_exceptions=True)
-
-
-async def ended(task: asyncio.Task[None]) -> None:
-    """Cancels it and waits for its end."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -9,8 +9,9 @@ from windlass import log
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
-from windlass.lifecycle.loops import Loops, cancelled
+from windlass.lifecycle.loops import Loops
 from windlass.lifecycle.run import Environment, Run
+from windlass.store.cancelling import cancelled
 from windlass.store.listener import KICKOFFS, Listener
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Worker:
             running.end()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=LAST_WORDS)
-            await cancelled(late)
+            await cancelled(*late)
 
     async def _release(self) -> None:
         for kickoff, attempt in await self._store.release(self.id):

@@ -141,9 +141,11 @@ class Runner:
         try:
             yield folder
         finally:
-            await uninterrupted(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
-            self._folders.discard(folder)
-            self._folders_gone.set()
+            try:
+                await uninterrupted(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+            finally:  # also when it was cancelled meanwhile: `stop` waits for it
+                self._folders.discard(folder)
+                self._folders_gone.set()
 
     def _open_scratch(self) -> Scratch:
         if self._scratch is None:

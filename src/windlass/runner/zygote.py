@@ -140,7 +140,11 @@ class Zygote:
         except TimeoutError:
             self._end_process()
             await self._process.wait()
-        await asyncio.wait(self._tasks)
+        _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+        for task in late:  # a process that outlived its crew still holds the other end
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
         self._channel.close()
 
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:

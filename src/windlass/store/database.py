@@ -10,6 +10,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from windlass.errors import DatabaseUnavailable
+from windlass.store.cancelling import obeying_cancellation
 from windlass.store.libpq import check
 
 if TYPE_CHECKING:

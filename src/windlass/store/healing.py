@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from windlass.errors import DatabaseUnavailable
+from windlass.store.cancelling import cancelled
 
 if TYPE_CHECKING:
     from windlass.store.database import Database
@@ -23,8 +24,7 @@ class Healing:
 
     async def stop(self) -> None:
         if self._task:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await cancelled(self._task)
 
     async def _heal(self) -> None:
         with suppress(DatabaseUnavailable):  # it is begun again when the database is back

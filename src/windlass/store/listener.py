@@ -8,6 +8,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from windlass import log
+from windlass.store.cancelling import cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,8 +47,7 @@ class Listener:
 
     async def stop(self) -> None:
         if self._task:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await cancelled(self._task)
             self._task = None
             self.hearing.clear()
 

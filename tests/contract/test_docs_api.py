@@ -1,0 +1,88 @@
+"""docs/api.md has every endpoint, every member of a kickoff and of a status, every warning and every limit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from windlass.api.addresses import RESERVED
+from windlass.api.bodies import DEEPEST
+from windlass.api.crew import LONGEST_WAIT
+from windlass.api.openapi import crew_document
+from windlass.api.punctual import LARGEST_HEAD
+from windlass.api.schemas import UNACTED, KickoffRequest, StatusAnswer, TaskRecordBody
+from windlass.config import Settings
+from windlass.kickoffs.manifest import Manifest
+from windlass.kickoffs.states import Reason, State, TaskState
+
+PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text("utf-8")
+
+
+def section(title: str) -> str:
+    """Up to the next heading of any level."""
+    found = re.search(rf"^#+ `?{re.escape(title)}`?\n(.*?)(?=^#|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def named_in_first_cells(text: str) -> set[str]:
+    cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_the_endpoints() -> None:
+    told = set(re.findall(r"^\| (GET|POST) \| `([^`]+)` \|", section("Endpoints"), re.MULTILINE))
+    manifest = Manifest("function", "x", {}, ())
+    documented = {
+        (method.upper(), path)
+        for path, methods in crew_document("x", manifest, "").get("paths", {}).items()
+        for method in methods
+    }
+    assert told == documented
+    assert "`/openapi.json`, `/docs`" in section("Endpoints")
+
+
+def test_the_members_of_a_kickoff() -> None:
+    members, _, warnings = section("POST /kickoff").partition("| warning |")
+    assert named_in_first_cells(members) == set(KickoffRequest.model_fields)
+    assert named_in_first_cells(warnings) == set(UNACTED.values())
+
+
+def test_the_members_of_a_status() -> None:
+    text = section("GET /status/{kickoff_id}")
+    live = {"result_json", "tasks_output"}
+    table, _, _ = text.partition("**Waiting.**")
+    assert named_in_first_cells(table) == set(StatusAnswer.model_fields) - live
+    for name in live | set(TaskRecordBody.model_fields):
+        assert f"`{name}`" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {state.state_on_the_wire for state in State},
+        {state.status_on_the_wire for state in State},
+        set(Reason),
+        set(TaskState),
+    ],
+)
+def test_the_words_of_a_status(words: set[str]) -> None:
+    text = section("GET /status/{kickoff_id}")
+    assert all(f"`{word}`" in text for word in words)
+
+
+def test_the_servers_own_paths() -> None:
+    assert all(f"`/{path}`" in section("The base URL") for path in RESERVED)
+
+
+def test_the_limits() -> None:
+    text = section("Limits")
+    settings = Settings.model_fields
+    assert settings["max_body"].default == 1024 * 1024
+    assert "1 MiB (`WINDLASS_MAX_BODY`)" in text
+    assert f"| {DEEPEST} levels |" in text
+    assert f"| {LARGEST_HEAD // 1024} KiB |" in text
+    assert f"| {settings['request_timeout'].default:g} s (`WINDLASS_REQUEST_TIMEOUT`)" in text
+    assert f"| {LONGEST_WAIT:g} s |" in text

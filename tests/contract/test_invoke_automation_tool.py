@@ -1,0 +1,99 @@
+"""The client that crewai-tools has for the crew API, InvokeCrewAIAutomationTool, works here as it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from cli.the_command import DEADLINE, Command
+from projects_for_tests.making import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.xdist_group("crewai")
+
+CLIENT = Path(__file__).parent / "automation_client.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "research_crew"
+ANSWER = 'Brewed "green" \N{TEACUP WITHOUT HANDLE}\nfor 3 minutes.\n'
+PROJECT = {
+    "pyproject.toml": '[project]\nname = "brewery"\n\n[tool.windlass]\nentrypoint = "brew:brew"\n',
+    "brew.py": """
+        def brew(leaf: str, minutes: str = "3") -> str:
+            if leaf == "none":
+                raise ValueError("there are no leaves")
+            return f'Brewed "{leaf}" \\N{TEACUP WITHOUT HANDLE}\\nfor {minutes} minutes.\\n'
+    """,
+}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A home that PostgreSQL's user can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def asked_by_the_tool(url: str, token: str, *calls: dict[str, str]) -> list[str]:
+    """What the tool returns for each of these inputs."""
+    quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
+    done = subprocess.run(
+        [sys.executable, CLIENT],
+        input=json.dumps({"url": url, "token": token, "calls": calls}),
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nowhere", **quiet},
+        timeout=2 * DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    returned: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return returned
+
+
+def status_of_the_last(url: str, token: str, windlass: Command) -> dict[str, Any]:
+    """The last kickoff's own status, in the form of the token's profile."""
+    query = "SELECT id FROM kickoffs ORDER BY id DESC LIMIT 1"
+    kickoff = windlass("db", "shell", "--", "-Atc", query).out.strip()
+    answer = httpx.get(f"{url}/status/{kickoff}", headers={"Authorization": f"Bearer {token}"}, timeout=DEADLINE)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_it_runs_a_crew_and_returns_exactly_the_final_output(folder: Path) -> None:
+    windlass = Command(folder)
+    with windlass.started("dev", str(written(folder / "project", PROJECT)), "--port", "0") as server:
+        url = server.wait_for("Base URL").split()[-1]
+        live = windlass("tokens", "create", "--profile", "live").out.strip()
+        good, missing, failing = asked_by_the_tool(url, live, {"leaf": "green"}, {"minutes": "5"}, {"leaf": "none"})
+        server.interrupt()
+        assert server.end() == 0
+    assert good == ANSWER
+    assert missing.startswith("Error: Failed to kickoff crew. Response: ")
+    assert "'missing_inputs': ['leaf']" in missing
+    assert failing.startswith("Error: Crew task failed. Response: ")
+    assert "there are no leaves" in failing
+
+
+def test_it_runs_the_example_crew(folder: Path) -> None:
+    windlass = Command(folder)
+    with windlass.started("dev", str(EXAMPLE), "--port", "0") as server:
+        url = server.wait_for("Base URL").split()[-1]
+        live = windlass("tokens", "create", "--profile", "live").out.strip()
+        (returned,) = asked_by_the_tool(f"{url}/", live, {"topic": "tea", "audience": "new waiters"})
+        status = status_of_the_last(url, live, windlass)
+        server.interrupt()
+        assert server.end() == 0
+    assert "[offline model]" in returned
+    assert (status["state"], status["result"]) == ("SUCCESS", returned)
+    assert [task["state"] for task in status["tasks"]] == ["completed"] * 3

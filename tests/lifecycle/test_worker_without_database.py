@@ -1,0 +1,166 @@
+"""The database goes away while crews run, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lifecycle.running import Place, World
+from projects_for_tests.ends import gone
+from store.kickoff_rows import Rows
+from windlass.kickoffs.states import State
+from windlass.store.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from store.proxy import Proxy
+    from windlass.lifecycle.worker import Worker
+
+LEASE = 1.0
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.store.database.PATIENCE", 0.1)
+    monkeypatch.setattr("windlass.lifecycle.loops.BETWEEN_ATTEMPTS", 0.02)
+    monkeypatch.setattr("windlass.lifecycle.worker.LAST_WORDS", 1.0)
+
+
+@pytest.fixture
+async def world(proxy: Proxy, tmp_path: Path) -> AsyncIterator[World]:
+    """Its database can be taken away from it."""
+    async with World(proxy.url, tmp_path, AsyncExitStack()) as world:
+        yield world
+
+
+@pytest.fixture
+async def beside(url: str, world: World) -> AsyncIterator[Rows]:
+    """The same database, as somebody sees it from whom it was not taken away."""
+    async with Database(url) as database:
+        yield Rows(database, world.deployment)
+
+
+async def over(worker: Worker) -> None:
+    """Waits until the crew has come to its end."""
+    async with asyncio.timeout(20):
+        while not all(running.run.over for running in worker._runs.values()):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+
+
+async def test_a_run_goes_on_and_is_settled_when_the_database_is_back(
+    world: World, place: Place, proxy: Proxy, beside: Rows
+) -> None:
+    worker = await world.worker()
+    kickoff = await world.accept(**place.inputs())
+    await place.until_held()
+    await proxy.close()
+    place.let_go()
+    await over(worker)
+    assert (await beside.status(kickoff)).state is State.STARTED
+    await proxy.open()
+    status = await world.ended(kickoff)
+    assert (status.state, status.attempt) == (State.SUCCESS, 1)
+
+
+async def test_no_event_is_lost_or_doubled(world: World, proxy: Proxy) -> None:
+    await world.worker()
+    kickoff = await world.accept(do="print", lines=3000)
+    for _ in range(4):
+        await asyncio.wait_for(world.listener.hearing.wait(), 10)
+        await proxy.cut()
+    await world.listener.hearing.wait()
+    assert (await world.ended(kickoff)).state is State.SUCCESS
+    assert await world.lines(kickoff) == [f"line {number}" for number in range(3000)]
+    events = await world.events(kickoff)
+    assert [row["seq"] for row in events] == list(range(1, len(events) + 1))
+
+
+async def test_an_absence_that_is_longer_than_the_lease_costs_no_run(
+    world: World, place: Place, proxy: Proxy, beside: Rows
+) -> None:
+    await world.worker(lease=LEASE, renewal=0.1)
+    kickoff = await world.accept(**place.inputs())
+    (pid,) = await place.until_held()
+    await proxy.close()
+    await lease_ended(beside, kickoff)
+    await proxy.open()
+    async with asyncio.timeout(10):
+        while await ended_leases(beside):
+            pass
+    place.let_go()
+    status = await world.ended(kickoff)
+    assert (status.state, status.attempt) == (State.SUCCESS, 1)
+    assert place.pids() == [pid]
+
+
+async def test_a_run_that_another_worker_took_over_meanwhile_ends(
+    world: World, place: Place, proxy: Proxy, beside: Rows
+) -> None:
+    await world.worker(lease=LEASE, renewal=0.1)
+    kickoff = await world.accept(**place.inputs())
+    (pid,) = await place.until_held()
+    await proxy.close()
+    await lease_ended(beside, kickoff)
+    assert await beside.store.reap(max_losses=3) == [(kickoff, State.PENDING)]
+    (claimed,) = await beside.claim()
+    await proxy.open()
+    await gone(pid)
+    assert await beside.settle(claimed)
+    assert (await world.ended(kickoff)).attempt == 2
+
+
+async def test_a_worker_that_stops_still_writes_what_has_come_to_its_end(
+    world: World, place: Place, proxy: Proxy
+) -> None:
+    worker = await world.worker()
+    kickoff = await world.accept(**place.inputs())
+    await place.until_held()
+    await proxy.close()
+    place.let_go()
+    await over(worker)
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)
+    await proxy.open()
+    await stopping
+    status = await world.status(kickoff)
+    assert (status.state, status.attempt) == (State.SUCCESS, 1)
+
+
+async def test_a_worker_stops_in_time_though_the_database_is_away(
+    world: World, place: Place, proxy: Proxy, beside: Rows
+) -> None:
+    worker = await world.worker()
+    running, ended = [await world.accept(**place.inputs()), await world.accept(do="print", lines=3)]
+    (pid,) = await place.until_held()
+    await world.ended(ended)
+    await proxy.close()
+    async with asyncio.timeout(5):
+        await worker.stop()
+    await gone(pid)
+    assert (await beside.status(running)).state is State.STARTED
+    await proxy.open()
+
+
+async def test_a_worker_starts_while_the_database_is_away(world: World, proxy: Proxy) -> None:
+    kickoff = await world.accept()
+    await proxy.close()
+    await world.worker()
+    await proxy.open()
+    assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def lease_ended(rows: Rows, kickoff: UUID) -> None:
+    async with asyncio.timeout(10):
+        while kickoff not in await ended_leases(rows):
+            pass
+
+
+async def ended_leases(rows: Rows) -> list[UUID]:
+    query = "SELECT id FROM kickoffs WHERE state = 'STARTED' AND lease_until < now()"
+    return [row["id"] for row in await rows.database.rows(query)]
