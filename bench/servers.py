@@ -81,7 +81,8 @@ def floor() -> ASGIApp:
 def celery() -> ASGIApp:
     """What people write by hand today: FastAPI that hands the kickoff to Celery on Redis.
 
-    At its best: Redis syncs no write to disk, and Celery keeps no results (with them it accepts 700 a second, not 1,100).
+    At its best: Redis syncs no write to disk, and Celery keeps no results (with
+    them it accepts 700 a second, not 1,100).
     """
     from celery import Celery
     from fastapi import FastAPI

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,7 +14,7 @@ from dotenv import dotenv_values
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from windlass.errors import SettingsError
+from windlass.errors import ProjectError, SettingsError
 
 SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY")
 ROOT_HOME = Path("/var/lib/windlass")
@@ -29,7 +31,9 @@ def _absolute(path: Path) -> Path:
         raise ValueError(str(error)) from None
 
 
-def _without_slash(url: str | None) -> str | None:
+def _address(url: str | None) -> str | None:
+    if url and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", url):
+        raise ValueError("must be an address such as https://crews.example.com")
     return url.rstrip("/") if url else url
 
 
@@ -59,7 +63,7 @@ class Settings(BaseSettings):
         description="Keys in place of the file `master.key` in the home, separated by commas: the first one encrypts, "
         "all decrypt. Removed from the environment once read.",
     )
-    public_url: Annotated[str | None, AfterValidator(_without_slash)] = Field(
+    public_url: Annotated[str | None, AfterValidator(_address)] = Field(
         None, description="Address that base URLs are written with, when clients reach the server by another one."
     )
     crew_domain: str | None = Field(
@@ -128,9 +132,28 @@ def crew_environment(project: Path | None = None) -> dict[str, str]:
     """What `windlass dev` hands to the crew: the user's own environment over the project's .env, without what is
     Windlass's.
     """
-    declared = dotenv_values(project / ".env") if project else {}
+    declared = _declared(project / ".env") if project else {}
     given = {name: value for name, value in declared.items() if value is not None} | os.environ
     return {name: value for name, value in given.items() if not name.startswith("WINDLASS_")}
+
+
+def _declared(file: Path) -> dict[str, str | None]:
+    try:
+        text = file.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProjectError(f"{file} can't be read: {error}.", "It must be UTF-8 text.") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if "\0" in line:
+            raise ProjectError(f"{file}:{number} holds a NUL character, which no variable can.", "Remove it.")
+    return dotenv_values(stream=io.StringIO(text))
+
+
+def unknown_variables() -> list[str]:
+    """WINDLASS_* variables that no setting has: typing errors, mostly."""
+    known = {f"WINDLASS_{name.upper()}" for name in Settings.model_fields} | {"WINDLASS_TOKEN"}
+    return sorted(name for name in os.environ if name.startswith("WINDLASS_") and name not in known)
 
 
 def _in_words(error: ValidationError) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -21,6 +23,7 @@ from windlass.api.health import health_routes
 from windlass.api.server import HttpServer
 from windlass.embedded.account import make_home
 from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model, offline_model_app
+from windlass.embedded.places import write_whole
 from windlass.embedded.postgres import EmbeddedPostgres, running_url
 from windlass.errors import DatabaseUnavailable, ProjectError
 from windlass.lifecycle.accept import Acceptor
@@ -38,7 +41,7 @@ from windlass.store.cancelling import cancelled
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.healing import Healing
-from windlass.store.kickoffs import KickoffStore
+from windlass.store.kickoffs import Claimed, KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.migrate import is_migrated, migrate
 from windlass.store.tokens import TokenStore
@@ -46,11 +49,11 @@ from windlass.vault.key_ring import KeyRing, load_key_ring
 from windlass.vault.secret import Secret
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from windlass.config import Settings
 
 Say = Callable[[str], None]
+EnvironmentOf = Callable[[Path], Mapping[str, str]]
+"""A project's folder -> the environment of its crew."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TOKEN_USE_EVERY = 30.0
 """Seconds between writes of when tokens were last used."""
@@ -82,6 +85,7 @@ class Ground:
 
 def dev(settings: Settings, project: Path, *, say: Say, tokens_may_be_shown: bool) -> int:
     """Serves one project at the root, with everything in this process; returns when it was told to stop."""
+    os.umask(os.umask(0o077) & 0o077)  # whatever it was, we can read what we write
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
         return loop.run(_dev(settings, project, say, tokens_may_be_shown))
 
@@ -111,18 +115,20 @@ async def _serve_project(settings: Settings, project: Path, say: Say, tokens_may
     """Until cancelled. That may come while it still starts: what was started by then is stopped."""
     if tokens_may_be_shown:  # a person reads what is said; the log would say it again
         log.configure(settings.log_format, "WARNING")
+    for name in config.unknown_variables():
+        say(f"warning: {name} is no setting of Windlass; docs/settings.md lists them")
     registration = Registration.of(project)
     async with AsyncExitStack() as stack:
         ground = await open_ground(settings, stack, say)
         runner = Runner(settings.home / "runs", machine_environment(config.crew_environment()))
         await stack.enter_async_context(running(runner))
-        environment = await _crew_environment(project, stack, say)
-        deployment = await _registered(registration, ground, runner, environment, say, stack)
+        environment = await _crew_environments(project, stack, say)
+        deployment = await _registered(registration, ground, runner, environment(project), say, stack)
         worker = await _worker(settings, ground, runner, environment, stack)
         server = await serve_http(settings, ground, worker, registration.slug, stack)
         address = settings.public_url or f"http://{_reachable(settings.host)}:{server.port}"
         stack.callback(settings.address_file.unlink, missing_ok=True)
-        settings.address_file.write_text(address)
+        write_whole(settings.address_file, f"{address}\n{deployment.slug}\n", 0o644)
         await _greet(address, ground, deployment, say, tokens_may_be_shown=tokens_may_be_shown)
         if tokens_may_be_shown:
             log.configure(settings.log_format, settings.log_level)
@@ -148,14 +154,14 @@ async def open_ground(settings: Settings, stack: AsyncExitStack, say: Say) -> Gr
 
 
 async def _worker(
-    settings: Settings, ground: Ground, runner: Runner, environment: Mapping[str, str], stack: AsyncExitStack
+    settings: Settings, ground: Ground, runner: Runner, environment: EnvironmentOf, stack: AsyncExitStack
 ) -> Worker:
     store = KickoffStore(ground.database)
     if ground.alone:
         await store.end_all_leases()
 
-    async def environment_of(_: str) -> Mapping[str, str]:
-        return environment
+    async def environment_of(kickoff: Claimed) -> Mapping[str, str]:
+        return environment(Path(kickoff.source["root"]))
 
     worker = Worker(
         store,
@@ -245,16 +251,25 @@ async def _look_again(
         say(f"warning: the project could not be looked at again: {error}")
 
 
-async def _crew_environment(project: Path, stack: AsyncExitStack, say: Say) -> Mapping[str, str]:
-    """The user's own and the project's, with the offline model in it when it names no other model."""
+async def _crew_environments(project: Path, stack: AsyncExitStack, say: Say) -> EnvironmentOf:
+    """The user's own over that of each project, with the offline model in it when they name no other model.
+
+    Kickoffs of a project that was served from this home before may still wait: they get that one's, not this one's.
+    """
     environment = config.crew_environment(project)
     if named := has_provider_key(environment) or names_another_model(environment):
         say(f"crews use the model of your environment ({named} is set there or in the project's .env)")
-        return environment
+        return config.crew_environment
     model = HttpServer(offline_model_app(), "127.0.0.1", 0)
     await stack.enter_async_context(running(model))
     say("no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model")
-    return environment | model_environment(environment, f"http://127.0.0.1:{model.port}")
+    address = f"http://127.0.0.1:{model.port}"
+
+    def environment_of(root: Path) -> Mapping[str, str]:
+        own = config.crew_environment(root)
+        return own | model_environment(own, address)
+
+    return environment_of
 
 
 async def _greet(base_url: str, ground: Ground, deployment: Deployment, say: Say, *, tokens_may_be_shown: bool) -> None:
@@ -271,10 +286,15 @@ def _reachable(host: str) -> str:
 
 async def _embedded(settings: Settings, stack: AsyncExitStack, say: Say) -> str:
     postgres = EmbeddedPostgres(settings.home, report=say)
-    stack.push_async_callback(asyncio.to_thread, postgres.stop)
+    stack.push_async_callback(_stop_embedded, postgres)
     url = await seen_through(asyncio.to_thread(postgres.start))
     logger.event("database.started", home=settings.home)
     return url
+
+
+async def _stop_embedded(postgres: EmbeddedPostgres) -> None:
+    await asyncio.to_thread(postgres.stop)
+    logger.event("database.stopped")
 
 
 def _outside(settings: Settings) -> str | None:

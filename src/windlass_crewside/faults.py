@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from windlass_crewside.messages import Failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
 LONGEST_LINE = 600
@@ -43,6 +43,12 @@ REMEDIES = {
 }
 """By the name of the exception's class: their modules are not imported here."""
 
+INPUT_READ = "EOF when reading a line"
+"""The text of the EOFError of input(), which a crew's task with human_input=True calls; other code has its own."""
+
+NOT_SAID = "without a message"
+NOT_SAYABLE = "(its text could not be made)"
+
 KEY_NAME = re.compile(r"\b[A-Z][A-Z0-9_]*(?:API_KEY|TOKEN|SECRET)\b")
 
 
@@ -70,14 +76,22 @@ def explain(error: BaseException, stage: str, root: str) -> Failed:
 
 def words_for(error: BaseException, stage: str, root: Path) -> tuple[str, str]:
     place = where(error, root)
-    at = f" ({place})" if place and stage == "load" else ""
+    text = own_text(error, root)
+    to_place = stage == "load" or isinstance(error, SyntaxError) or text in (NOT_SAID, NOT_SAYABLE)
+    at = f" ({place})" if place and to_place else ""
     if isinstance(error, ProjectFault):
         return error.message, error.hint
     if isinstance(error, SystemExit):
-        return f"the crew's code ended its process with sys.exit({error.code!r}){at}", "Return instead of exiting."
+        code = made(repr, error.code)
+        return f"the crew's code ended its process with sys.exit({code}){at}", "Return instead of exiting."
     if isinstance(error, ModuleNotFoundError) and error.name and not of_the_project(error.name, root):
         return missing_package(error.name, place)
-    return f"{type(error).__name__}: {text_of(error)}{at}", remedy(error)
+    return f"{type(error).__name__}: {text}{at}", remedy(error)
+
+
+def own_text(error: BaseException, root: Path) -> str:
+    """Without the place that a SyntaxError of the project's code tells in its text, as it is told beside it."""
+    return error.msg if isinstance(error, SyntaxError) and place_of_syntax(error, root) else text_of(error)
 
 
 def text_of(error: BaseException) -> str:
@@ -85,8 +99,15 @@ def text_of(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(f"{type(one).__name__}: {text_of(one)}" for one in error.exceptions)
     if type(error).__name__ == "ValidationError" and callable(getattr(error, "errors", None)):
-        return "; ".join(field_problem(problem) for problem in cast("Any", error).errors())
-    return str(error) or "without a message"
+        return made(lambda invalid: "; ".join(map(field_problem, cast("Any", invalid).errors())), error)
+    return made(str, error) or NOT_SAID
+
+
+def made(make: Callable[[Any], str], value: object) -> str:
+    try:
+        return make(value)
+    except Exception:  # noqa: BLE001 - a method of crew code: whatever it raises, the error beside it is to be told
+        return NOT_SAYABLE
 
 
 def field_problem(problem: dict[str, Any]) -> str:
@@ -97,10 +118,12 @@ def remedy(error: BaseException) -> str:
     if unset := unset_variable(error):
         return f"Set {unset} among the crew's variables."
     for cause in chain(error):
+        if isinstance(cause, EOFError) and made(str, cause) == INPUT_READ:
+            return "A kickoff has no standard input; human input is not served by this release."
         for kind in type(cause).__mro__:
             if kind.__name__ in REMEDIES:
                 return REMEDIES[kind.__name__]
-    keys = KEY_NAME.findall(str(error))
+    keys = KEY_NAME.findall(made(str, error))
     return f"Set {keys[0]} among the crew's variables." if keys else ""
 
 
@@ -140,12 +163,16 @@ def of_the_project(module: str, root: Path) -> bool:
 
 def where(error: BaseException, root: Path) -> str:
     """The last line of the project's own code that took part: "src/pkg/crew.py:12", or "" when none did."""
-    if isinstance(error, SyntaxError) and error.filename:
-        named = inside(error.filename, root)
-        if named is not None:
-            return f"{named}:{error.lineno}"
+    if isinstance(error, SyntaxError) and (place := place_of_syntax(error, root)):
+        return place
     places = [place for place in frames(error.__traceback__, root) if place]
     return places[-1] if places else ""
+
+
+def place_of_syntax(error: SyntaxError, root: Path) -> str:
+    """Where the text is that is no Python; "" when that is none of the project's files."""
+    named = inside(error.filename, root) if error.filename else None
+    return "" if named is None else f"{named}:{error.lineno}"
 
 
 def frames(trace: TracebackType | None, root: Path) -> Iterator[str]:

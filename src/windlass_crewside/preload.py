@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_crewside.faults import install_command, one_line
+from windlass_crewside.faults import install_command, one_line, text_of
 from windlass_crewside.messages import Ready, Unready
 from windlass_crewside.surroundings import QUIET, environment, flush_output, replace_environment
 
@@ -44,7 +44,7 @@ def warmed(framework: str) -> Ready | Unready:
     except ModuleNotFoundError as error:
         return not_installed(framework, error.name)
     except Exception as error:  # noqa: BLE001 - the framework's own code: whatever it raises, no crew can run here
-        words = one_line(f"{type(error).__name__}: {error}")
+        words = one_line(f"{type(error).__name__}: {text_of(error)}")
         return Unready(f"{framework} can't be imported by {sys.executable}: {words}")
     return Ready(sys.version.split()[0], framework, version(framework))
 

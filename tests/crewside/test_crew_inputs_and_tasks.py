@@ -95,7 +95,7 @@ async def test_a_conditional_task_whose_condition_is_not_met_is_skipped(bench: B
     class Work:
         @crew
         def crew(self):
-            one = worker()
+            one = worker(role="Writer of {topic}")
             never = {"condition": lambda output: False, "expected_output": "Work", "agent": one}
             return Crew(agents=[one], tasks=[
                 Task(description="First", expected_output="Work", agent=one),
@@ -105,10 +105,11 @@ async def test_a_conditional_task_whose_condition_is_not_met_is_skipped(bench: B
             ])
     """
     heard = Heard()
-    outcome = await bench.run(crew_project(tmp_path, code), heard=heard)
+    outcome = await bench.run(crew_project(tmp_path, code), {"topic": "parrots"}, heard=heard)
     assert outcome.state is State.SUCCESS, outcome.error
     states = {ended.position: ended.state for ended in heard.of(TaskEnded)}
     assert states == {0: "completed", 1: "skipped", 2: "completed", 3: "skipped"}
+    assert {ended.agent for ended in heard.of(TaskEnded)} == {"Writer of parrots"}
 
 
 async def test_a_task_that_fails_is_told(bench: Bench, tmp_path: Path) -> None:

@@ -266,9 +266,12 @@ def test_its_task_fails_with_it() -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("run = 3\n", "work:run is no function."),
-        ("def run(a, /): pass\n", "work:run takes a by position only."),
-        ("class run:\n    is_crew_class = True\n", "work:run is a crew and no function."),
+        ("run = 3\n", "work:run is no function. Name one in pyproject.toml, under [tool.windlass]."),
+        ("def run(a, /): pass\n", "work:run takes a by position only. Remove the `/` from its parameters."),
+        (
+            "class run:\n    is_crew_class = True\n",
+            'work:run is a crew and no function. Write in pyproject.toml: [tool.windlass] crew = "work:run"',
+        ),
     ],
 )
 def test_an_entrypoint_that_can_not_be_called_by_name_is_told(
@@ -280,4 +283,5 @@ def test_an_entrypoint_that_can_not_be_called_by_name_is_told(
     project = Project("function", str(tmp_path), "work:run")
     with pytest.raises(ProjectFault) as caught:
         load(project)
-    assert explain(caught.value, "load", str(tmp_path)).message == words
+    told = explain(caught.value, "load", str(tmp_path))
+    assert f"{told.message} {told.hint}" == words

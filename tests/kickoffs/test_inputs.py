@@ -3,9 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from windlass.kickoffs.inputs import LONGEST_REASON, InputsCheck, Invalid, Missing, example_inputs
+from windlass.kickoffs.inputs import LONGEST_REASON, InputsCheck, Invalid, Missing
 
 PLACE = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TRIP: dict[str, Any] = {
@@ -115,14 +114,3 @@ EVERY_TYPE: dict[str, Any] = {
         "untold",
     ],
 }
-
-
-def test_example_inputs_have_every_required_name_and_fit_the_schema() -> None:
-    found = example_inputs(EVERY_TYPE)
-    assert list(found) == EVERY_TYPE["required"]
-    assert not list(Draft202012Validator(EVERY_TYPE).iter_errors(found))
-    assert (found["text"], found["one_of"], found["shown"]) == ("some text", "first", "like this")
-
-
-def test_what_is_not_required_is_not_in_the_example() -> None:
-    assert example_inputs(TRIP) == {"topic": "some topic", "days": 1}

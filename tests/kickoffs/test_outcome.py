@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -58,7 +59,8 @@ def test_a_process_whose_end_nobody_saw_was_lost() -> None:
         (signal.SIGTERM, "killed by SIGTERM."),
         (signal.SIGRTMIN + 1, f"killed by signal {signal.SIGRTMIN + 1}."),
         (signal.SIGSEGV | 0x80, "killed by SIGSEGV"),  # with a core file
-        (0, "exit code 0 before it gave a result"),
+        (0, "exit code 0 before it gave a result. Look for os._exit in its code."),
+        (os.EX_SOFTWARE << 8, "exit code 70 before it gave a result. The last lines of its output tell why"),
     ],
 )
 def test_a_wait_status_is_told_in_words(status: int, words: str) -> None:

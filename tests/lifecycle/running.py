@@ -21,7 +21,7 @@ from windlass.runner import Runner
 from windlass.runner.environment import machine_environment
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import KickoffStatus, KickoffStore, NewKickoff
+from windlass.store.kickoffs import Claimed, KickoffStatus, KickoffStore, NewKickoff
 from windlass.store.listener import Listener
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ def run(do="echo", **inputs):
 
 def do_echo(inputs):
     return inputs
+
+
+def do_environment(inputs):
+    return dict(os.environ)
 
 
 def do_fail(inputs):
@@ -118,7 +122,8 @@ class World:
         self._stack = stack
         self.database = Database(url)
         self.listener = Listener(url)
-        self.runner = Runner(folder / "runs", machine_environment(os.environ))  # noqa: TID251 - as windlass.config does
+        machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does
+        self.runner = Runner(folder / "runs", machine)
         self.store = KickoffStore(self.database)
         self.statuses = Statuses(self.store, self.listener)
 
@@ -185,7 +190,7 @@ class World:
         return int(row["losses"])
 
 
-async def no_environment(_: str) -> Mapping[str, str]:
+async def no_environment(_: Claimed) -> Mapping[str, str]:
     return {}
 
 

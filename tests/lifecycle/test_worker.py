@@ -10,11 +10,14 @@ import pytest
 
 from lifecycle.running import Place, World, zygotes
 from projects_for_tests.ends import gone, kickoff_folders
+from windlass.errors import ProjectError
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from windlass.store.kickoffs import Claimed
 
 
 async def test_an_accepted_kickoff_is_run_to_its_end(world: World) -> None:
@@ -34,13 +37,14 @@ async def test_an_accepted_kickoff_is_run_to_its_end(world: World) -> None:
 async def test_its_environment_is_asked_for_when_it_starts(world: World) -> None:
     asked: list[str] = []
 
-    async def environment(slug: str) -> Mapping[str, str]:
-        asked.append(slug)
-        return {}
+    async def environment(claimed: Claimed) -> Mapping[str, str]:
+        asked.append(claimed.slug)
+        return {"GIVEN": "by the worker"}
 
     await world.worker(environment)
-    await world.ended(await world.accept())
+    status = await world.ended(await world.accept(do="environment"))
     assert asked == [world.deployment.slug]
+    assert json.loads(status.structured or "")["GIVEN"] == "by the worker"
 
 
 async def test_a_failure_is_the_crews(world: World) -> None:
@@ -155,7 +159,7 @@ async def test_a_kickoff_that_is_lost_too_often_fails(world: World) -> None:
 async def test_what_goes_wrong_in_the_worker_itself_is_tried_again_and_then_told(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(_: str) -> Mapping[str, str]:
+    async def broken(_: Claimed) -> Mapping[str, str]:
         raise RuntimeError("a mistake of ours")
 
     await world.worker(broken, max_losses=1)
@@ -164,6 +168,16 @@ async def test_what_goes_wrong_in_the_worker_itself_is_tried_again_and_then_told
     assert "the worker could not run it (RuntimeError); its log says why." in (status.error or "")
     assert [record.message for record in caplog.records].count("worker.run_failed") == 2
     assert "a mistake of ours" in caplog.text
+
+
+async def test_an_environment_that_the_project_spoils_is_the_projects_failure(world: World) -> None:
+    async def unreadable(_: Claimed) -> Mapping[str, str]:
+        raise ProjectError("/project/.env can't be read.", "It must be UTF-8 text.")
+
+    await world.worker(unreadable)
+    status = await world.ended(await world.accept())
+    assert (status.state, status.reason, status.attempt) == (State.FAILED, "error", 1)
+    assert status.error == "/project/.env can't be read. It must be UTF-8 text."
 
 
 async def test_a_project_that_is_gone_is_told(world: World) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -27,4 +28,10 @@ def command(project: Path, host: str | None, port: int | None) -> int:
     given = {"host": host, "port": port}
     settings = config.load().model_copy(update={name: value for name, value in given.items() if value is not None})
     log.configure(settings.log_format, settings.log_level)
-    return wiring.dev(settings, project, say=click.echo, tokens_may_be_shown=sys.stdout.isatty())
+    return wiring.dev(settings, project, say=_say, tokens_may_be_shown=sys.stdout.isatty())
+
+
+def _say(line: str) -> None:
+    """A full disk or a closed terminal behind standard output does not stop a server."""
+    with suppress(OSError):
+        click.echo(line)

@@ -40,14 +40,16 @@ def command() -> None:
 @click.option("--deployment", metavar="SLUG", help="Only this crew's.")
 @click.option("--kind", type=click.Choice(["organization", "user"]), help="Only the token of this kind.")
 def show(deployment: str | None, kind: str | None) -> None:
-    """Show the two tokens of each crew, with its base URL."""
-    from windlass.cli.addresses import local_url
+    """Show the two tokens of the crew that is served, with its base URL; of every crew when no server runs."""
+    from windlass.cli.addresses import local_url, running_server
     from windlass.cli.administering import administer
     from windlass.config import load
 
     settings = load()
     server = settings.public_url or local_url(settings)
-    for crew, tokens in administer(settings, lambda opened: _shown(opened, deployment)):
+    served = running_server(settings)
+    wanted = deployment or (served[1] if served else None)
+    for crew, tokens in administer(settings, lambda opened: _shown(opened, wanted)):
         say(f"The crew {crew.slug}, at {server}/crews/{crew.slug}")
         _give_shown(tokens, kind)
 

@@ -80,16 +80,3 @@ def _first_reason(validator: Draft202012Validator, value: Any) -> str | None:
         text = f"{where}: {error.message}" if where else error.message
         return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
     return None
-
-
-def example_inputs(schema: dict[str, Any]) -> Inputs:
-    """A value for each required input, of the right type; for people to replace."""
-    properties = schema.get("properties", {})
-    return {name: _example_of(_as_object(properties.get(name, {})), name) for name in schema.get("required", ())}
-
-
-def _example_of(schema: dict[str, Any], name: str) -> Any:
-    given = [*schema.get("examples", ()), *schema.get("enum", ())]
-    samples: dict[Any, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
-    kind = schema.get("type")
-    return given[0] if given else samples.get(kind if isinstance(kind, str) else None, f"some {name}")

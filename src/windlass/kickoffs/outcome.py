@@ -78,7 +78,8 @@ def words_for(status: int) -> str:
     """What a wait status says of a process that ended without an answer."""
     if not os.WIFSIGNALED(status):
         code = os.waitstatus_to_exitcode(status)
-        return f"the crew's process ended with exit code {code} before it gave a result. Look for os._exit in its code."
+        look = OUTPUT_TELLS if code == os.EX_SOFTWARE else "Look for os._exit in its code."
+        return f"the crew's process ended with exit code {code} before it gave a result. {look}"
     number = os.WTERMSIG(status)
     return f"the crew's process was killed by {signal_name(number)}. {ADVICE.get(number, '')}".strip()
 
@@ -86,6 +87,9 @@ def words_for(status: int) -> str:
 def signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
+
+OUTPUT_TELLS = "The last lines of its output tell why; if none do, look for os._exit in its code."
+"""For the exit code of a child that failed in code of Windlass's own, which prints the trace (child.live)."""
 
 NATIVE = "A library with native code failed: the last lines of its output tell which."
 ADVICE: dict[int, str] = {

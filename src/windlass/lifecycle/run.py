@@ -7,22 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
+from windlass.errors import ProjectError
 from windlass.kickoffs.events import StoredEvent, stored_event
-from windlass.kickoffs.outcome import Outcome, lost, lost_too_often
+from windlass.kickoffs.outcome import Outcome, failure, lost, lost_too_often
 from windlass.kickoffs.states import Reason
 from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
 from windlass.kickoffs.usage import TokenUsage
 from windlass.lifecycle.loops import until_the_database_answers
 from windlass.runner import Output, Runner, RunOrder
+from windlass.store.kickoffs import Claimed
 from windlass_crewside.messages import Event, Message, Project, TaskEnded, TasksKnown, TaskStarted, Tokens, Warned
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.store.kickoffs import Claimed, KickoffStore
+    from windlass.store.kickoffs import KickoffStore
 
-Environment = Callable[[str], Awaitable[Mapping[str, str]]]
-"""Slug of a deployment -> the environment of a kickoff of it that starts now."""
+Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
+"""A kickoff that starts now -> the environment of its crew."""
 
 MOST_WAITING = 500
 MOST_BYTES_WAITING = 16 * 1024 * 1024
@@ -68,13 +70,20 @@ class Run:
         try:
             async with asyncio.TaskGroup() as both:
                 writing = both.create_task(self._reports.write())
-                outcome = await self._runner.run(self._order(await environment(self.claimed.slug)), self._hear)
+                outcome = await self._run(environment)
                 self.over = True
                 self._reports.close()
                 await writing
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None  # the other one was ended for it
         return outcome
+
+    async def _run(self, environment: Environment) -> Outcome:
+        try:
+            order = self._order(await environment(self.claimed))
+        except ProjectError as error:
+            return failure(Reason.ERROR, str(error))
+        return await self._runner.run(order, self._hear)
 
     def _order(self, environment: Mapping[str, str]) -> RunOrder:
         source = self.claimed.source

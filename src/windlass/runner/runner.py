@@ -6,6 +6,7 @@ import itertools
 import shutil
 from typing import TYPE_CHECKING
 
+from windlass import log
 from windlass.errors import ChildLost, ProjectError, WindlassError
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost, words_for
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from windlass_crewside.messages import Message, Project
 
 INSPECTION_SECONDS = 120.0
+
+logger = log.logger(__name__)
 
 
 class Runner:
@@ -169,7 +172,9 @@ class Runner:
     ) -> Zygote:
         if former is not None:
             await stop_zygote(former)
-        return await Zygote.start(interpreter, preload, self._machine, folder)
+        zygote = await Zygote.start(interpreter, preload, self._machine, folder)
+        logger.event("zygote.started", interpreter=interpreter, preload=preload)
+        return zygote
 
 
 def sendable(order: Run | Inspect) -> bytes:

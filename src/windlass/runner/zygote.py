@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import windlass_crewside
+from windlass import log
 from windlass.errors import ChildLost, ProjectError
 from windlass.runner.lines import Lines
 from windlass.runner.readable import CHUNK, Readable
@@ -40,6 +41,8 @@ LAST_WORDS = 5
 
 T = TypeVar("T")
 
+logger = log.logger(__name__)
+
 PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
 
 
@@ -66,6 +69,7 @@ class Zygote:
         self._ready: asyncio.Future[Ready | Unready | None] = asyncio.get_running_loop().create_future()
         self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._overhear())]
+        self._stopping = False
         self.lost = False
 
     @classmethod
@@ -133,6 +137,9 @@ class Zygote:
 
     async def stop(self) -> None:
         """Ends the zygote and all its children; complete when it returns."""
+        if not self.lost:
+            logger.event("zygote.stopped", pid=self._process.pid)
+        self._stopping = True
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
         try:
@@ -177,6 +184,9 @@ class Zygote:
 
     def _be_lost(self) -> None:
         self.lost = True
+        if not self._stopping:
+            words = " ".join(self._last_words) or None
+            logger.event("zygote.lost", pid=self._process.pid, children=len(self._children), said=words)
         settle(self._ready, None)
         for record in self._children.values():
             self._mourn(record)

@@ -1,5 +1,5 @@
-"""Cancellation that is not lost: who waits for one of the pool's connections does so with asyncio.wait_for, which before
-Python 3.12 forgets a cancellation that comes together with what is waited for.
+"""Cancellation that is not lost: the pool waits for a free connection with asyncio.wait_for, which before Python 3.12
+forgets a cancellation that comes together with what is waited for.
 """
 
 from __future__ import annotations

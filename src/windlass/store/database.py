@@ -86,7 +86,7 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """In autocommit mode: a statement is a transaction."""
-        with _telling_absence():
+        with obeying_cancellation(), _telling_absence():
             async with self._pool.connection() as connection:
                 yield connection
 
@@ -116,7 +116,7 @@ class Database:
         return True
 
     async def replace_dead_connections(self) -> None:
-        with _telling_absence():
+        with obeying_cancellation(), _telling_absence():
             await self._pool.check()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewai import Crew
 
-from windlass_crewside.faults import InputsRefused, ProjectFault, inside, unset_variable, where
+from windlass_crewside.faults import InputsRefused, ProjectFault, inside, text_of, unset_variable, where
 from windlass_crewside.frameworks import crew_events, crew_inputs, results
 from windlass_crewside.frameworks.crew_tasks import TaskFollower, described
 from windlass_crewside.frameworks.importing import entry_module, named_in
@@ -124,7 +124,9 @@ def misconfigured(error: Exception, crew_class: Any, project: Project) -> Projec
         hint = f"There is no {' and no '.join(missing)}: crewai looks there for what the class calls its config."
     else:
         hint = f"Look for the name in {' and '.join(os.path.relpath(path, root) for path in files) or 'the class'}."
-    return ProjectFault(f"{crew_class.__name__} can't be built: {type(error).__name__}: {error} ({place})", hint)
+    return ProjectFault(
+        f"{crew_class.__name__} can't be built: {type(error).__name__}: {text_of(error)} ({place})", hint
+    )
 
 
 def config_files(crew_class: Any) -> list[Path | None]:

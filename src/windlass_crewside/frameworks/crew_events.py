@@ -14,6 +14,7 @@ from crewai.execution import set_execution_uuid
 from crewai.telemetry import Telemetry
 from crewai.types.usage_metrics import UsageMetrics
 
+from windlass_crewside.faults import text_of
 from windlass_crewside.messages import Tokens
 from windlass_crewside.surroundings import environment
 from windlass_crewside.veil import nameless
@@ -48,7 +49,7 @@ def listen(report: Report, follow: Callable[[Any, Any], None]) -> None:
             tell(report, source, event)
             follow(source, event)
         except Exception as error:  # noqa: BLE001 - what a sink raises ends the crew
-            report.warn("event_not_told", f"an event {event.type} of the run could not be told: {error}")
+            report.warn("event_not_told", f"an event {event.type} of the run could not be told: {text_of(error)}")
 
     # a default, where crewai sets a value: threads that crew code starts itself see it too
     everywhere = contextvars.ContextVar("crewai_stream_sinks", default=(sink,))

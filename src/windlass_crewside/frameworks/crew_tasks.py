@@ -76,7 +76,9 @@ class TaskFollower:
         for passed in range(min(position, len(self._tasks))):
             if passed not in self._began and passed not in self._over and conditional(self._tasks[passed]):
                 self._over.add(passed)
-                self._report.send(TaskEnded(passed, "skipped", at))
+                # by now crewai has filled in its placeholders, too
+                agent = described(self._tasks[passed])["agent"]
+                self._report.send(TaskEnded(passed, "skipped", at, agent=agent))
 
 
 def conditional(task: Any) -> bool:

@@ -42,7 +42,10 @@ def load(project: Project) -> LoadedFunction:
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
     ]
     if positional:
-        raise ProjectFault(f"{project.entrypoint} takes {', '.join(positional)} by position only", "Inputs have names.")
+        raise ProjectFault(
+            f"{project.entrypoint} takes {', '.join(positional)} by position only",
+            "Remove the `/` from its parameters.",
+        )
     return LoadedFunction(function)
 
 

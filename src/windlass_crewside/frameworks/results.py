@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from typing import TYPE_CHECKING, Any
 
+from windlass_crewside.faults import ProjectFault, text_of
 from windlass_crewside.messages import Succeeded
 
 if TYPE_CHECKING:
@@ -13,17 +15,34 @@ if TYPE_CHECKING:
 
 
 def of_any(value: Any, report: Report) -> Succeeded:
-    """Text stays as it is; JSON, models and dataclasses become JSON and its text; of all else the text is taken."""
+    """Text stays as it is; JSON, models and dataclasses become JSON and its text; of all else the text is taken.
+
+    Raises ProjectFault for a generator, and for what has no text.
+    """
     if value is None:
         return Succeeded("")
     if isinstance(value, str):
         return Succeeded(value)
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        raise ProjectFault("the crew's code returned a generator, which is no result", "Return a list, say.")
     try:
         text = json.dumps(structure(value), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
+        words = made_text(value)
         report.warn("result_not_json", f"the result is a {type(value).__name__}, which is not JSON: its text was taken")
-        return Succeeded(str(value))
+        return Succeeded(words)
     return Succeeded(text, json.loads(text))
+
+
+def made_text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception as error:
+        said = f"{type(error).__name__}: {text_of(error)}"
+        raise ProjectFault(
+            f"the result is a {type(value).__name__}, which is not JSON, and has no text: {said}",
+            "Return text, JSON values, a model or a dataclass.",
+        ) from error
 
 
 def structure(value: Any) -> Any:

@@ -1,0 +1,60 @@
+"""What can be no result is refused in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from windlass_crewside.faults import ProjectFault, explain
+from windlass_crewside.frameworks import results
+from windlass_crewside.report import Report
+from windlass_crewside.veil import Veil
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from windlass_crewside.messages import Message
+
+
+class Listening:
+    """The worker's end of a report."""
+
+    def __init__(self) -> None:
+        self.heard: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        self.heard.append(message)
+
+
+class Wordless:
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def generated() -> Iterator[int]:
+    yield 1
+
+
+async def generated_later() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Wordless(), "the result is a Wordless, which is not JSON, and has no text: LookupError: without a message."),
+        (10**5000, "the result is a int, which is not JSON, and has no text: ValueError: Exceeds the limit"),
+        (generated(), "the crew's code returned a generator, which is no result."),
+        (generated_later(), "the crew's code returned a generator, which is no result."),
+    ],
+    ids=["object", "number", "generator", "async generator"],
+)
+def test_what_can_be_no_result_is_told_and_nothing_is_said_to_be_taken(value: Any, words: str) -> None:
+    channel = Listening()
+    with pytest.raises(ProjectFault) as caught:
+        results.of_any(value, Report(channel, Veil({})))
+    told = explain(caught.value, "run", "/project")
+    assert told.message.startswith(words)
+    assert told.hint.startswith("Return ")
+    assert channel.heard == []

@@ -1,0 +1,135 @@
+"""Whatever a function's code raises is told in one line, with its place and a remedy where there is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from projects_for_tests.making import Bench, Heard, function_project
+from windlass.errors import ProjectError
+from windlass.kickoffs.states import Reason
+from windlass_crewside.faults import explain
+from windlass_crewside.messages import TaskEnded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROOT = "/project"
+
+in_a_process = pytest.mark.asyncio(loop_scope="session")
+functions = pytest.mark.xdist_group("functions")
+
+WORDLESS = "(its text could not be made)"
+
+
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+class ValidationError(Exception):
+    """Named as pydantic's, and not like it."""
+
+    def errors(self) -> list[str]:
+        return ["city"]
+
+
+class Nameless:
+    def __repr__(self) -> str:
+        raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (WordlessError(), f"WordlessError: {WORDLESS}"),
+        (ValidationError(), f"ValidationError: {WORDLESS}"),
+        (
+            ExceptionGroup("-", [WordlessError(), ValueError("b")]),
+            f"ExceptionGroup: WordlessError: {WORDLESS}; ValueError: b",
+        ),
+    ],
+    ids=["error", "validation", "group"],
+)
+def test_an_error_whose_text_can_not_be_made_is_told_by_its_name(error: Exception, message: str) -> None:
+    assert explain(error, "run", ROOT).message == message
+
+
+def test_an_exit_with_a_value_that_can_not_be_shown_is_told() -> None:
+    assert f"sys.exit({WORDLESS})" in explain(SystemExit(Nameless()), "run", ROOT).message
+
+
+def test_what_reads_standard_input_learns_that_there_is_none() -> None:
+    told = explain(EOFError("EOF when reading a line"), "run", ROOT)
+    assert told.hint == "A kickoff has no standard input; human input is not served by this release."
+    assert explain(EOFError("Ran out of input"), "run", ROOT).hint == ""
+
+
+def test_a_syntax_error_of_text_that_is_no_file_of_the_project_keeps_its_place() -> None:
+    with pytest.raises(SyntaxError) as caught:
+        compile("def (", "<text>", "exec")
+    assert explain(caught.value, "run", ROOT).message == f"SyntaxError: {caught.value.msg} (<text>, line 1)"
+
+
+async def error_of(bench: Bench, folder: Path, code: str) -> str:
+    outcome = await bench.run(function_project(folder, code))
+    assert outcome.reason is Reason.ERROR
+    assert outcome.error is not None
+    return outcome.error
+
+
+@functions
+@in_a_process
+async def test_an_error_without_words_ends_the_run_and_not_its_process(bench: Bench, tmp_path: Path) -> None:
+    code = "class Mute(Exception):\n    def __str__(self): raise LookupError\n\ndef run():\n    raise Mute\n"
+    assert await error_of(bench, tmp_path, code) == f"Mute: {WORDLESS} (work.py:5)"
+
+
+@functions
+@in_a_process
+async def test_a_run_that_gives_a_generator_fails_with_its_task(bench: Bench, tmp_path: Path) -> None:
+    heard = Heard()
+    outcome = await bench.run(function_project(tmp_path, "def run():\n    yield 1\n"), heard=heard)
+    assert outcome.error == "the crew's code returned a generator, which is no result. Return a list, say."
+    assert [ended.state for ended in heard.of(TaskEnded)] == ["failed"]
+
+
+@functions
+@in_a_process
+async def test_input_finds_nothing_to_read_and_it_is_said_why(bench: Bench, tmp_path: Path) -> None:
+    told = await error_of(bench, tmp_path, "def run():\n    return input()\n")
+    assert told.endswith("A kickoff has no standard input; human input is not served by this release.")
+
+
+@functions
+@in_a_process
+@pytest.mark.parametrize("name", ["CancelledError", "KeyboardInterrupt"])
+async def test_an_error_that_says_nothing_is_told_with_its_place(bench: Bench, tmp_path: Path, name: str) -> None:
+    code = f"from asyncio import CancelledError\n\ndef run():\n    raise {name}\n"
+    assert await error_of(bench, tmp_path, code) == f"{name}: without a message (work.py:4)"
+
+
+@functions
+@in_a_process
+async def test_a_task_that_is_cancelled_is_told_with_the_line_that_waited(bench: Bench, tmp_path: Path) -> None:
+    code = "import asyncio\n\nasync def run():\n    asyncio.current_task().cancel()\n    await asyncio.sleep(9)\n"
+    assert await error_of(bench, tmp_path, code) == "CancelledError: without a message (work.py:5)"
+
+
+@functions
+@in_a_process
+async def test_a_syntax_error_tells_its_place_once(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(ProjectError) as caught:
+        await bench.inspect(function_project(tmp_path, "def run():\n    return (]\n"))
+    assert caught.value.message.endswith(" (work.py:2)")
+    assert "line 2" not in caught.value.message
+
+
+@functions
+@in_a_process
+async def test_a_syntax_error_of_what_is_imported_while_running_tells_its_place(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("x = (]\n")
+    told = await error_of(bench, tmp_path, "def run():\n    import late\n")
+    assert told.endswith(" (late.py:1)")
+    assert "line 1" not in told
