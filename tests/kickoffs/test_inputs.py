@@ -81,36 +81,3 @@ def test_a_schema_without_members_takes_everything() -> None:
 def test_what_is_no_schema_is_refused_in_words(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="the input schema is not valid"):
         InputsCheck.of(schema)
-
-
-EVERY_TYPE: dict[str, Any] = {
-    "properties": {
-        "text": {"type": "string"},
-        "whole": {"type": "integer"},
-        "part": {"type": "number"},
-        "flag": {"type": "boolean"},
-        "list": {"type": "array"},
-        "map": {"type": "object"},
-        "nothing": {"type": "null"},
-        "either": {"type": ["string", "null"]},
-        "one_of": {"enum": ["first", "second"]},
-        "shown": {"type": "string", "examples": ["like this"]},
-        "any": {},
-        "anything": True,
-    },
-    "required": [
-        "text",
-        "whole",
-        "part",
-        "flag",
-        "list",
-        "map",
-        "nothing",
-        "either",
-        "one_of",
-        "shown",
-        "any",
-        "anything",
-        "untold",
-    ],
-}

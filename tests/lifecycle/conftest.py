@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lifecycle.running import Place, World
+from lifecycle.token_bench import TokenBench
 from store.proxy import Proxy
 from store.shared_database import empty, made
+from windlass.store.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -30,6 +32,12 @@ def url(shared_url: str) -> str:
 async def proxy(url: str) -> AsyncIterator[Proxy]:
     async with Proxy(url) as proxy:
         yield proxy
+
+
+@pytest.fixture
+async def bench(url: str) -> AsyncIterator[TokenBench]:
+    async with Database(url) as database:
+        yield await TokenBench.make(database)
 
 
 @pytest.fixture

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from windlass.lifecycle.access import Access
+from windlass.lifecycle.crews import Crews
+from windlass.lifecycle.parts import running
+from windlass.store.deployments import DeploymentStore
+from windlass.store.listener import Listener
+from windlass.vault.token_form import TokenKind, last_four, new_token
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from lifecycle.token_bench import TokenBench
+    from windlass.vault.secret import Secret
+
+
+@pytest.fixture
+async def listener(url: str) -> AsyncIterator[Listener]:
+    listener = Listener(url)
+    async with running(listener):
+        await asyncio.wait_for(listener.hearing.wait(), 10)
+        yield listener
+
+
+@pytest.fixture
+def access(bench: TokenBench, listener: Listener) -> Access:
+    return Access(bench.tokens, bench.store, listener)
+
+
+def header(token: Secret) -> str:
+    return f"Bearer {token.reveal()}"
+
+
+async def test_a_token_opens(access: Access, bench: TokenBench) -> None:
+    token = await bench.tokens.create(bench.deployment.id)
+    found = await access.token(header(token))
+    assert found is not None
+    assert found.deployment_id == bench.deployment.id
+    assert access.use._used == {found.id}
+
+
+async def test_what_is_no_token_opens_nothing(access: Access) -> None:
+    stranger = new_token(TokenKind.ORGANIZATION)
+    for text in (None, "", "Bearer", "Bearer x", "Basic eA==", stranger.reveal(), header(stranger)):
+        assert await access.token(text) is None
+    assert access.use._used == set()
+
+
+async def test_a_revoked_token_opens_nothing_a_moment_later(access: Access, bench: TokenBench) -> None:
+    token = await bench.tokens.create(None)
+    assert await access.token(header(token)) is not None
+    await bench.tokens.revoke(last_four(token.reveal()))
+    async with asyncio.timeout(1):
+        while await access.token(header(token)) is not None:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_rotated_token_gives_way_to_the_new_one(access: Access, bench: TokenBench) -> None:
+    old = await bench.tokens.create(None)
+    assert await access.token(header(old)) is not None
+    new = await bench.tokens.rotate(last_four(old.reveal()))
+    assert await access.token(header(new)) is not None
+    async with asyncio.timeout(1):
+        while await access.token(header(old)) is not None:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_token_that_expires_while_it_is_known_opens_nothing_any_more(access: Access, bench: TokenBench) -> None:
+    token = await bench.tokens.create(None, expires_at=datetime.now(UTC) + timedelta(seconds=0.3))
+    assert await access.token(header(token)) is not None
+    async with asyncio.timeout(5):
+        while await access.token(header(token)) is not None:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_crew_is_known_with_its_check(bench: TokenBench, listener: Listener) -> None:
+    crews = Crews(DeploymentStore(bench.database), listener)
+    crew = await crews.get("work")
+    assert crew is not None
+    assert bench.deployment.version is not None
+    assert (crew.deployment_id, crew.version_id) == (bench.deployment.id, bench.deployment.version.id)
+    assert crew.check({"any": "thing"}) is None
+    assert await crews.manifest(crew.version_id) == crew.manifest
+    assert await crews.get("nobody") is None
+
+
+async def test_a_new_version_is_known_a_moment_later(bench: TokenBench, listener: Listener) -> None:
+    store = DeploymentStore(bench.database)
+    crews = Crews(store, listener)
+    crew = await crews.get("work")
+    assert crew is not None
+    newer = await store.register("work", digest="newer", source={"kind": "function"}, manifest=crew.manifest)
+    assert newer.version is not None
+    async with asyncio.timeout(1):
+        while (found := await crews.get("work")) is None or found.version_id != newer.version.id:
+            await asyncio.sleep(0.001)
+
+
+async def test_another_profile_is_known_a_moment_later(bench: TokenBench, listener: Listener) -> None:
+    store = DeploymentStore(bench.database)
+    crews = Crews(store, listener)
+    await crews.get("work")
+    await store.set_profile("work", "live")
+    async with asyncio.timeout(1):
+        while (found := await crews.get("work")) is None or found.profile != "live":
+            await asyncio.sleep(0.001)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from windlass.config import Settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text("utf-8")
+ROWS = re.findall(r"^\| `WINDLASS_(\w+)` \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
+
+
+def test_the_page_has_every_setting_with_its_meaning() -> None:
+    settings = {name.upper(): field.description for name, field in Settings.model_fields.items()}
+    assert {name: meaning for name, _, meaning in ROWS} == settings
+
+
+def test_the_page_has_the_defaults() -> None:
+    told = {name.lower(): default.strip("`") for name, default, _ in ROWS}
+    fixed = {
+        name: field.default
+        for name, field in Settings.model_fields.items()
+        if field.default_factory is None and field.default is not None
+    }
+    assert {name: told[name] for name in fixed} == {
+        name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in fixed.items()
+    }
