@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lifecycle.running import Place, World, zygotes
+from lifecycle.waiting import until
 from projects_for_tests.ends import gone, kickoff_folders
 from windlass.errors import ProjectError
 from windlass.kickoffs.ids import new_id
@@ -125,9 +126,11 @@ async def test_a_worker_that_nobody_calls_looks_for_itself(world: World, monkeyp
     await world.worker()
     await world.listener.stop()
     kickoff = await world.accept()
-    async with asyncio.timeout(10):
-        while not (await world.status(kickoff)).state.ended:
-            pass
+
+    async def has_ended() -> bool:
+        return (await world.status(kickoff)).state.ended
+
+    await until(has_ended)
 
 
 async def test_a_run_whose_zygote_dies_is_run_again(
@@ -221,14 +224,14 @@ async def test_events_of_a_second_attempt_follow_those_of_the_first(world: World
     worker = await world.worker()
     kickoff = await world.accept(**place.inputs(talk=True))
     await place.until_held()
-    async with asyncio.timeout(10):
-        while not await world.events(kickoff):
-            pass
+
+    async def has_talked(attempt: int) -> bool:
+        return any(row["attempt"] == attempt for row in await world.events(kickoff))
+
+    await until(lambda: has_talked(1))
     await worker.stop()
     await world.worker()
-    async with asyncio.timeout(10):
-        while (await world.events(kickoff))[-1]["attempt"] == 1:
-            pass
+    await until(lambda: has_talked(2))
     place.let_go()
     await world.ended(kickoff)
     events = await world.events(kickoff)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lifecycle.running import Place, World
+from lifecycle.waiting import until
 from projects_for_tests.ends import gone
 from store.kickoff_rows import Rows
 from windlass.kickoffs.states import State
@@ -90,9 +91,7 @@ async def test_an_absence_that_is_longer_than_the_lease_costs_no_run(
     await proxy.close()
     await lease_ended(beside, kickoff)
     await proxy.open()
-    async with asyncio.timeout(10):
-        while await ended_leases(beside):
-            pass
+    await until(lambda: all_leases_run(beside))
     place.let_go()
     status = await world.ended(kickoff)
     assert (status.state, status.attempt) == (State.SUCCESS, 1)
@@ -156,9 +155,14 @@ async def test_a_worker_starts_while_the_database_is_away(world: World, proxy: P
 
 
 async def lease_ended(rows: Rows, kickoff: UUID) -> None:
-    async with asyncio.timeout(10):
-        while kickoff not in await ended_leases(rows):
-            pass
+    async def ended() -> bool:
+        return kickoff in await ended_leases(rows)
+
+    await until(ended)
+
+
+async def all_leases_run(rows: Rows) -> bool:
+    return not await ended_leases(rows)
 
 
 async def ended_leases(rows: Rows) -> list[UUID]:

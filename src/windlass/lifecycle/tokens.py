@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 OWNER = "owner"
 """The user whose token a crew shows: whoever set the server up."""
+
+END_OF_TOKEN = re.compile("[0-9A-Za-z]{4}")
 
 logger = log.logger(__name__)
 
@@ -124,7 +127,7 @@ class Tokens:
         return await self._store.all(revoked_too=revoked_too)
 
     async def _named(self, name: str) -> UUID:
-        found = await self._store.named(name) if parse_id(name) or len(name) == len(last_four(name)) else []
+        found = await self._store.named(name) if parse_id(name) or END_OF_TOKEN.fullmatch(name) else []
         if len(found) > 1:
             raise NoSuchToken(
                 f"More than one token ends in {name}.", "Name it by its id: `windlass tokens list` shows it."

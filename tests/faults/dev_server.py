@@ -1,0 +1,141 @@
+"""`windlass dev` as a process of its own, on a home of its own, serving a function that takes a while."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import psutil
+
+import windlass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEADLINE = 45.0
+WINDLASS = [sys.executable, "-m", "windlass"]
+PYPROJECT = '[project]\nname = "slow"\nversion = "1"\n\n[tool.windlass]\nentrypoint = "slow:wait"\n'
+CODE = """
+import time
+
+def wait(seconds: float, word: str = "done") -> str:
+    time.sleep(seconds)
+    return word
+"""
+
+
+@dataclass(slots=True)
+class DevServer:
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=20, trust_env=False))
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "slow"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        source = str(Path(windlass.__file__).parents[1])
+        own = {"HOME": str(self.folder), "WINDLASS_HOME": str(self.home), "PYTHONPATH": source, "WINDLASS_SLOTS": "4"}
+        return {"PATH": os.defpath, "LANG": "C.UTF-8", "OPENAI_API_KEY": "none-is-asked", **own}
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text("utf-8", "replace")
+
+    def write_project(self, code: str = CODE) -> None:
+        self.project.mkdir(exist_ok=True)
+        (self.project / "pyproject.toml").write_text(PYPROJECT)
+        (self.project / "slow.py").write_text(code)
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*WINDLASS, *arguments], env=self.environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
+
+    def start(self) -> None:
+        """Returns when it is ready."""
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*WINDLASS, "dev", str(self.project), "--port", "0"], env=self.environment, stdout=log, stderr=log
+            )
+        address = self.home / "address"
+        address.unlink(missing_ok=True)  # of one that was killed
+        until(lambda: address.exists() and self.answers(address), "the server is ready", lambda: self.log)
+        token = self.command("tokens", "show", "--kind", "organization").stdout.strip()
+        self.client.headers["Authorization"] = f"Bearer {token}"
+        self.client.base_url = httpx.URL(address.read_text().split()[0])
+
+    def answers(self, address: Path) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log
+        url = address.read_text().split()[0]
+        return is_up(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 200)
+
+    def end(self, number: signal.Signals) -> int:
+        """Sends the signal and waits for the end; its exit status."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE)
+
+    def kickoff(self, seconds: float, **inputs: Any) -> str:
+        answer = self.client.post("/kickoff", json={"inputs": {"seconds": seconds, **inputs}})
+        assert answer.status_code == 200, answer.text
+        kickoff_id: str = answer.json()["kickoff_id"]
+        return kickoff_id
+
+    def status(self, kickoff_id: str, wait: float = 0) -> dict[str, Any]:
+        status: dict[str, Any] = self.client.get(f"/status/{kickoff_id}", params={"wait": wait}).json()
+        return status
+
+    def ended(self, kickoff_id: str) -> dict[str, Any]:
+        until(lambda: self.status(kickoff_id, wait=5).get("status") in {"completed", "error"}, "the kickoff ended")
+        return self.status(kickoff_id)
+
+    def processes(self) -> list[psutil.Process]:
+        """All that belong to this home: server, keeper, PostgreSQL, zygotes and children."""
+        mark = re.compile(re.escape(str(self.folder)))
+        return [process for process in psutil.process_iter() if mark.search(words_of(process))]
+
+    def clean_up(self) -> None:
+        self.client.close()
+        if self.process is not None and self.process.poll() is None:
+            self.end(signal.SIGKILL)
+        until(lambda: not self.processes(), "nothing of the server is left")
+
+
+def words_of(process: psutil.Process) -> str:
+    """Command line and environment, by which a process tells where it belongs; nothing for one that is gone."""
+    try:
+        return " ".join(process.cmdline()) + " " + process.environ().get("WINDLASS_HOME", "") + " " + process.cwd()
+    except psutil.Error:
+        return ""
+
+
+def is_up(ask: Callable[[], bool]) -> bool:
+    try:
+        return ask()
+    except httpx.TransportError:
+        return False
+
+
+def until(holds: Callable[[], bool], what: str, more: Callable[[], str] = lambda: "") -> None:
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"not within {DEADLINE:.0f} s: {what}. {more()}")
