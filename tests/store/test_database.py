@@ -125,3 +125,10 @@ async def _twice(database: Database) -> None:
     async with database.transaction() as connection:
         for _ in range(2):
             await connection.execute("INSERT INTO settings (name, value) VALUES ('twice', '1')")
+
+
+async def test_a_server_that_does_not_answer_counts_as_away(database_url: str) -> None:
+    async with Database(database_url, statement_seconds=0.3) as database:
+        with pytest.raises(DatabaseUnavailable):
+            await database.rows("SELECT pg_sleep(60)")
+        assert await database.rows("SELECT 1 AS one") == [{"one": 1}]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, Self
@@ -22,18 +23,28 @@ Connection = AsyncConnection[DictRow]
 Row = dict[str, Any]
 
 AWAY = (
+    TimeoutError,
     psycopg.OperationalError,
     psycopg.InterfaceError,
     psycopg.errors.ReadOnlySqlTransaction,
     PoolTimeout,
     PoolClosed,
 )
-"""What psycopg raises when PostgreSQL is not there, goes away, refuses connections for now, or is a copy that another
-one is to take the place of.
+"""What is raised when PostgreSQL is not there, does not answer, goes away, refuses connections for now, or is a copy
+that another one is to take the place of.
 """
 TOO_MUCH = "54"
 """The class of what PostgreSQL refuses at any time, too large or too deep as it is; OperationalErrors for psycopg."""
 CONNECT_SECONDS = 3
+STATEMENT_SECONDS = 20.0
+KEEPALIVES = {
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 10_000,
+}
+"""A server that is cut off is found out within some 10 s."""
 PATIENCE = 2.0
 """Seconds to wait for a connection before the database counts as away."""
 
@@ -45,9 +56,10 @@ logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 class Database:
     """Connections to one PostgreSQL. Every method raises DatabaseUnavailable when it is away."""
 
-    def __init__(self, url: str, *, connections: int = 10) -> None:
+    def __init__(self, url: str, *, connections: int = 10, statement_seconds: float = STATEMENT_SECONDS) -> None:
         check(url)
         self.url = url
+        self._statement_seconds = statement_seconds
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             url,
             min_size=2,
@@ -60,6 +72,7 @@ class Database:
                 "row_factory": dict_row,
                 "connect_timeout": CONNECT_SECONDS,
                 "application_name": "windlass",
+                **KEEPALIVES,
             },
         )
 
@@ -84,15 +97,18 @@ class Database:
             ) from error
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """In autocommit mode: a statement is a transaction."""
+    async def connection(self, *, patient: bool = False) -> AsyncIterator[Connection]:
+        """In autocommit mode: a statement is a transaction. A server that is there and does not answer counts as away
+        after a while, unless `patient`.
+        """
         with obeying_cancellation(), _telling_absence():
-            async with self._pool.connection() as connection:
-                yield connection
+            async with asyncio.timeout(None if patient else self._statement_seconds):
+                async with self._pool.connection() as connection:
+                    yield connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
-        async with self.connection() as connection, connection.transaction():
+    async def transaction(self, *, patient: bool = False) -> AsyncIterator[Connection]:
+        async with self.connection(patient=patient) as connection, connection.transaction():
             yield connection
 
     async def rows(self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None) -> list[Row]:

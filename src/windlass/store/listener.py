@@ -9,6 +9,7 @@ from psycopg.sql import SQL, Identifier
 
 from windlass import log
 from windlass.store.cancelling import cancelled
+from windlass.store.database import KEEPALIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 KICKOFFS, ENDED, DEPLOYMENTS, TOKENS = "windlass_kickoffs", "windlass_ended", "windlass_deployments", "windlass_tokens"
 CHANNELS = (KICKOFFS, ENDED, DEPLOYMENTS, TOKENS)
 BETWEEN_ATTEMPTS = 0.25
-KEEPALIVES = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 2}
 
 logger = log.logger(__name__)
 

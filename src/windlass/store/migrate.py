@@ -30,7 +30,7 @@ def known_migrations() -> dict[int, str]:
 
 async def migrate(database: Database) -> list[int]:
     """Brings the schema up to date, in one transaction under an advisory lock; the numbers of what was applied."""
-    async with database.transaction() as connection:
+    async with database.transaction(patient=True) as connection:
         _refuse_old_server(connection)
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         applied = await _applied(connection)
