@@ -89,7 +89,7 @@ def celery() -> ASGIApp:
 
     queue = Celery("peer", broker=os.environ["BENCH_REDIS"])
 
-    @queue.task(name="run_crew")  # type: ignore[untyped-decorator]
+    @queue.task(name="run_crew")
     def run_crew(inputs: dict[str, Any]) -> None: ...
 
     app = FastAPI()
