@@ -195,5 +195,6 @@ async def no_environment(_: Claimed) -> Mapping[str, str]:
 
 
 def zygotes() -> list[psutil.Process]:
-    """Those of this process: the tests beside it have their own."""
-    return [child for child in psutil.Process().children() if "windlass_crewside" in " ".join(child.cmdline())]
+    """Those of this process, the newest first: other tests in it may keep some of their own."""
+    found = [child for child in psutil.Process().children() if "windlass_crewside" in " ".join(child.cmdline())]
+    return sorted(found, key=lambda child: child.create_time(), reverse=True)
