@@ -309,10 +309,12 @@ def _key_ring(settings: Settings) -> KeyRing:
 
 def _stop_when_told(serving: asyncio.Task[None], say: Say) -> None:
     """By the first signal. More of them change nothing: stopping has its deadlines, and is to leave nothing behind."""
+    told = asyncio.Event()
 
     def stop() -> None:
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, _nothing)
+        if told.is_set():
+            return
+        told.set()
         serving.cancel()
         logger.event("server.stopping")
         say("stopping")
@@ -323,8 +325,4 @@ def _stop_when_told(serving: asyncio.Task[None], say: Say) -> None:
 
 
 def _quietly(_: str) -> None:
-    pass
-
-
-def _nothing() -> None:
     pass
