@@ -35,6 +35,7 @@ EVENTS: dict[str, Event] = {
     "database.migrated": Event(INFO, "The tables were brought to this version."),
     "database.away": Event(WARNING, "PostgreSQL doesn't answer; requests get 503 until it does."),
     "database.back": Event(INFO, "PostgreSQL answers again."),
+    "database.refused": Event(WARNING, "PostgreSQL answers, and refuses to work for now (a full disk, say); 503 too."),
     "zygote.started": Event(INFO, "A process that forks children for kickoffs is warm."),
     "zygote.stopped": Event(INFO, "Such a process was stopped, idle or with the server."),
     "zygote.lost": Event(WARNING, "Such a process ended unasked; another takes its place."),

@@ -102,11 +102,16 @@ async def test_what_is_too_large_for_postgresql_is_not_an_absent_database(shared
             await database.execute("SELECT %(deep)s::json", {"deep": "[" * 50_000 + "]" * 50_000})
 
 
-async def test_a_copy_that_takes_no_changes_counts_as_absent(shared_url: str) -> None:
+async def test_a_copy_that_takes_no_changes_counts_as_absent_and_the_log_says_once_why(
+    shared_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     url = make_conninfo(shared_url, options="-c default_transaction_read_only=on")
     async with Database(url) as database:
-        with pytest.raises(DatabaseUnavailable):
-            await database.execute("INSERT INTO settings (name, value) VALUES ('a', 'b')")
+        for _ in range(2):
+            with pytest.raises(DatabaseUnavailable):
+                await database.execute("INSERT INTO settings (name, value) VALUES ('a', 'b')")
+    told = [(record.message, vars(record)["event_fields"]) for record in caplog.records]
+    assert told == [("database.refused", {"error": "cannot execute INSERT in a read-only transaction"})]
 
 
 async def test_a_transaction_that_fails_leaves_nothing(shared_url: str) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, LiteralString, Self
 
@@ -10,6 +12,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
+from windlass import log
 from windlass.errors import DatabaseUnavailable
 from windlass.store.cancelling import obeying_cancellation
 from windlass.store.libpq import check
@@ -35,6 +38,8 @@ that another one is to take the place of.
 """
 TOO_MUCH = "54"
 """The class of what PostgreSQL refuses at any time, too large or too deep as it is; OperationalErrors for psycopg."""
+SHUTTING_DOWN = "57P"
+SECONDS_BETWEEN_REFUSALS = 10.0
 CONNECT_SECONDS = 3
 STATEMENT_SECONDS = 20.0
 KEEPALIVES = {
@@ -48,6 +53,7 @@ KEEPALIVES = {
 PATIENCE = 2.0
 """Seconds to wait for a connection before the database counts as away."""
 
+logger = log.logger(__name__)
 
 # The listener tells, once, that the database is away and why; the pool would tell at each of its attempts.
 logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
@@ -59,6 +65,7 @@ class Database:
     def __init__(self, url: str, *, connections: int = 10, statement_seconds: float = STATEMENT_SECONDS) -> None:
         check(url)
         self.url = url
+        self._refusals = Refusals()
         self._statement_seconds = statement_seconds
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             url,
@@ -101,7 +108,7 @@ class Database:
         """In autocommit mode: a statement is a transaction. A server that is there and does not answer counts as away
         after a while, unless `patient`.
         """
-        with obeying_cancellation(), _telling_absence():
+        with obeying_cancellation(), _telling_absence(self._refusals):
             async with asyncio.timeout(None if patient else self._statement_seconds):
                 async with self._pool.connection() as connection:
                     yield connection
@@ -132,7 +139,7 @@ class Database:
         return True
 
     async def replace_dead_connections(self) -> None:
-        with obeying_cancellation(), _telling_absence():
+        with obeying_cancellation(), _telling_absence(self._refusals):
             await self._pool.check()
 
 
@@ -142,11 +149,30 @@ async def fetch(
     return await (await connection.execute(query, values)).fetchall()
 
 
+class Refusals:
+    """Logs, once in a while, why PostgreSQL does not work though it is there. That it is not, the listener tells."""
+
+    def __init__(self) -> None:
+        self._told = -math.inf
+
+    def tell(self, error: BaseException) -> None:
+        now = time.monotonic()
+        if now - self._told > SECONDS_BETWEEN_REFUSALS:
+            self._told = now
+            logger.event("database.refused", error=" ".join(str(error).split()) or "no answer in time")
+
+
 class _telling_absence:  # noqa: N801 - reads as the statement it is
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, AWAY) and not (getattr(error, "sqlstate", None) or "").startswith(TOO_MUCH):
+        state = getattr(error, "sqlstate", None) or ""
+        if isinstance(error, AWAY) and not state.startswith(TOO_MUCH):
+            if isinstance(error, TimeoutError) or (state and not state.startswith(SHUTTING_DOWN)):
+                self._refusals.tell(error)
             raise DatabaseUnavailable(
                 "The database does not answer.", "It is tried again by itself; see the server's log for why."
             ) from error

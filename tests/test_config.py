@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from windlass import config
+from windlass.config import Settings, crew_environment, load, unknown_variables
+from windlass.errors import ProjectError, SettingsError
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):  # noqa: TID251 - what the tests of a machine find there is not theirs
+        if name.startswith("WINDLASS_"):
+            monkeypatch.delenv(name)
+
+
+def variables() -> dict[str, str]:
+    return dict(os.environ)  # noqa: TID251 - the tests look at what `load` leaves there
+
+
+def test_without_a_variable_every_setting_has_its_default() -> None:
+    settings = load()
+    assert (settings.host, settings.port, settings.database_url, settings.master_key) == ("127.0.0.1", 8000, None, None)
+    assert settings.home == config.default_home()
+    assert settings.slots >= 4
+    assert settings.lease_renewal == settings.lease / 4
+
+
+def test_variables_set_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in {
+        "HOME": str(tmp_path),
+        "PORT": "0",
+        "SLOTS": "7",
+        "PUBLIC_URL": "https://crews.example.com/base/",
+        "TRUSTED_PROXIES": " 10.0.0.1, ,10.0.0.2 ",
+        "LOG_LEVEL": "debug",
+    }.items():
+        monkeypatch.setenv(f"WINDLASS_{name}", value)
+    settings = load()
+    assert (settings.home, settings.port, settings.slots) == (tmp_path, 0, 7)
+    assert settings.public_url == "https://crews.example.com/base"
+    assert settings.trusted_proxies == ["10.0.0.1", "10.0.0.2"]
+    assert settings.log_level == "DEBUG"
+
+
+def test_a_variable_that_is_empty_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_PORT", "")
+    monkeypatch.setenv("WINDLASS_DATABASE_URL", "")
+    assert (load().port, load().database_url) == (8000, None)
+
+
+def test_a_master_key_that_is_empty_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_MASTER_KEY", "")
+    with pytest.raises(SettingsError, match="is set and empty"):
+        load()
+
+
+def test_secrets_are_read_once_and_taken_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_MASTER_KEY", "hidden one")
+    monkeypatch.setenv("WINDLASS_DATABASE_URL", "hidden too")
+    settings = load()
+    assert not set(config.SECRETS) & variables().keys()
+    assert settings.master_key is not None
+    assert settings.master_key.get_secret_value() == "hidden one"
+    assert "hidden" not in f"{settings!r} {settings}"
+
+
+def test_a_home_may_be_relative_or_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WINDLASS_HOME", "here")
+    assert load().home == tmp_path / "here"
+    monkeypatch.setenv("WINDLASS_HOME", "~/there")
+    assert load().home == tmp_path / "there"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HOME", "~nobody-of-this-name/x"),
+        ("PORT", "http"),
+        ("PORT", "65536"),
+        ("PORT", "-1"),
+        ("SLOTS", "0"),
+        ("LEASE", "0"),
+        ("LEASE", "nan"),
+        ("LEASE", "inf"),
+        ("REQUEST_TIMEOUT", "inf"),
+        ("MAX_LOSSES", "-1"),
+        ("MAX_BODY", "1000000000"),
+        ("LOG_LEVEL", "loud"),
+        ("LOG_FORMAT", "xml"),
+        ("PUBLIC_URL", "crews.example.com"),
+        ("PUBLIC_URL", "https://crews.example.com/?x=1"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_told_by_its_variable(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"WINDLASS_{name}", value)
+    with pytest.raises(SettingsError, match=rf"^WINDLASS_{name}: .*docs/settings.md") as caught:
+        load()
+    assert caught.value.__suppress_context__
+
+
+def test_all_wrong_values_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_PORT", "http")
+    monkeypatch.setenv("WINDLASS_SLOTS", "none")
+    with pytest.raises(SettingsError, match="WINDLASS_PORT.*; WINDLASS_SLOTS"):
+        load()
+
+
+def test_the_words_of_an_error_keep_the_case_of_what_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_LOG_LEVEL", "loud")
+    with pytest.raises(SettingsError, match="input should be 'DEBUG', 'INFO', 'WARNING' or 'ERROR'"):
+        load()
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError):
+        load().port = 1  # type: ignore[misc]
+
+
+def test_a_variable_that_no_setting_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WINDLASS_PROT", "WINDLASS_PORT", "WINDLASS_TOKEN", "OTHER"):
+        monkeypatch.setenv(name, "1")
+    assert unknown_variables() == ["WINDLASS_PROT"]
+
+
+def test_a_crew_gets_the_users_environment_without_what_is_windlass_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "users")
+    monkeypatch.setenv("WINDLASS_MASTER_KEY", "ours")
+    assert crew_environment()["OPENAI_API_KEY"] == "users"
+    assert not [name for name in crew_environment() if name.startswith("WINDLASS_")]
+
+
+def test_a_projects_own_variables_lie_under_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("BOTH=project\nOWN=project\nEMPTY=\nBARE\nWINDLASS_PORT=1\n")
+    monkeypatch.setenv("BOTH", "user")
+    environment = crew_environment(tmp_path)
+    assert (environment["BOTH"], environment["OWN"], environment["EMPTY"]) == ("user", "project", "")
+    assert not {"BARE", "WINDLASS_PORT"} & environment.keys()
+
+
+def test_a_project_without_variables_of_its_own_or_that_is_gone_gets_the_users(tmp_path: Path) -> None:
+    assert crew_environment(tmp_path) == crew_environment(tmp_path / "gone") == crew_environment()
+
+
+@pytest.mark.parametrize("content", [b"KEY=\xff\n", b"A=1\nKEY=a\0b\n"])
+def test_variables_that_cannot_be_read_are_told_by_their_file(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(content)
+    with pytest.raises(ProjectError, match=str(tmp_path / ".env")):
+        crew_environment(tmp_path)
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
