@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import ValidationError
@@ -9,6 +9,9 @@ from pydantic import ValidationError
 from windlass import config
 from windlass.config import Settings, crew_environment, load, unknown_variables
 from windlass.errors import ProjectError, SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +113,7 @@ def test_a_value_that_cannot_be_used_is_told_by_its_variable(
 def test_all_wrong_values_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDLASS_PORT", "http")
     monkeypatch.setenv("WINDLASS_SLOTS", "none")
-    with pytest.raises(SettingsError, match="WINDLASS_PORT.*; WINDLASS_SLOTS"):
+    with pytest.raises(SettingsError, match=r"WINDLASS_PORT.*; WINDLASS_SLOTS"):
         load()
 
 

@@ -79,9 +79,10 @@ async def test_of_two_at_once_with_one_key_one_is_accepted(rows: Rows) -> None:
     assert {len(answers[at] | answers[at + 1]) for at in range(0, len(answers), 2)} == {1}
 
 
-async def test_batches_with_the_same_keys_in_another_order_wait_for_each_other_and_do_not_lock_up(rows: Rows) -> None:
-    users = [new_id() for _ in range(20)]
-    batches = [[rows.new(key="a", user_id=user) for user in order] for order in (users, users[::-1]) * 4]
+@pytest.mark.parametrize("key", "abcdefgh")
+async def test_batches_with_the_same_keys_in_another_order_do_not_lock_each_other_up(rows: Rows, key: str) -> None:
+    users = [new_id() for _ in range(400)]
+    batches = [[rows.new(key=key, user_id=user) for user in order] for order in (users, users[::-1]) * 2]
     answers = await asyncio.gather(*(rows.store.accept(batch) for batch in batches))
     assert sum(map(len, answers)) == len(users)
 

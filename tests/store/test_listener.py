@@ -100,6 +100,15 @@ async def test_a_callback_that_fails_does_not_end_the_hearing(heard: Heard, shar
     assert await heard.next() == "ended still here"
 
 
+async def test_its_first_connection_is_no_return(shared_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    listener = Listener(shared_url)
+    await listener.start()
+    await asyncio.wait_for(listener.hearing.wait(), 10)
+    await listener.stop()
+    assert caplog.records == []
+
+
 async def test_stop_may_come_twice_and_before_start(shared_url: str) -> None:
     listener = Listener(shared_url)
     await listener.stop()
