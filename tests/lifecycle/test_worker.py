@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import shutil
@@ -258,54 +257,3 @@ async def test_stop_may_come_twice_and_before_start(world: World) -> None:
     await worker.stop()
     await worker.stop()
     assert not worker.claiming
-
-
-async def test_a_run_that_was_taken_away_ends_and_nothing_of_it_is_written(
-    world: World, place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "windlass")
-    await world.worker(slots=1, lease=1.0, renewal=0.1)
-    kickoff = await world.accept(**place.inputs())
-    (pid,) = await place.until_held()
-    await take_away(world)
-    await gone(pid)
-    status = await world.status(kickoff)
-    assert (status.state, status.attempt, status.output) == (State.STARTED, 2, None)
-    assert "kickoff.ended" not in [record.message for record in caplog.records]
-
-
-async def test_a_run_that_talks_finds_out_at_once_that_it_was_taken_away(
-    world: World, place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "windlass")
-    await world.worker(slots=1, lease=600.0, renewal=600.0)
-    kickoff = await world.accept(**place.inputs(talk=True))
-    (pid,) = await place.until_held()
-    await take_away(world)
-    await gone(pid)
-    assert {row["attempt"] for row in await world.events(kickoff)} <= {1}
-    assert "kickoff.taken" in [record.message for record in caplog.records]
-
-
-async def test_an_outcome_that_comes_too_late_counts_for_nothing(
-    world: World, place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "windlass")
-    await world.worker(slots=1, lease=600.0, renewal=600.0)
-    kickoff = await world.accept(**place.inputs())
-    (pid,) = await place.until_held()
-    await take_away(world)
-    place.let_go()
-    await gone(pid)
-    async with asyncio.timeout(10):
-        while "kickoff.taken" not in [record.message for record in caplog.records]:  # noqa: ASYNC110 - it is a log
-            await asyncio.sleep(0.01)
-    assert (await world.status(kickoff)).state is State.STARTED
-
-
-async def take_away(world: World) -> None:
-    """As another worker's claim would, without another worker."""
-    await world.database.execute(
-        "UPDATE kickoffs SET attempt = attempt + 1, worker_id = %(other)s, lease_until = now() + interval '1 hour'",
-        {"other": new_id()},
-    )
