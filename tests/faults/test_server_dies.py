@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,23 +8,15 @@ import pytest
 from faults.dev_server import CODE, DevServer, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import httpx
 
 TEN = 10
 
 
 @pytest.fixture
-def server() -> Iterator[DevServer]:
-    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    folder.chmod(0o755)
-    server = DevServer(folder)
-    server.write_project()
-    server.start()
-    yield server
-    server.clean_up()
-    shutil.rmtree(folder)
+def server(idle_server: DevServer) -> DevServer:
+    idle_server.start()
+    return idle_server
 
 
 def test_kill_9_of_the_server_in_the_middle_of_ten_kickoffs_loses_none(server: DevServer) -> None:

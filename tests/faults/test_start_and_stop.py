@@ -1,33 +1,19 @@
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from faults.dev_server import CODE, WINDLASS, DevServer, until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 SLOW_TO_LOAD = "import time\nprint('loading began', flush=True)\ntime.sleep(600)\n"
 
 
 @pytest.fixture
-def server() -> Iterator[DevServer]:
-    """Not started yet."""
-    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    folder.chmod(0o755)
-    server = DevServer(folder)
-    server.write_project()
-    yield server
-    server.clean_up()
-    shutil.rmtree(folder)
+def server(idle_server: DevServer) -> DevServer:
+    return idle_server
 
 
 def begin(server: DevServer) -> None:
