@@ -8,7 +8,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run test check lint types imports assets lock bench clean help
+.PHONY: run test check lint types imports assets lock bench soak clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -32,8 +32,11 @@ imports: $(STAMPS)/dev
 
 assets: $(STAMPS)/assets
 
-bench: $(STAMPS)/bench $(STAMPS)/assets  ## measure: a table of medians and ratios (ARGS=--quick for a short one)
+bench: $(STAMPS)/bench $(STAMPS)/assets  ## measure: a table of medians and ratios (ARGS=--quick for a short one, ARGS="--only runs" for a part)
 	$(BIN)/python -m bench $(ARGS)
+
+soak: $(STAMPS)/dev $(STAMPS)/assets  ## many kickoffs through one server, and what is left of them (ARGS="--kickoffs 5000 --crews 300")
+	$(BIN)/python -m bench.soak $(ARGS)
 
 $(STAMPS)/venv: requirements/uv.txt
 	@echo "==> making the environment in $(VENV) (once)"

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from windlass.errors import ProjectError, SettingsError
+from windlass.kickoffs.limits import BadLimit, Limits
 
 SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY")
 ROOT_HOME = Path("/var/lib/windlass")
@@ -43,6 +44,18 @@ def _listed(value: object) -> object:
 
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
+
+
+def _size(value: object) -> object:
+    """Text such as "512 MB" as bytes."""
+    try:
+        return Limits.parse({"memory_limit": value}).memory_limit if isinstance(value, str) else value
+    except BadLimit:
+        raise ValueError('must be a number of bytes, or text such as "512 MB"') from None
+
+
+MB, GB = 1 << 20, 1 << 30
+Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 
 
 class Settings(BaseSettings):
@@ -93,6 +106,42 @@ class Settings(BaseSettings):
         le=1000,
         description="How often a kickoff is run again after its worker or process was lost, before it fails as `lost`.",
     )
+    timeout: float = Field(
+        3600.0, gt=0, description="Seconds that a run may take, for crews that set no `timeout` (docs/limits.md)."
+    )
+    memory_limit: Size = Field(
+        2 * GB, description="Memory of one run, all its processes together, for crews that set no `memory_limit`."
+    )
+    process_limit: int = Field(256, ge=1, description="Processes of one run, for crews that set no `process_limit`.")
+    output_limit: Size = Field(
+        10 * MB, description="What is kept of the lines that a run prints, for crews that set no `output_limit`."
+    )
+    result_limit: Size = Field(64 * MB, description="A run's result, for crews that set no `result_limit`.")
+    stall_after: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds without a sign of life from a run after which it is noted where it stands, for crews that "
+        "set no `stall_after`.",
+    )
+    stop_grace: float = Field(
+        5.0, ge=0.1, le=600, description="Seconds that a run has to end by itself once it is stopped."
+    )
+    max_waiting: int = Field(
+        10_000,
+        ge=1,
+        description="Kickoffs of one crew that may wait, for crews that set no `max_waiting`; more get 429.",
+    )
+    crew_user: str | None = Field(
+        None,
+        description="The system user that crews run as when the server is root (docs/security.md); `root` for root "
+        "itself. Chosen when not given.",
+    )
+    zygote_idle: float = Field(
+        600.0, gt=0, description="Seconds after which a process that crews are forked from is stopped when none was."
+    )
+    zygote_memory: Size = Field(
+        4 * GB, description="Memory of all such processes together, above which idle ones make room for a new one."
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="Form of the log lines on standard error: text or json."
     )
@@ -104,6 +153,18 @@ class Settings(BaseSettings):
     def address_file(self) -> Path:
         """Holds the address of the server that runs on this home, for the commands beside it."""
         return self.home / "address"
+
+    @property
+    def limits(self) -> Limits:
+        """Of runs whose deployment sets none."""
+        return Limits(
+            timeout=self.timeout,
+            memory_limit=self.memory_limit,
+            process_limit=self.process_limit,
+            output_limit=self.output_limit,
+            result_limit=self.result_limit,
+            stall_after=self.stall_after,
+        )
 
     @property
     def lease_renewal(self) -> float:

@@ -6,6 +6,8 @@ WindlassError                what a person can act on: a message, and a hint tha
 ├── ProjectError             a crew's project that can't be served, with file and line where they are known
 ├── ChildLost                a process that was to run crew code is gone, or never came
 ├── IdempotencyKeyReused     (lifecycle.accept) the same key came with another request
+├── QueueFull                (lifecycle.accept) as many kickoffs of the crew wait as may
+├── KeyInUse                 (lifecycle.accept) another kickoff has the concurrency key, and it was not to wait for it
 ├── NoSuchToken, NoSuchUser  (lifecycle.tokens)
 ├── MasterKeyError           (vault.key_ring) the key file or variable can't be used
 ├── UnknownKey, Damaged      (vault.key_ring) a sealed value that can't be opened

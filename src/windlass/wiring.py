@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from windlass import config, log
+from windlass.accounts import ROOT
 from windlass.api.addresses import Addresses
 from windlass.api.application import Application
 from windlass.api.crew import CrewApi
@@ -33,9 +34,11 @@ from windlass.lifecycle.loops import Loops
 from windlass.lifecycle.parts import running, seen_through
 from windlass.lifecycle.registration import Registration
 from windlass.lifecycle.statuses import Statuses
+from windlass.lifecycle.stopping import Stops
 from windlass.lifecycle.tokens import Tokens, TokenUse
 from windlass.lifecycle.worker import Worker
-from windlass.runner import Runner
+from windlass.runner import Runner, Ways
+from windlass.runner.account import crew_account
 from windlass.runner.environment import machine_environment
 from windlass.store.cancelling import cancelled
 from windlass.store.database import Database
@@ -120,9 +123,9 @@ async def _serve_project(settings: Settings, project: Path, say: Say, tokens_may
     registration = Registration.of(project)
     async with AsyncExitStack() as stack:
         ground = await open_ground(settings, stack, say)
-        runner = Runner(settings.home / "runs", machine_environment(config.crew_environment()))
-        await stack.enter_async_context(running(runner))
+        runner = await stack.enter_async_context(running(_runner(settings)))
         environment = await _crew_environments(project, stack, say)
+        _tell_of_root(runner, registration, say)
         deployment = await _registered(registration, ground, runner, environment(project), say, stack)
         worker = await _worker(settings, ground, runner, environment, stack)
         server = await serve_http(settings, ground, worker, registration.slug, stack)
@@ -134,6 +137,24 @@ async def _serve_project(settings: Settings, project: Path, say: Say, tokens_may
             log.configure(settings.log_format, settings.log_level)
         gc.freeze()  # a full collection over all that was imported costs up to 200 ms of somebody's request
         await asyncio.Event().wait()
+
+
+def _runner(settings: Settings) -> Runner:
+    ways = Ways(
+        grace=settings.stop_grace,
+        zygote_idle=settings.zygote_idle,
+        zygote_memory=settings.zygote_memory,
+        tasks=settings.slots * settings.process_limit,
+        crew_account=crew_account(settings.crew_user),
+    )
+    return Runner(settings.home / "runs", machine_environment(config.crew_environment()), ways)
+
+
+def _tell_of_root(runner: Runner, registration: Registration, say: Say) -> None:
+    root = Path(registration.recognised.project.root)
+    if os.geteuid() == ROOT and runner.account_for(registration.interpreter, root) is None:
+        logger.event("crews.as_root", deployment=registration.slug)
+        say("warning: this crew runs as root, like the server; docs/security.md says how it runs as another user")
 
 
 async def open_ground(settings: Settings, stack: AsyncExitStack, say: Say) -> Ground:
@@ -172,6 +193,7 @@ async def _worker(
         lease=settings.lease,
         renewal=settings.lease_renewal,
         max_losses=settings.max_losses,
+        limits=settings.limits,
     )
     return await stack.enter_async_context(running(worker))
 
@@ -184,11 +206,13 @@ async def serve_http(
     crew_api = CrewApi(
         Crews(DeploymentStore(database), listener),
         access,
-        Acceptor(KickoffStore(database)),
+        Acceptor(KickoffStore(database, max_waiting=settings.max_waiting)),
         Statuses(KickoffStore(database), listener),
         ground.key_ring.seal,
         settings.max_body,
         settings.request_timeout,
+        Stops(KickoffStore(database)).stop,
+        settings.stop_grace,
     )
 
     async def claiming() -> bool:
@@ -234,17 +258,21 @@ async def _registered(
     known = await registration.known(store)
     if known is None:
         say(f"loading the project {registration.slug} (the first time takes some seconds)")
-        return await registration.inspect(store, runner, environment)
+        return await registration.inspect(store, runner, environment, _warning(say))
     looking = asyncio.create_task(_look_again(registration, store, runner, environment, say))
     stack.push_async_callback(cancelled, looking)
     return known
+
+
+def _warning(say: Say) -> Say:
+    return lambda words: say(f"warning: {words}")
 
 
 async def _look_again(
     registration: Registration, store: DeploymentStore, runner: Runner, environment: Mapping[str, str], say: Say
 ) -> None:
     try:
-        await registration.inspect(store, runner, environment)
+        await registration.inspect(store, runner, environment, _warning(say))
     except ProjectError as error:
         say(f"warning: the project can't be loaded any more: {error}")
     except Exception as error:  # noqa: BLE001 - the server serves on, with what it knew of the project

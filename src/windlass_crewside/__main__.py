@@ -1,4 +1,12 @@
-"""PYTHON __main__.py SOCKET PRELOAD: the first lines of a zygote, in an interpreter that may know nothing of Windlass.
+"""The first lines of a process for crews, in an interpreter that may know nothing of Windlass. As a zygote it is called
+
+    PYTHON -X utf8 __main__.py SOCKET PRELOAD [project]
+
+with the number of the descriptor of its socket, the framework to import ("" for none) and, where it is to import a
+project's own modules too, the word `project`: then a `Preload` is the first message. As a child that shares nothing
+with its zygote it is called by that zygote, with its three descriptors (messages.Fork) and the zygote's process id:
+
+    PYTHON -X utf8 __main__.py child SOCKET OUTPUT ERRORS ZYGOTE
 
 Of the folder that this file was installed to, only the package itself becomes importable: the server's libraries beside
 it must not shadow the crew's. The syntax is that of older Pythons, so that one of them can say that it is too old.
@@ -13,17 +21,44 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - b
 
 def main() -> int:
     sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != os.path.realpath(PACKAGE)]
+    if sys.argv[1] == "child":
+        be_child([int(number) for number in sys.argv[2:6]])
+        return 0
     descriptor, preload = int(sys.argv[1]), sys.argv[2]
-    os.closerange(3, descriptor)  # uvloop starts processes with copies of whatever of its own can be inherited
-    os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+    close_all_but([descriptor])  # uvloop starts processes with copies of whatever of its own can be inherited
     if sys.version_info < OLDEST:
         refuse(descriptor)
         return 1
-    make_importable()
+    begin()
     from windlass_crewside import zygote
 
-    zygote.live(descriptor, preload or None)
+    zygote.live(descriptor, preload or None, with_project="project" in sys.argv[3:])
     return 0
+
+
+def be_child(numbers: "list[int]") -> None:
+    close_all_but(numbers[:3])
+    begin()
+    from windlass_crewside import child
+    from windlass_crewside.surroundings import prepare_output
+
+    prepare_output()
+    child.live(*numbers)
+
+
+def begin() -> None:
+    make_importable()
+    from windlass_crewside import hardening
+
+    hardening.harden()
+
+
+def close_all_but(kept: "list[int]") -> None:
+    first = 3
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def refuse(descriptor: int) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from windlass_crewside.messages import Frames, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windlass_crewside.messages import Message
 
 CHUNK = 1 << 16
@@ -33,13 +35,18 @@ class Channel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, message: Message) -> None:
-        """Raises OSError when the other side is gone. Silent in a process that crew code forked: it has no say here."""
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Raises OSError when the other side is gone, and what `encode` raises. Silent in a process that crew code
+        forked: it has no say here. With descriptors the message must be a short one.
+        """
         frame = encode(message)
         if os.getpid() != self._owner:
             return
         with self._sending:
-            self._socket.sendall(frame)
+            if descriptors:
+                socket.send_fds(self._socket, [frame], list(descriptors))
+            else:
+                self._socket.sendall(frame)
 
     def receive(self) -> list[Message] | None:
         """Waits, and gives the messages that have arrived, none while one is incomplete.
@@ -51,6 +58,13 @@ class Channel:
         if descriptors:
             self.descriptors.append(descriptors)
         return list(self._frames.feed(data)) if data else None
+
+    def first(self) -> list[Message]:
+        """The first message, with those that came along with it; none when the other side is gone."""
+        while (messages := self.receive()) is not None:
+            if messages:
+                return messages
+        return []
 
     def close(self) -> None:
         self._socket.close()

@@ -1,31 +1,48 @@
-"""One process for one inspection or one run: forked from a zygote, and ended with its answer."""
+"""One process for one inspection or one run: started by a zygote, and ended with its answer."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import select
+import signal
 import sys
 import threading
 import traceback
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from windlass_crewside import frameworks
+from windlass_crewside import frameworks, nobody
+from windlass_crewside.budget import check_result
 from windlass_crewside.channel import Channel
 from windlass_crewside.faults import explain
-from windlass_crewside.messages import BadMessage, Inspect, Inspected, Message, Run
+from windlass_crewside.messages import DUMP_SIGNAL, Abort, BadMessage, Born, Inspect, Inspected, Message, Run
 from windlass_crewside.report import Report, end_with_the_worker
-from windlass_crewside.surroundings import environment, flush_output, inhabit, take_output
+from windlass_crewside.stopping import Stopping
+from windlass_crewside.surroundings import environment, flush_output, inhabit, take_output, write_stacks_when_asked
 from windlass_crewside.veil import Veil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 WIND_DOWN_SECONDS = 5.0
 """How long exit handlers of crew code (flushing traces, say) may take after the answer."""
 
+LOOK_FOR_ZYGOTE_SECONDS = 1.0
+"""Where the system can't tell of the end of a process that is not one's child."""
 
-def live(descriptor: int, output: int, errors: int) -> NoReturn:
+MEMORY = "/proc/self/smaps_rollup"
+
+
+def live(descriptor: int, output: int, errors: int, zygote: int) -> NoReturn:
+    """`zygote` is the process id of the one that started this process, and whose end is to be its end too."""
     status = os.EX_SOFTWARE
     try:
+        signal.signal(DUMP_SIGNAL, signal.SIG_IGN)  # until there is a file to write to
         take_output(output, errors)
-        serve(Channel(descriptor))
+        channel = Channel(descriptor)
+        be_announced(channel)
+        serve(channel, zygote)
         status = os.EX_OK
     except BaseException:  # noqa: BLE001 - nothing of the zygote's, whose stack this is, may run in a child
         traceback.print_exc()
@@ -34,32 +51,72 @@ def live(descriptor: int, output: int, errors: int) -> NoReturn:
         os._exit(status)
 
 
-def serve(channel: Channel) -> None:
-    order = first_message(channel)
-    if not isinstance(order, Inspect | Run):
+def be_announced(channel: Channel) -> None:
+    """Gives the worker a way to see what memory this process uses, which stays open to it whatever is run here."""
+    try:
+        memory = os.open(MEMORY, os.O_RDONLY)
+    except OSError:
+        channel.send(Born())
         return
-    threading.Thread(target=watch, args=(channel,), name="windlass-watch", daemon=True).start()
+    try:
+        channel.send(Born(), [memory])
+    finally:
+        os.close(memory)
+
+
+def serve(channel: Channel, zygote: int) -> None:
+    stopping = Stopping()
+    if (order := order_from(channel, stopping)) is None:
+        return
+    threading.Thread(target=watch, args=(channel, zygote, stopping), name="windlass-watch", daemon=True).start()
     inhabit(order.surroundings)
+    write_stacks_when_asked()
     shed_the_zygote(order.project.root)
-    carry_out(order, Report(channel, Veil(environment())))
+    nobody.answers_input()
+    carry_out(order, Report(channel, Veil(environment()), stopping))
     wind_down()
 
 
-def first_message(channel: Channel) -> Message | None:
+def order_from(channel: Channel, stopping: Stopping) -> Inspect | Run | None:
+    """Waits for it, and heeds what comes before it and with it."""
     while (messages := channel.receive()) is not None:
-        if messages:
-            return messages[0]
+        obey(messages, stopping)
+        for message in messages:
+            if isinstance(message, Inspect | Run):
+                return message
     return None
 
 
-def watch(channel: Channel) -> None:
-    """A worker that is gone must leave no run behind."""
-    try:
-        while channel.receive() is not None:
-            pass
-    except (OSError, BadMessage):
-        pass
+def watch(channel: Channel, zygote: int, stopping: Stopping) -> None:
+    """Hears what the worker asks. A worker or a zygote that is gone must leave no run behind."""
+    with contextlib.suppress(OSError, BadMessage):
+        handle = handle_of(zygote)
+        poll = select.poll()
+        poll.register(channel, select.POLLIN)
+        if handle is not None:
+            poll.register(handle, select.POLLIN)
+        while os.getppid() == zygote:
+            ready = [descriptor for descriptor, _ in poll.poll(None if handle else LOOK_FOR_ZYGOTE_SECONDS * 1000)]
+            if channel.fileno() not in ready:
+                continue
+            if (messages := channel.receive()) is None:
+                break
+            obey(messages, stopping)
     end_with_the_worker()
+
+
+def handle_of(process: int) -> int | None:
+    """A descriptor that can be read from when the process has ended."""
+    try:
+        return os.pidfd_open(process)
+    except (OSError, AttributeError):
+        return None
+
+
+def obey(messages: Iterable[Message], stopping: Stopping) -> None:
+    for message in messages:
+        if isinstance(message, Abort):
+            stopping.ask(message.message)
 
 
 def shed_the_zygote(root: str) -> None:
@@ -73,12 +130,18 @@ def shed_the_zygote(root: str) -> None:
 def carry_out(order: Inspect | Run, report: Report) -> None:
     stage = "load"
     try:
+        report.stopping.check()
         crew = frameworks.load(order.project)
         if isinstance(order, Inspect):
+            for warning in crew.warnings():
+                report.warn(warning.code, warning.message, warning.task)
             report.send(Inspected(crew.manifest()))
         else:
             stage = "run"
-            report.send(crew.run(order, report))
+            report.stopping.check()
+            result = crew.run(order, report)
+            check_result(result, order.budget.result_limit)
+            report.send(result)
     except BaseException as error:  # noqa: BLE001 - around the crew's code: whatever it raises is its answer
         report.fail(explain(error, stage, order.project.root))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LONGEST_LINE = 600
+LONGEST_TRACE = 200_000
 
 NOT_CODE_OF_THE_PROJECT = {".venv", "venv", "site-packages"}
 
@@ -44,7 +45,7 @@ REMEDIES = {
 """By the name of the exception's class: their modules are not imported here."""
 
 INPUT_READ = "EOF when reading a line"
-"""The text of the EOFError of input(), which a crew's task with human_input=True calls; other code has its own."""
+"""The text of the EOFError of an input() that was not replaced (nobody.answers_input); other code has its own."""
 
 NOT_SAID = "without a message"
 NOT_SAYABLE = "(its text could not be made)"
@@ -53,12 +54,24 @@ KEY_NAME = re.compile(r"\b[A-Z][A-Z0-9_]*(?:API_KEY|TOKEN|SECRET)\b")
 
 
 class ProjectFault(Exception):  # noqa: N818 - said of the project
-    """Something in the project that its author can mend, already in words."""
+    """Something that its author can mend, already in words. `reason` as in messages.Failed."""
+
+    reason = "error"
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class LimitReached(ProjectFault):
+    """The run used up what it may use."""
+
+    reason = "limit"
+
+
+class NobodyAnswers(ProjectFault, EOFError):  # noqa: N818 - as above
+    """Code asked a person, by input() say. An EOFError, which is what code that can do without an answer expects."""
 
 
 class InputsRefused(Exception):  # noqa: N818 - said of the inputs
@@ -67,11 +80,20 @@ class InputsRefused(Exception):  # noqa: N818 - said of the inputs
 
 def explain(error: BaseException, stage: str, root: str) -> Failed:
     """The `Failed` for whatever crew code raised while it was loaded or run; `root` is the project's folder."""
-    trace = "".join(traceback.format_exception(error))
+    trace = shortened("".join(traceback.format_exception(error)))
     if isinstance(error, InputsRefused):
         return Failed("inputs", one_line(str(error)), trace)
     message, hint = words_for(error, stage, Path(root))
-    return Failed(stage, sentence(message) if hint else one_line(message), trace, hint)
+    reason = error.reason if isinstance(error, ProjectFault) else ProjectFault.reason
+    return Failed(stage, sentence(message) if hint else one_line(message), trace, hint, reason)
+
+
+def shortened(trace: str) -> str:
+    """Its two ends: an exception's text may hold all that a program has."""
+    if len(trace) <= LONGEST_TRACE:
+        return trace
+    half = LONGEST_TRACE // 2
+    return f"{trace[:half]}\n[...]\n{trace[-half:]}"
 
 
 def words_for(error: BaseException, stage: str, root: Path) -> tuple[str, str]:
@@ -79,6 +101,8 @@ def words_for(error: BaseException, stage: str, root: Path) -> tuple[str, str]:
     text = own_text(error, root)
     to_place = stage == "load" or isinstance(error, SyntaxError) or text in (NOT_SAID, NOT_SAYABLE)
     at = f" ({place})" if place and to_place else ""
+    if isinstance(error, NobodyAnswers):
+        return f"{error.message} ({place})" if place else error.message, error.hint
     if isinstance(error, ProjectFault):
         return error.message, error.hint
     if isinstance(error, SystemExit):
@@ -118,8 +142,10 @@ def remedy(error: BaseException) -> str:
     if unset := unset_variable(error):
         return f"Set {unset} among the crew's variables."
     for cause in chain(error):
+        if isinstance(cause, NobodyAnswers):
+            return cause.hint
         if isinstance(cause, EOFError) and made(str, cause) == INPUT_READ:
-            return "A kickoff has no standard input; human input is not served by this release."
+            return "A kickoff has no standard input, and no one to answer."
         for kind in type(cause).__mro__:
             if kind.__name__ in REMEDIES:
                 return REMEDIES[kind.__name__]

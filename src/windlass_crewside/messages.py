@@ -7,6 +7,7 @@ Frames to the zygote that carry descriptors (SCM_RIGHTS) carry them with the fir
 from __future__ import annotations
 
 import json
+import signal
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,22 @@ HEADER = struct.Struct("!I")
 LARGEST_FRAME = 256 * 1024 * 1024
 """Bytes; what a sender refuses to send and a reader takes for garbage."""
 
+DUMP_SIGNAL = signal.SIGUSR2
+"""Has a child write where each of its threads stands to the file STACKS in its folder."""
+
+STACKS = ".stacks"
+
 
 class BadMessage(ValueError):  # noqa: N818 - said of the message
     """Bytes on a socket that are no message of ours."""
+
+
+class TooLarge(ValueError):  # noqa: N818 - said of the message
+    """A message whose frame would be larger than LARGEST_FRAME. `size` in bytes."""
+
+    def __init__(self, kind: str, size: int) -> None:
+        super().__init__(f"a {kind} message of {size} bytes is over the limit of {LARGEST_FRAME}")
+        self.size = size
 
 
 # worker -> zygote
@@ -28,19 +42,40 @@ class BadMessage(ValueError):  # noqa: N818 - said of the message
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Start a child. Descriptors with it: its socket, the write ends of its standard output and standard error."""
+    """Start a child. Descriptors with it: its socket, the write ends of its standard output and standard error.
+
+    `start` is "fork", or "exec" for a fresh interpreter that shares nothing with the zygote.
+    """
 
     child: str
+    start: str = "fork"
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End a child and its process group at once; the answer is its Exited.
+    """End a child and every process below it at once; the answer is its Exited.
 
     The zygote does it because only it knows whether the process id is still the child's.
     """
 
     child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Send a signal to a child, and with `below` to every process below it."""
+
+    child: str
+    number: int
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preload:
+    """The first message to a zygote that is to import a project's own modules too: which, and in what environment."""
+
+    project: Project
+    environment: dict[str, str]
 
 
 # zygote -> worker
@@ -118,15 +153,39 @@ class Inspect:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What a run may use up at most; None for as much as it likes. `result_limit` is in bytes of JSON."""
+
+    token_limit: int | None = None
+    model_call_limit: int | None = None
+    result_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     kickoff_id: str
     attempt: int
     project: Project
     surroundings: Surroundings
     inputs: dict[str, Any]
+    budget: Budget = field(default_factory=Budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Come to an end at the next model call, tool call or step; whatever the run answers then, it was asked to end."""
+
+    message: str
 
 
 # child -> worker
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """The first message of a child. A descriptor comes with it where there is one to give: its /proc/self/smaps_rollup,
+    which nobody else may open once the child is not dumpable.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,30 +264,32 @@ class Succeeded:
 class Failed:
     """`message` is one line for the person who started the kickoff, `trace` is for the log, never for the API.
 
-    `stage` is "load" (the project could not be imported or built), "inputs" (it refused them) or "run".
+    `stage` is "load" (the project could not be imported or built), "inputs" (it refused them) or "run"; `reason` is
+    "limit" when its budget was used up, else "error".
     """
 
     stage: str
     message: str
     trace: str = ""
     hint: str = ""
+    reason: str = "error"
 
 
 Message = (
-    Fork | Kill | Ready | Unready | Forked | NotForked | Exited | Inspect | Run
-    | Inspected | TasksKnown | TaskStarted | TaskEnded | Tokens | Event | Warned | Succeeded | Failed
+    Fork | Kill | Signal | Preload | Ready | Unready | Forked | NotForked | Exited | Inspect | Run | Abort
+    | Born | Inspected | TasksKnown | TaskStarted | TaskEnded | Tokens | Event | Warned | Succeeded | Failed
 )  # fmt: skip
 
 TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Message.__args__}
-NESTED: dict[str, type[Any]] = {"project": Project, "surroundings": Surroundings}
+NESTED: dict[str, type[Any]] = {"project": Project, "surroundings": Surroundings, "budget": Budget}
 
 
 def encode(message: Message) -> bytes:
-    """Raises ValueError when the frame would be larger than LARGEST_FRAME, TypeError when a field is not JSON."""
+    """Raises TooLarge, and TypeError or ValueError when a field is not JSON."""
     fields = {"is": type(message).__name__, **_plain(message)}
     body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
     if len(body) > LARGEST_FRAME:
-        raise ValueError(f"a {fields['is']} message of {len(body)} bytes is over the limit of {LARGEST_FRAME}")
+        raise TooLarge(fields["is"], len(body))
     return HEADER.pack(len(body)) + body
 
 

@@ -10,12 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_crewside.faults import install_command, one_line, text_of
-from windlass_crewside.messages import Ready, Unready
-from windlass_crewside.surroundings import QUIET, environment, flush_output, replace_environment
+from windlass_crewside.faults import explain, install_command, one_line, text_of
+from windlass_crewside.messages import Preload, Ready, Surroundings, Unready
+from windlass_crewside.surroundings import QUIET, environment, flush_output, inhabit, replace_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from windlass_crewside.messages import Project
 
 PRELOADS = {"crewai": "windlass_crewside.prewarm"}
 """Module of ours for each framework: its `warm()` imports and warms it, and leaves no thread behind."""
@@ -24,11 +26,18 @@ COMMON = ("windlass_crewside.frameworks.function", "asyncio", "concurrent.future
 """What most projects import anyway."""
 
 
-def load(framework: str | None) -> Ready | Unready:
-    """Imports what was asked for, and takes it from the garbage collector, which would write to what children share."""
+def load(framework: str | None, order: Preload | None = None) -> Ready | Unready:
+    """Imports what was asked for, and takes it from the garbage collector, which would write to what children share.
+
+    With an order the project's own modules too, in an environment that stays.
+    """
     for module in COMMON:
         import_module(module)
+    if order is not None:
+        inhabit(Surroundings(order.environment, str(Path.cwd())))
     answer = warmed(framework) if framework else Ready(sys.version.split()[0], None, None)
+    if order is not None and isinstance(answer, Ready):
+        answer = with_project(order.project) or answer
     flush_output()
     gc.collect()
     gc.freeze()
@@ -47,6 +56,21 @@ def warmed(framework: str) -> Ready | Unready:
         words = one_line(f"{type(error).__name__}: {text_of(error)}")
         return Unready(f"{framework} can't be imported by {sys.executable}: {words}")
     return Ready(sys.version.split()[0], framework, version(framework))
+
+
+def with_project(project: Project) -> Unready | None:
+    """Imports its modules; nothing is built before there is a child to build it in."""
+    from windlass_crewside.frameworks.importing import entry_module
+
+    try:
+        entry_module(project)
+    except BaseException as error:  # noqa: BLE001 - code of the project: whatever it raises is why it can't be served
+        fault = explain(error, "load", project.root)
+        return Unready(f"{fault.message} {fault.hint}".strip())
+    for framework, module in PRELOADS.items():
+        if framework in sys.modules:
+            import_module(module).stop_bus_threads()
+    return None
 
 
 def not_installed(framework: str, missing: str | None) -> Unready:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import io
 import os
@@ -11,8 +12,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from windlass_crewside.messages import DUMP_SIGNAL, STACKS
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from windlass_crewside.messages import Surroundings
 
@@ -52,6 +55,17 @@ def inhabit(surroundings: Surroundings) -> None:
     os.chdir(folder)
 
 
+@contextlib.contextmanager
+def without_dotenv() -> Iterator[None]:
+    """For the import of crewai, which reads a .env file near the interpreter."""
+    before = environment()
+    replace_environment({**before, "PYTHON_DOTENV_DISABLED": "true"})
+    try:
+        yield
+    finally:
+        replace_environment(before)
+
+
 def environment() -> dict[str, str]:
     return dict(os.environ)  # noqa: TID251 - this process's own, which is the crew's
 
@@ -79,6 +93,12 @@ def take_output(output: int, errors: int) -> None:
     os.close(output)
     os.close(errors)
     faulthandler.enable(2)
+
+
+def write_stacks_when_asked() -> None:
+    """On DUMP_SIGNAL, to the file STACKS of this folder. No Python runs for it: a thread in C code holds nothing up."""
+    file = os.open(STACKS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    faulthandler.register(DUMP_SIGNAL, file, all_threads=True, chain=False)
 
 
 def flush_output() -> None:

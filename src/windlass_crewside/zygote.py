@@ -1,50 +1,88 @@
 """One process that has imported a framework, and from which every kickoff's process is forked.
 
-It runs no crew, has no threads and no event loop: what it holds, every child inherits (docs/projects.md).
+It runs no crew, has no threads and no event loop: what it holds, every child inherits (docs/processes.md).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import selectors
 import signal
 import socket
 import sys
-from typing import NoReturn
+import time
+from pathlib import Path
+from typing import NamedTuple, NoReturn
 
-from windlass_crewside import child, preload
+from windlass_crewside import child, preload, processes
 from windlass_crewside.channel import Channel
-from windlass_crewside.messages import Exited, Fork, Forked, Kill, Message, NotForked, Ready
-from windlass_crewside.surroundings import prepare_output
+from windlass_crewside.hardening import become_subreaper
+from windlass_crewside.messages import (
+    Exited,
+    Fork,
+    Forked,
+    Kill,
+    Message,
+    NotForked,
+    Preload,
+    Ready,
+    Signal,
+    Unready,
+)
+from windlass_crewside.surroundings import environment, prepare_output
 
-PR_SET_CHILD_SUBREAPER = 36
+PROGRAM = Path(__file__).with_name("__main__.py")
+
+NICENESS = 10
+"""Of children: however busy they are, the server and the zygote come first."""
+
+LEFTOVER_SECONDS = 5.0
+"""How long the end of a child is kept back for what it left: a process that waits for a disk can't be killed."""
+
+LOOK_AGAIN_SECONDS = 0.05
 
 
-def live(descriptor: int, preloaded: str | None) -> None:
+def live(descriptor: int, preloaded: str | None, *, with_project: bool = False) -> None:
     """Serves until the other side of the socket is gone."""
     become_subreaper()
     prepare_output()
-    channel = Channel(descriptor)
-    answer = preload.load(preloaded)
-    channel.send(answer)
-    if isinstance(answer, Ready):
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            Zygote(channel).serve()
+    channel, machine = Channel(descriptor), environment()
+    answer = prepare(channel, preloaded, with_project=with_project)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        if answer is not None:
+            channel.send(answer)
+        if isinstance(answer, Ready):
+            Zygote(channel, machine).serve()
     os._exit(os.EX_OK)  # what was imported need not be taken apart
 
 
-def become_subreaper() -> None:
-    """What a child leaves behind when it ends comes to the zygote, not to the machine's init process."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def prepare(channel: Channel, preloaded: str | None, *, with_project: bool) -> Ready | Unready | None:
+    """None when no one is there any more."""
+    if not with_project:
+        return preload.load(preloaded)
+    orders = channel.first()
+    return preload.load(preloaded, orders[0]) if orders and isinstance(orders[0], Preload) else None
+
+
+class Ending(NamedTuple):
+    """A child that has ended, while there may be something left of it. `until` on the monotonic clock."""
+
+    told: Exited
+    until: float
 
 
 class Zygote:
-    def __init__(self, channel: Channel) -> None:
+    """`machine` is the environment that it was started with: of a child that is to share nothing else."""
+
+    def __init__(self, channel: Channel, machine: dict[str, str]) -> None:
         self._channel = channel
+        self._machine = machine
+        self._pid = os.getpid()
         self._children: dict[int, str] = {}
+        self._endings: list[Ending] = []
+        self._untidy = False
+        self._own = set(processes.children(self._pid))
         self._selector = selectors.DefaultSelector()
         self._bell, self._ringer = socket.socketpair()
 
@@ -65,10 +103,11 @@ class Zygote:
         self._selector.register(self._channel, selectors.EVENT_READ)
 
     def _turn(self) -> bool:
-        ready = [key.fileobj for key, _ in self._selector.select()]
+        ready = [key.fileobj for key, _ in self._selector.select(LOOK_AGAIN_SECONDS if self._untidy else None)]
         if self._bell in ready:
             self._bell.recv(4096)
-            self._reap()
+        self._reap()
+        self._tell_endings()
         return self._obey() if self._channel in ready else True
 
     def _obey(self) -> bool:
@@ -79,46 +118,64 @@ class Zygote:
 
     def _carry_out(self, order: Message) -> None:
         if isinstance(order, Fork):
-            self._fork(order.child, self._channel.descriptors.popleft())
+            self._fork(order, self._channel.descriptors.popleft())
         elif isinstance(order, Kill):
             self._kill(order.child)
+        elif isinstance(order, Signal):
+            self._signal(order)
 
-    def _fork(self, name: str, descriptors: list[int]) -> None:
+    def _fork(self, order: Fork, descriptors: list[int]) -> None:
         try:
             pid = os.fork()
         except OSError as error:
-            self._channel.send(NotForked(name, f"no process could be started: {error.strerror}"))
+            self._channel.send(NotForked(order.child, f"no process could be started: {error.strerror}"))
         else:
             if pid == 0:
-                self._become_child(descriptors)
-            self._children[pid] = name
-            self._channel.send(Forked(name, pid))
+                self._become_child(order, descriptors)
+            self._children[pid] = order.child
+            self._channel.send(Forked(order.child, pid))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _become_child(self, descriptors: list[int]) -> NoReturn:
+    def _become_child(self, order: Fork, descriptors: list[int]) -> NoReturn:
         os.setsid()
+        become_subreaper()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for open_end in (self._channel, self._selector, self._bell, self._ringer):
             open_end.close()
-        child.live(*descriptors)
+        os.nice(NICENESS)
+        if order.start == "exec":
+            start_afresh(descriptors, self._pid, self._machine)
+        channel, output, errors = descriptors
+        child.live(channel, output, errors, self._pid)
+
+    def _pids(self, name: str) -> list[int]:
+        return [pid for pid, child_name in self._children.items() if child_name == name]
 
     def _kill(self, name: str) -> None:
-        pids = [pid for pid, child_name in self._children.items() if child_name == name]
-        for pid in pids:
-            end_group(pid)
-        if not pids:
+        pids = self._pids(name)
+        processes.end(pids)
+        if not pids and name not in (ending.told.child for ending in self._endings):
             self._channel.send(NotForked(name, "there is no such process"))
+
+    def _signal(self, order: Signal) -> None:
+        for pid in self._pids(order.child):
+            if order.below:
+                processes.send_below([pid], order.number)
+            processes.send(pid, order.number)
 
     def _reap(self) -> None:
         while (pid := self._ended()) is not None:
-            if pid in self._children:
-                end_group(pid)  # before it is reaped: until then no one else can have its process id
+            name = self._children.pop(pid, None)
+            if name is not None:
+                processes.send_to_group(pid, signal.SIGKILL)  # while no one else can have its process id
             _, status = os.waitpid(pid, 0)
-            if (name := self._children.pop(pid, None)) is not None:
-                self._channel.send(Exited(name, pid, status))
+            self._own.discard(pid)
+            if name is not None:
+                self._untidy = True
+                self._endings.append(Ending(Exited(name, pid, status), time.monotonic() + LEFTOVER_SECONDS))
 
     def _ended(self) -> int | None:
         with contextlib.suppress(ChildProcessError):
@@ -126,16 +183,45 @@ class Zygote:
             return None if found is None else found.si_pid
         return None
 
+    def _tell_endings(self) -> None:
+        """A child has ended when nothing is left of it. Whose a leftover is can't be known: all wait for all."""
+        if not self._untidy:
+            return
+        self._untidy = self._end_leftovers()  # also when its end is told already: what is left is ended all the same
+        now = time.monotonic()
+        told = [ending for ending in self._endings if not self._untidy or ending.until < now]
+        self._endings = [ending for ending in self._endings if ending not in told]
+        for ending in told:
+            self._channel.send(ending.told)
+
+    def _end_leftovers(self) -> bool:
+        """Kills what children that have ended left behind, which is this process's now; whether there was any.
+
+        Not what belongs to living children, which keep their own, nor what the zygote had before its first child.
+        """
+        left = [pid for pid in processes.children(self._pid) if pid not in self._children and pid not in self._own]
+        if left:
+            processes.end(left)
+        return bool(left)
+
     def _end_children(self) -> None:
-        for pid in self._children:
-            end_group(pid)
-        for pid in self._children:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        processes.end(list(self._children))
+        self._children.clear()
+        self._own.clear()
+        deadline = time.monotonic() + LEFTOVER_SECONDS / 2
+        while time.monotonic() < deadline and self._end_leftovers():
+            time.sleep(processes.PAUSE)
+            self._reap()
 
 
-def end_group(pid: int) -> None:
-    # a child that has not come to its setsid yet has no group of its own: then it is killed alone
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(pid, signal.SIGKILL)
+def start_afresh(descriptors: list[int], zygote: int, machine: dict[str, str]) -> NoReturn:
+    """Makes this process one that holds nothing of what the zygote has imported."""
+    try:
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, True)
+        arguments = ["-X", "utf8", str(PROGRAM), "child", *map(str, descriptors), str(zygote)]
+        os.execve(sys.executable, [sys.executable, *arguments], machine)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        os.write(descriptors[-1], f"{sys.executable} can't be started again: {error.strerror}\n".encode())
+    finally:
+        os._exit(os.EX_SOFTWARE)

@@ -27,6 +27,7 @@ from windlass.lifecycle.accept import Acceptor
 from windlass.lifecycle.access import Access
 from windlass.lifecycle.crews import Crews
 from windlass.lifecycle.statuses import Statuses
+from windlass.lifecycle.stopping import Stops
 from windlass.lifecycle.tokens import Tokens
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 KEY_RING = KeyRing([MasterKey(bytes(32))])
 LARGEST_BODY = 1024 * 1024
+STOP_GRACE = 5.0
 DEADLINE = 10.0
 """Seconds after which what a test waits for has failed to come."""
 
@@ -152,6 +154,12 @@ class Crew:
         headers = {"Content-Type": "application/json"} | more.pop("headers", {})
         return await self.request("POST", "/kickoff", content=content, headers=headers, **more)
 
+    async def stop(self, kickoff: str, **more: Any) -> dict[str, Any]:
+        answer = await self.request("POST", f"/stop/{kickoff}", **more)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
     async def kickoff(self, inputs: dict[str, Any] | None = None, *, token: str | None = None, **members: Any) -> str:
         """The id of a kickoff that was accepted."""
         answer = await self.post({"inputs": GOOD if inputs is None else inputs, **members}, token=token)
@@ -205,6 +213,8 @@ async def start_server(
             KEY_RING.seal,
             LARGEST_BODY,
             seconds,
+            Stops(kickoffs).stop,
+            STOP_GRACE,
         )
 
         async def ready() -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.serving import GOOD, KEY_RING
+from windlass.api.schemas import KickoffRequest
 
 if TYPE_CHECKING:
     from api.serving import Crew
@@ -26,10 +27,6 @@ UNACTED: dict[str, tuple[Any, str]] = {
     "crewWebhookUrl": (HOOK, "webhooks_not_delivered"),
     "webhooks": (STREAM, "webhooks_not_delivered"),
     "humanInputWebhook": (HUMAN, "webhooks_not_delivered"),
-    "priority": (-100, "priority_not_applied"),
-    "runAt": ("2030-01-15T09:30:00.5+01:00", "run_at_not_applied"),
-    "timeout": (0.5, "timeout_not_applied"),
-    "concurrencyKey": ("one at a time", "concurrency_key_not_applied"),
 }
 EVERYWHERE = """
 SELECT string_agg(kickoffs::text, '') || (SELECT string_agg(idempotency_keys::text, '') FROM idempotency_keys) AS text
@@ -83,7 +80,7 @@ async def test_a_kickoff_without_such_members_has_no_warnings(crew: Crew) -> Non
     assert status["meta"] == {}
 
 
-@pytest.mark.parametrize("member", [*UNACTED, "meta", "idempotencyKey"])
+@pytest.mark.parametrize("member", sorted(KickoffRequest.model_fields.keys() - {"inputs"}))
 async def test_a_member_that_is_null_is_not_there(crew: Crew, member: str) -> None:
     status = await crew.status(await crew.kickoff(**{member: None}))
     assert "warnings" not in status
@@ -157,15 +154,31 @@ async def test_a_good_url_is_taken_as_it_came(crew: Crew, url: str) -> None:
         ("runAt", "1900000000", "runAt"),
         ("runAt", 1900000000, "runAt"),
         ("runAt", True, "runAt"),
+        ("runAt", "9999-12-31T23:59:59-12:00", "runAt"),
         ("timeout", 0, "timeout"),
         ("timeout", -1, "timeout"),
         ("timeout", "60", "timeout"),
         ("timeout", True, "timeout"),
         ("timeout", 10**400, "timeout"),
+        ("timeout", 1e300, "timeout"),
+        ("limits", [], "limits"),
+        ("limits", "timeout=5", "limits"),
+        ("limits", True, "limits"),
+        ("limits", {"speed": 1}, "limits"),
+        ("limits", {"timeout": 0}, "limits"),
+        ("limits", {"timeout": "60"}, "limits"),
+        ("limits", {"timeout": True}, "limits"),
+        ("limits", {"timeout": 1e300}, "limits"),
+        ("limits", {"timeout": 10**400}, "limits"),
+        ("limits", {"token_limit": 1.5}, "limits"),
+        ("limits", {"token_limit": [1]}, "limits"),
+        ("limits", {"memory_limit": "much"}, "limits"),
+        ("limits", {"memory_limit": "9" * 400 + " GB"}, "limits"),
         ("concurrencyKey", "", "concurrencyKey"),
         ("concurrencyKey", "x" * 256, "concurrencyKey"),
         ("concurrencyKey", "a\x00", "concurrencyKey"),
         ("concurrencyKey", 7, "concurrencyKey"),
+        ("concurrencyStrategy", "reject", "concurrencyStrategy"),
         ("idempotencyKey", "", "idempotencyKey"),
         ("idempotencyKey", "x" * 256, "idempotencyKey"),
         ("idempotencyKey", "a\x00", "idempotencyKey"),
@@ -190,6 +203,22 @@ async def test_a_member_of_a_wrong_form_is_refused_by_its_place(
     crew: Crew, member: str, value: Any, place: str
 ) -> None:
     assert list(await why_refused(crew, **{member: value})) == [place]
+
+
+@pytest.mark.parametrize("strategy", ["", "Reject", "wait", 7, ["reject"]])
+async def test_an_unknown_strategy_is_refused(crew: Crew, strategy: Any) -> None:
+    assert list(await why_refused(crew, concurrencyKey="a", concurrencyStrategy=strategy)) == ["concurrencyStrategy"]
+
+
+async def test_a_bad_limit_is_refused_with_what_it_takes(crew: Crew) -> None:
+    assert await why_refused(crew, limits={"memory_limit": "much"}) == {
+        "limits": "memory_limit must be a number of bytes, or text such as \"512 MB\", not 'much'"
+    }
+    assert (
+        "there is no limit 'speed'; there are: memory_limit,"
+        in (await why_refused(crew, limits={"speed": 1}))["limits"]
+    )
+    assert len((await why_refused(crew, limits={"token_limit": "x" * 10_000}))["limits"]) < 400
 
 
 async def test_all_members_of_a_wrong_form_are_told_at_once(crew: Crew) -> None:

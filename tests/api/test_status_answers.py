@@ -35,7 +35,7 @@ ALWAYS = {
     "attempt",
     "tasks",
 }
-ON_THE_WAY = {"current_task", "progress"}
+ON_THE_WAY = {"current_task", "progress", "waiting_for"}
 AT_THE_END = {"token_usage", "execution_time"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 

@@ -33,12 +33,13 @@ async def is_refused(crew: Crew, authorization: str | bytes | None) -> None:
     given = authorization.encode() if isinstance(authorization, str) else authorization
     headers = {} if given is None else {b"Authorization": given}
     kickoff = await crew.kickoff()
-    asked = [("GET", "/"), ("GET", "/inputs"), ("POST", "/kickoff"), ("GET", f"/status/{kickoff}")]
-    for method, path in asked:
+    reading = [("GET", "/"), ("GET", "/inputs"), ("GET", f"/status/{kickoff}")]
+    for method, path in [*reading, ("POST", "/kickoff"), ("POST", f"/stop/{kickoff}")]:
         answer = await crew.server.http.request(method, crew.base_url + path, headers=headers, json={"inputs": GOOD})
         assert answer.status_code == 401, (method, path)
         assert answer.headers["www-authenticate"] == "Bearer"
         assert answer.json() == UNAUTHORIZED
+    assert (await crew.status(kickoff))["state"] == "PENDING"
 
 
 async def test_no_token_is_refused(crew: Crew) -> None:
@@ -172,12 +173,16 @@ async def not_found(crew: Crew, kickoff: str, token: str | None = None) -> None:
     for path in (f"/status/{kickoff}", f"/{kickoff}/status", f"/status/{kickoff}?wait=10"):
         answer = await crew.get(path, token=token)
         assert (answer.status_code, answer.json()) == (404, NO_KICKOFF), path
+    stopped = await crew.request("POST", f"/stop/{kickoff}", token=token)
+    assert (stopped.status_code, stopped.json()) == (404, NO_KICKOFF)
 
 
 async def test_another_users_kickoff_is_not_there(crew: Crew) -> None:
     stranger = await crew.token_of(f"charlie of {crew.path}")
-    await not_found(crew, await crew.kickoff(token=crew.user_token), stranger)
-    await not_found(crew, await crew.kickoff(), stranger)
+    kickoffs = [await crew.kickoff(token=crew.user_token), await crew.kickoff()]
+    for kickoff in kickoffs:
+        await not_found(crew, kickoff, stranger)
+        assert (await crew.status(kickoff))["state"] == "PENDING"
 
 
 async def test_another_crews_kickoff_is_not_there_even_for_a_token_of_both(crew: Crew) -> None:

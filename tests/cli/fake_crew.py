@@ -23,6 +23,7 @@ Answer = TypeVar("Answer")
 
 TOKEN = "wlo_of_the_fake_crew"
 KICKOFF = "0199aaaa-0000-7000-8000-000000000001"
+STOPPING = "It is being stopped: its processes are gone within 5 seconds."
 DEADLINE = 30.0
 SCHEMA = {
     "type": "object",
@@ -91,7 +92,8 @@ class FakeCrew:
         return Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST"])])
 
     async def _answer(self, request: Request) -> Response:
-        body = await request.json() if request.method == "POST" else None
+        text = await request.body()
+        body = json.loads(text) if text else None
         path = f"/{request.path_params['path']}"
         self.seen.append(Seen(request.method, path, request.url.query, dict(request.headers), body))
         if self.refusal:
@@ -105,6 +107,8 @@ class FakeCrew:
             return JSONResponse({"inputs": ["topic"], "schema": SCHEMA})
         if path == "/kickoff":
             return JSONResponse({"kickoff_id": KICKOFF})
+        if path == f"/stop/{KICKOFF}":
+            return JSONResponse({"kickoff_id": KICKOFF, "status": "running", "state": "STARTED", "message": STOPPING})
         if path == f"/status/{KICKOFF}":
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             return Response(json.dumps(status), media_type="application/json")
@@ -127,6 +131,17 @@ def running(*tasks: dict[str, Any], **members: Any) -> dict[str, Any]:
         **_always("STARTED", "running", tasks),
         "current_task": current,
         "progress": {"completed_tasks": done, "total_tasks": len(tasks)},
+        **members,
+    }
+
+
+def waiting(code: str, message: str, place: int | None = None, **members: Any) -> dict[str, Any]:
+    return {
+        **running(task("research", "pending_run")),
+        "state": "PENDING",
+        "attempt": 0,
+        "started_at": None,
+        "waiting_for": {"code": code, "message": message, "place": place},
         **members,
     }
 

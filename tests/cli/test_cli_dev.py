@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TOKEN = re.compile(r"\bwl[ou]_[0-9A-Za-z]{36}\b")
 PROJECT = '[project]\nname = "Steeping"\n\n[tool.windlass]\nentrypoint = "steep:steep"\n'
 STEEP = 'def steep(leaf: str, minutes: int = 3) -> str:\n    return f"{leaf} tea, {minutes} minutes"\n'
+SLOW_STEEP = "import time\n\n\ndef steep(leaf: str) -> str:\n    time.sleep(600)\n    return leaf\n"
 
 
 @pytest.fixture
@@ -45,6 +46,28 @@ def test_a_project_is_served_followed_and_stopped_and_tokens_are_for_terminals_o
         assert server.end() == 0
         assert not TOKEN.search(server.out + server.err)
     assert len(set(TOKEN.findall(shown_on_a_terminal(windlass, folder / "project")))) == 2
+
+
+def test_commands_without_an_address_and_a_token_mean_the_server_of_this_home(folder: Path) -> None:
+    windlass = Command(folder)
+    (folder / "project" / "steep.py").write_text(SLOW_STEEP)
+    with windlass.started("dev", str(folder / "project"), "--port", "0") as server:
+        url = server.wait_for("Base URL").split()[-1]
+        token = windlass("tokens", "show", "--kind", "organization").out.strip()
+        kickoff = windlass("kickoff", url, "-i", "leaf=green", WINDLASS_TOKEN=token).out.strip()
+        with windlass.started("status", kickoff, "--watch") as watching:
+            watching.wait_for("running")
+            assert windlass("why", kickoff).out.startswith("It runs the task ")
+            stopped = windlass("stop", kickoff, "--wait")
+            assert stopped.code == 0, stopped
+            assert "failed (cancelled)" in stopped.err.splitlines()[-1]
+            assert watching.end() == 1
+        assert "(cancelled)" in windlass("why", kickoff).out
+        assert windlass("stop", kickoff).err == "It had ended before: nothing is left to stop.\n"
+        assert windlass("status", kickoff, WINDLASS_TOKEN="wlo_wrong").code == 3
+        server.interrupt()
+        assert server.end() == 0
+    assert windlass("why", kickoff).code == 4
 
 
 def shown_on_a_terminal(windlass: Command, project: Path) -> str:

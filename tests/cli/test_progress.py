@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from cli.fake_crew import completed, failed, running, task
+from cli.fake_crew import completed, failed, running, task, waiting
 from windlass.cli.progress import changes, ending, final_output, now
 
 URL = "http://127.0.0.1:8000"
@@ -37,6 +37,34 @@ def test_the_moment_is_told_by_the_task_and_how_long_it_has_run() -> None:
 def test_the_moment_is_told_by_the_state_while_no_task_runs() -> None:
     queued = {**running(task("a", "pending_run")), "state": "PENDING", "started_at": None}
     assert now(queued, AT) == "0 of 1 tasks done; waits for a worker, 15 s"
+
+
+def test_the_moment_of_a_waiting_kickoff_is_told_by_what_it_waits_for() -> None:
+    queued = waiting("slot", "a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew", 3)
+    assert now(queued, AT) == (
+        "0 of 1 tasks done; waits for a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew, 15 s"
+    )
+
+
+def test_another_thing_to_wait_for_is_told_and_another_place_is_not() -> None:
+    third, second = waiting("slot", "a slot; the 3rd", 3), waiting("slot", "a slot; the 2nd", 2)
+    paused, nobody_knows = waiting("paused", "its crew, which is paused"), {**third, "waiting_for": None}
+    assert changes(None, third, URL) == ["waits for a slot; the 3rd"]
+    assert changes(third, second, URL) == []
+    assert changes(second, paused, URL) == ["waits for its crew, which is paused"]
+    assert changes(paused, nobody_knows, URL) == []
+
+
+def test_a_run_whose_process_is_ready_is_told_to_run() -> None:
+    starting = running(task("a", "pending_run"), waiting_for={"code": "zygote", "message": "a process", "place": None})
+    assert changes(waiting("slot", "a slot"), starting, URL) == ["waits for a process"]
+    assert changes(starting, running(task("a", "pending_run"), waiting_for=None), URL) == ["runs"]
+
+
+def test_words_of_the_server_are_no_form_to_fill_in() -> None:
+    assert changes(None, waiting("key", "the kickoff {with} this key"), URL) == [
+        "waits for the kickoff {with} this key"
+    ]
 
 
 def test_the_final_output_is_read_from_both_profiles() -> None:

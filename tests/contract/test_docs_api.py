@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -16,6 +17,7 @@ from windlass.api.schemas import UNACTED, KickoffRequest, StatusAnswer, TaskReco
 from windlass.config import Settings
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.states import Reason, State, TaskState
+from windlass.kickoffs.waiting import Code
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text("utf-8")
 
@@ -50,10 +52,16 @@ def test_the_members_of_a_kickoff() -> None:
     assert named_in_first_cells(warnings) == set(UNACTED.values())
 
 
+def test_the_codes_of_what_a_kickoff_waits_for() -> None:
+    _, _, codes = section("GET /status/{kickoff_id}").partition("| code |")
+    codes, _, _ = codes.partition("**Waiting.**")
+    assert named_in_first_cells(codes) == set(get_args(Code))
+
+
 def test_the_members_of_a_status() -> None:
     text = section("GET /status/{kickoff_id}")
     live = {"result_json", "tasks_output"}
-    table, _, _ = text.partition("**Waiting.**")
+    table, _, _ = text.partition("**What it waits for.**")
     assert named_in_first_cells(table) == set(StatusAnswer.model_fields) - live
     for name in live | set(TaskRecordBody.model_fields):
         assert f"`{name}`" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from windlass import __version__
 from windlass.api.openapi import crew_document
 from windlass.api.problems import TITLES
 from windlass.api.schemas import UNACTED, KickoffRequest
+from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.states import Reason, State, TaskState
 
@@ -157,9 +159,10 @@ def test_every_operation_of_the_contract_is_there_with_its_errors(document: Docu
     assert found == {
         ("get", "/"): EVERYWHERE | {"200"},
         ("get", "/inputs"): EVERYWHERE | {"200"},
-        ("post", "/kickoff"): EVERYWHERE | {"200", "400", "409", "413", "422"},
+        ("post", "/kickoff"): EVERYWHERE | {"200", "400", "409", "413", "422", "429"},
         ("get", "/status/{kickoff_id}"): EVERYWHERE | {"200", "400"},
         ("get", "/{kickoff_id}/status"): EVERYWHERE | {"200", "400"},
+        ("post", "/stop/{kickoff_id}"): EVERYWHERE | {"200"},
     }
 
 
@@ -182,7 +185,7 @@ def test_every_error_has_its_title_and_the_one_form(document: Document) -> None:
 
 def test_the_headers_of_errors_are_told(document: Document) -> None:
     told = {status: set(found.get("headers", {})) for status, found in document["components"]["responses"].items()}
-    wanted = {"401": {"WWW-Authenticate"}, "405": {"Allow"}, "503": {"Retry-After"}}
+    wanted = {"401": {"WWW-Authenticate"}, "405": {"Allow"}, "429": {"Retry-After"}, "503": {"Retry-After"}}
     assert told == {status: wanted.get(status, set()) for status in told}
 
 
@@ -234,6 +237,19 @@ def test_every_member_that_has_no_effect_yet_says_so(document: Document) -> None
     for name in UNACTED:
         assert "by this release" in members[name]["description"]
     assert members.keys() == KickoffRequest.model_fields.keys()
+
+
+def test_the_limits_of_a_kickoff_are_told_by_their_names_and_forms(document: Document) -> None:
+    limits, _ = document["components"]["schemas"]["KickoffRequest"]["properties"]["limits"]["anyOf"]
+    assert set(limits["properties"]) == {field.name for field in fields(Limits)}
+    takes = Draft202012Validator(limits).is_valid
+    for good in ({}, {"memory_limit": "512 MB", "timeout": 0.5}, {"memory_limit": 1, "token_limit": 7}):
+        assert takes(good)
+        assert Limits.parse(good)
+    for bad in ({"memory_limit": "much"}, {"timeout": "5"}, {"token_limit": 1.5}, {"stall_after": 0}, {"speed": 1}):
+        assert not takes(bad)
+        with pytest.raises(BadLimit):
+            Limits.parse(bad)
 
 
 def test_the_titles_of_errors_are_the_standards_but_where_the_crew_api_has_its_own() -> None:

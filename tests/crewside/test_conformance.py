@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from projects_for_tests.ends import gone, kickoff_folders
+from projects_for_tests.ends import alive, gone, kickoff_folders
 from projects_for_tests.making import CODE, Bench, Heard, doing
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason, State
@@ -200,10 +200,12 @@ async def test_a_thread_that_was_left_running_holds_nothing_up(bench: Bench, pro
     assert outcome.output == "left"
 
 
-async def test_a_process_that_holds_the_output_open_holds_nothing_up(bench: Bench, project: Path) -> None:
+async def test_a_process_that_it_leaves_holds_nothing_up_and_is_gone_before_its_end_is_told(
+    bench: Bench, project: Path
+) -> None:
     outcome = await asyncio.wait_for(bench.run(project, {"do": "leave_process"}), 20)
-    os.kill(outcome.json, signal.SIGKILL)
     assert outcome.state is State.SUCCESS
+    assert not alive(outcome.json)
 
 
 async def test_exit_handlers_run(bench: Bench, project: Path) -> None:

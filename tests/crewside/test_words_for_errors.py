@@ -62,7 +62,7 @@ def test_an_exit_with_a_value_that_can_not_be_shown_is_told() -> None:
 
 def test_what_reads_standard_input_learns_that_there_is_none() -> None:
     told = explain(EOFError("EOF when reading a line"), "run", ROOT)
-    assert told.hint == "A kickoff has no standard input; human input is not served by this release."
+    assert told.hint == "A kickoff has no standard input, and no one to answer."
     assert explain(EOFError("Ran out of input"), "run", ROOT).hint == ""
 
 
@@ -99,7 +99,10 @@ async def test_a_run_that_gives_a_generator_fails_with_its_task(bench: Bench, tm
 @in_a_process
 async def test_input_finds_nothing_to_read_and_it_is_said_why(bench: Bench, tmp_path: Path) -> None:
     told = await error_of(bench, tmp_path, "def run():\n    return input()\n")
-    assert told.endswith("A kickoff has no standard input; human input is not served by this release.")
+    assert told == (
+        "the code called input() and asked, but a kickoff has no one to answer (work.py:2). "
+        "Make it an input of the kickoff, or let a person approve the result after the kickoff."
+    )
 
 
 @functions

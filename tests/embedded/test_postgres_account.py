@@ -27,8 +27,9 @@ from embedded.served_database import (
     serving,
     until,
 )
+from windlass.accounts import Account
 from windlass.embedded import programs
-from windlass.embedded.account import Account, account_for
+from windlass.embedded.account import account_for
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.embedded.postgres_errors import EmbeddedPostgresError
 from windlass.embedded.programs import find_programs

@@ -26,7 +26,7 @@ class Answering:
         self.batcher: Batcher[int, int] = Batcher(
             self.answer,
             hopeless=Hopeless,
-            apart=(lambda number: number % 10) if apart else (lambda _: None),
+            apart=(lambda number: (number % 10, number // 100 or None)) if apart else (lambda _: ()),
             largest=largest,
             lanes=lanes,
         )
@@ -79,6 +79,12 @@ async def test_questions_of_one_key_are_asked_one_after_the_other() -> None:
     answering = Answering(apart=True)
     assert await answering.ask_all(11, 21, 5, 31) == [22, 42, 10, 62]
     assert answering.batches == [[0], [11, 5], [21], [31]]
+
+
+async def test_questions_with_one_of_several_keys_in_common_are_asked_one_after_the_other() -> None:
+    answering = Answering(apart=True)
+    assert await answering.ask_all(101, 102, 203, 13) == [202, 204, 406, 26]
+    assert answering.batches == [[0], [101, 203], [102, 13]]
 
 
 async def test_one_bad_question_spoils_no_other() -> None:

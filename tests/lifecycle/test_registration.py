@@ -30,6 +30,7 @@ async def test_a_project_is_registered_as_it_was_inspected(world: World) -> None
         "entrypoint": "work:run",
         "interpreter": str(world.registration.interpreter),
         "preload": None,
+        "options": {},
     }
     assert [task.name for task in world.version.manifest.tasks] == ["run"]
 

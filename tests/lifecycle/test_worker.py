@@ -67,7 +67,7 @@ async def test_a_crash_is_told_and_not_tried_again(world: World, do: str, words:
 
 
 async def test_every_line_is_an_event_in_its_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.lifecycle.run.MOST_WAITING", 50)
+    monkeypatch.setattr("windlass.lifecycle.reports.MOST_WAITING", 50)
     await world.worker()
     kickoff = await world.accept(do="print", lines=2000)
     await world.ended(kickoff)
@@ -77,7 +77,7 @@ async def test_every_line_is_an_event_in_its_order(world: World, monkeypatch: py
 
 
 async def test_large_events_do_not_pile_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.lifecycle.run.MOST_BYTES_WAITING", 100)
+    monkeypatch.setattr("windlass.lifecycle.reports.MOST_BYTES_WAITING", 100)
     await world.worker()
     kickoff = await world.accept(do="print", lines=500)
     await world.ended(kickoff)

@@ -7,11 +7,12 @@ import shutil
 import sys
 import textwrap
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.projects import Recognised, recognise
-from windlass.runner import Output, Runner, RunOrder
+from windlass.runner import Output, Preparing, Runner, RunOrder
 from windlass_crewside.messages import Event, Message
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.manifest import Manifest
     from windlass.kickoffs.outcome import Outcome
+    from windlass.runner import Ender
 
 PROJECTS = Path(__file__).parent / "projects"
 PYTHON = Path(sys.executable)
@@ -52,10 +54,10 @@ class Heard:
     """What a run reported, and a way to wait for it."""
 
     def __init__(self) -> None:
-        self.all: list[Message | Output] = []
+        self.all: list[Message | Output | Preparing] = []
         self._more = asyncio.Condition()
 
-    async def report(self, message: Message | Output) -> None:
+    async def report(self, message: Message | Output | Preparing) -> None:
         async with self._more:
             self.all.append(message)
             self._more.notify_all()
@@ -69,7 +71,7 @@ class Heard:
     def of(self, kind: type[Any]) -> list[Any]:
         return [one for one in self.all if isinstance(one, kind)]
 
-    async def until(self, found: Callable[[Message | Output], bool]) -> Any:
+    async def until(self, found: Callable[[Message | Output | Preparing], bool]) -> Any:
         """The first report of which it is true; it may have come already."""
         async with asyncio.timeout(DEADLINE), self._more:
             await self._more.wait_for(lambda: any(map(found, self.all)))
@@ -98,9 +100,12 @@ class Bench:
         inputs: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
         heard: Heard | None = None,
+        ender: Ender | None = None,
+        **more: Any,
     ) -> Outcome:
-        order = self.order(recognise(project), inputs or {}, environment or {})
-        return await self.runner.run(order, (heard or Heard()).report)
+        """`more` are further fields of the order, `limits` say."""
+        order = replace(self.order(recognise(project), inputs or {}, environment or {}), **more)
+        return await self.runner.run(order, (heard or Heard()).report, ender)
 
     def order(self, found: Recognised, inputs: dict[str, Any], environment: dict[str, str]) -> RunOrder:
         return RunOrder(

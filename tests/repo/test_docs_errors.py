@@ -7,10 +7,10 @@ from pathlib import Path
 
 from windlass.api import problems
 from windlass.api.openapi import ERRORS
+from windlass.cli.explaining import AFTER_A_BAD_END
+from windlass.kickoffs.states import Reason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
-RESERVED = {429}
-"""Told so that clients can be ready for it; nothing of this release answers so."""
 
 
 def test_the_table_has_every_code_with_its_title() -> None:
@@ -24,4 +24,9 @@ def test_every_code_has_its_section() -> None:
 
 
 def test_the_openapi_document_has_the_same_codes() -> None:
-    assert set(ERRORS) == set(problems.TITLES) - RESERVED
+    assert set(ERRORS) == set(problems.TITLES)
+
+
+def test_every_reason_of_a_bad_end_is_told_and_explained_by_the_command() -> None:
+    assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == list(Reason)
+    assert list(AFTER_A_BAD_END) == list(Reason)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import uvloop
 
 from windlass.kickoffs.states import State
@@ -74,4 +74,5 @@ def test_a_crew_gets_no_descriptor_of_the_servers(tmp_path: Path) -> None:
 def test_a_process_that_a_crew_leaves_behind_does_not_keep_the_server_from_stopping(tmp_path: Path) -> None:
     outcome = on_uvloop(tmp_path, lambda runner: runner.run(order(tmp_path, "daemon"), unheard))
     assert outcome.state is State.SUCCESS
-    os.kill(outcome.json, signal.SIGKILL)  # it was there: else this raises
+    with pytest.raises(ProcessLookupError):  # it was ended with its crew
+        os.kill(outcome.json, 0)

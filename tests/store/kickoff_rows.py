@@ -12,7 +12,7 @@ from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.usage import TokenUsage
 from windlass.store.deployments import Deployment, DeploymentStore
-from windlass.store.kickoffs import Claimed, KickoffStatus, KickoffStore, NewKickoff
+from windlass.store.kickoffs import Accepted, Claimed, KickoffStatus, KickoffStore, NewKickoff
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -51,12 +51,19 @@ class Rows:
         self.worker = new_id()
 
     @classmethod
-    async def make(cls, database: Database, tasks: list[dict[str, Any]] | None = None) -> Rows:
-        source = {"kind": "function"}
-        registered = await DeploymentStore(database).register(
-            "work", digest="d", source=source, manifest=manifest(tasks)
-        )
+    async def make(
+        cls, database: Database, tasks: list[dict[str, Any]] | None = None, *, slug: str = "work", **options: Any
+    ) -> Rows:
+        """`options` are those of its project."""
+        source: dict[str, Any] = {"kind": "function", **({"options": options} if options else {})}
+        registered = await DeploymentStore(database).register(slug, digest="d", source=source, manifest=manifest(tasks))
         return cls(database, registered)
+
+    async def beside(self, slug: str, **options: Any) -> Rows:
+        """Another deployment on the same database, of the same worker."""
+        made = await Rows.make(self.database, slug=slug, **options)
+        made.worker = self.worker
+        return made
 
     def new(self, key: str | None = None, **fields: Any) -> NewKickoff:
         made = NewKickoff(new_id(), self.deployment.id, self.version.id, None, "{}")
@@ -65,7 +72,7 @@ class Rows:
 
     async def accept(self, count: int = 1, **fields: Any) -> list[UUID]:
         batch = [self.new(**fields) for _ in range(count)]
-        assert await self.store.accept(batch) == {new.id for new in batch}
+        assert await self.store.accept(batch) == Accepted({new.id for new in batch})
         return [new.id for new in batch]
 
     async def claim(self, slots: int = 1, worker: UUID | None = None, lease: float = LEASE) -> list[Claimed]:
@@ -77,6 +84,9 @@ class Rows:
         (claimed,) = await self.claim()
         return claimed
 
+    async def claimed_ids(self, slots: int = 1) -> list[UUID]:
+        return [claimed.id for claimed in await self.claim(slots)]
+
     async def silent(self) -> Claimed:
         """A kickoff whose worker has not renewed its lease in time."""
         claimed = await self.started()
@@ -85,6 +95,11 @@ class Rows:
 
     async def end_leases(self) -> None:
         await self.database.execute("UPDATE kickoffs SET lease_until = now() - interval '1 s' WHERE state = 'STARTED'")
+
+    async def come_due(self) -> None:
+        """As when time has passed."""
+        await self.database.execute("UPDATE kickoffs SET run_at = now() WHERE run_at IS NOT NULL")
+        await self.store.promote()
 
     async def status(self, kickoff: UUID) -> KickoffStatus:
         return (await self.store.statuses([kickoff]))[kickoff]
@@ -100,7 +115,7 @@ class Rows:
     async def settle(self, claimed: Claimed, outcome: Outcome = DONE) -> bool:
         return await self.store.settle(claimed.id, claimed.attempt, outcome, TokenUsage(), [])
 
-    async def put_back(self, claimed: Claimed, max_losses: int = 3) -> bool:
+    async def put_back(self, claimed: Claimed, max_losses: int = 3) -> State | None:
         return await self.store.put_back(claimed.id, claimed.attempt, max_losses=max_losses)
 
     async def write(self, claimed: Claimed, records: TaskRecords) -> bool:

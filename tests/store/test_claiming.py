@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
+from psycopg import AsyncClientCursor
+
+from lifecycle.waiting import until
 from store.kickoff_rows import TASKS, Rows, manifest
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
 from windlass.kickoffs.tasks import TaskRecords
+from windlass.store.claiming import SQL
 from windlass.store.deployments import DeploymentStore
 from windlass_crewside.messages import TaskStarted
 
@@ -59,6 +64,7 @@ async def test_a_second_attempt_begins_with_fresh_task_records(rows: Rows) -> No
     records.start(TaskStarted(2, "extra", None, None, 1.0))
     await rows.write(claimed, records)
     await rows.put_back(claimed)
+    await rows.come_due()
     (again,) = await rows.claim()
     assert again.attempt == 2
     assert [(task["task_id"], task["state"]) for task in await rows.tasks(claimed.id)] == [
@@ -86,16 +92,18 @@ async def test_the_time_of_the_first_start_stays(rows: Rows) -> None:
     claimed = await rows.started()
     began = (await rows.status(claimed.id)).started_at
     await rows.put_back(claimed)
-    await rows.claim()
+    await rows.come_due()
+    (again,) = await rows.claim()
+    assert again.ran_for > 0
     assert (await rows.status(claimed.id)).started_at == began
 
 
 async def test_only_its_own_leases_are_renewed(rows: Rows) -> None:
     claimed = await rows.started()
     stranger = new_id()
-    assert await rows.store.renew(stranger, [claimed.id], 600.0) == set()
+    assert await rows.store.renew(stranger, [claimed.id], 600.0) == {}
     before = await rows.column(claimed.id, "lease_until")
-    assert await rows.store.renew(rows.worker, [claimed.id, new_id()], 600.0) == {(claimed.id, 1)}
+    assert await rows.store.renew(rows.worker, [claimed.id, new_id()], 600.0) == {(claimed.id, 1): False}
     assert (await rows.column(claimed.id, "lease_until") - before).total_seconds() > 500
 
 
@@ -109,7 +117,7 @@ async def test_what_is_not_named_is_not_renewed(rows: Rows) -> None:
 async def test_a_kickoff_that_ended_has_no_lease_to_renew(rows: Rows) -> None:
     claimed = await rows.started()
     await rows.settle(claimed)
-    assert await rows.store.renew(rows.worker, [claimed.id], 60.0) == set()
+    assert await rows.store.renew(rows.worker, [claimed.id], 60.0) == {}
     assert await rows.column(claimed.id, "lease_until") is None
 
 
@@ -117,4 +125,23 @@ async def test_a_kickoff_that_was_claimed_again_by_the_same_worker_is_told_by_it
     claimed = await rows.silent()
     await rows.store.reap(max_losses=3)
     await rows.claim()
-    assert await rows.store.renew(rows.worker, [claimed.id], 60.0) == {(claimed.id, 2)}
+    assert await rows.store.renew(rows.worker, [claimed.id], 60.0) == {(claimed.id, 2): False}
+
+
+async def test_a_worker_that_stops_in_the_middle_of_a_claim_holds_up_nobody(rows: Rows) -> None:
+    large = '{"text": "' + "x" * 1_000_000 + '"}'
+    await rows.accept(8, inputs=large)
+    async with rows.database.connection() as connection:
+        cursor = AsyncClientCursor(connection)
+        values = {"worker": new_id(), "slots": 4, "lease": timedelta(seconds=60)}
+        message = cursor.mogrify(SQL["claim"].as_string(), values)
+        connection.pgconn.send_query(message.encode())
+        connection.pgconn.flush()  # and it never reads the answer
+
+        async def theirs_are_claimed() -> bool:
+            return len(await rows.database.rows("SELECT FROM kickoffs WHERE state = 'STARTED'")) == 4
+
+        await until(theirs_are_claimed)
+        async with asyncio.timeout(10):
+            assert len(await rows.claim(slots=9)) == 4
+        await connection.close()

@@ -101,3 +101,31 @@ async def test_crews_are_listed_by_name(rows: Rows) -> None:
 
 async def test_a_crew_that_nobody_registered_is_none(rows: Rows) -> None:
     assert await Registry(rows).store.get("nobody") is None
+
+
+async def test_the_options_of_the_newest_version_rule_the_queue(rows: Rows) -> None:
+    registry = Registry(rows)
+    options = {"concurrency": 3, "weight": 0.5, "max_waiting": 9, "concurrency_strategy": "reject"}
+    await registry.register("a", source=SOURCE | {"options": options})
+    assert await queue_of(rows) == options
+    await registry.register("b", source=SOURCE | {"options": {"weight": 2}})
+    assert await queue_of(rows) == {
+        "concurrency": None,
+        "weight": 2,
+        "max_waiting": None,
+        "concurrency_strategy": "enqueue",
+    }
+
+
+async def test_a_pause_outlasts_a_new_version(rows: Rows) -> None:
+    registry = Registry(rows)
+    await registry.register("a")
+    await registry.store.pause("crew")
+    await registry.register("b")
+    assert [one.slug for one in await registry.store.overview() if one.paused_at] == ["crew"]
+
+
+async def queue_of(rows: Rows) -> dict[str, Any]:
+    query = "SELECT concurrency, weight, max_waiting, concurrency_strategy FROM deployments WHERE slug = 'crew'"
+    (row,) = await rows.database.rows(query)
+    return row

@@ -142,6 +142,7 @@ async def test_it_is_put_back_only_so_often(rows: Rows) -> None:
     for _ in range(2):
         (claimed,) = await rows.claim()
         assert await rows.put_back(claimed, max_losses=2)
+        await rows.come_due()
     (claimed,) = await rows.claim()
     assert not await rows.put_back(claimed, max_losses=2)
     assert (await rows.status(claimed.id)).state is State.STARTED
@@ -151,7 +152,7 @@ async def test_a_worker_that_stops_gives_back_what_is_its_own_without_a_loss(row
     await rows.accept(3)
     mine = await rows.claim(slots=2)
     (theirs,) = await rows.claim(worker=new_id())
-    assert set(await rows.store.release(rows.worker)) == {(claimed.id, 1) for claimed in mine}
+    assert set(await rows.store.release(rows.worker)) == {(claimed.id, 1, State.PENDING) for claimed in mine}
     assert [(await rows.status(claimed.id)).state for claimed in mine] == [State.PENDING, State.PENDING]
     assert (await rows.status(theirs.id)).state is State.STARTED
     assert await rows.column(mine[0].id, "losses") == 0

@@ -40,12 +40,19 @@ class Expected:
     losses: int = 0
     worker: UUID | None = None
     silent: bool = False
+    later: bool = False
+    to_stop: bool = False
     events: list[tuple[int, int]] = field(default_factory=list)
 
     def lose(self) -> None:
         self.state = State.PENDING if self.losses < MAX_LOSSES else State.FAILED
         self.losses += 1
+        self.give_up()
+
+    def give_up(self) -> None:
         self.worker, self.silent = None, False
+        if self.to_stop:
+            self.state = State.CANCELLED
 
 
 class Lives(RuleBasedStateMachine):
@@ -80,7 +87,9 @@ class Lives(RuleBasedStateMachine):
 
     @rule(target=runs, worker=workers, slots=st.integers(1, 3))
     def claim(self, worker: UUID, slots: int) -> Any:
-        waiting = sorted(kickoff for kickoff, found in self.expected.items() if found.state is State.PENDING)
+        waiting = sorted(
+            kickoff for kickoff, found in self.expected.items() if found.state is State.PENDING and not found.later
+        )
         claimed = self.wait(self.rows.claim(slots, worker))
         assert sorted(one.id for one in claimed) == waiting[:slots]
         for one in claimed:
@@ -93,7 +102,7 @@ class Lives(RuleBasedStateMachine):
     def renew(self, worker: UUID) -> None:
         mine = {kickoff for kickoff, found in self.expected.items() if found.worker == worker}
         kept = self.wait(self.rows.store.renew(worker, list(self.expected), 60.0))
-        assert kept == {(kickoff, self.expected[kickoff].attempt) for kickoff in mine}
+        assert kept == {(kickoff, self.expected[kickoff].attempt): self.expected[kickoff].to_stop for kickoff in mine}
         for kickoff in mine:
             self.expected[kickoff].silent = False
 
@@ -107,10 +116,29 @@ class Lives(RuleBasedStateMachine):
 
     @rule(run=runs)
     def put_back(self, run: Claimed) -> None:
-        counts = self.is_current(run) and self.expected[run.id].losses < MAX_LOSSES
-        assert self.wait(self.rows.put_back(run, MAX_LOSSES)) is counts
+        found = self.expected[run.id]
+        counts = self.is_current(run) and (found.losses < MAX_LOSSES or found.to_stop)
         if counts:
-            self.expected[run.id].lose()
+            found.lose()
+            found.later = found.state is State.PENDING
+        assert self.wait(self.rows.put_back(run, MAX_LOSSES)) is (found.state if counts else None)
+
+    @rule()
+    def time_passes(self) -> None:
+        self.wait(self.rows.come_due())
+        for found in self.expected.values():
+            found.later = False
+
+    @rule(data=st.data())
+    def stop(self, data: Any) -> None:
+        if not self.expected:
+            return
+        kickoff = data.draw(st.sampled_from(sorted(self.expected)))
+        found = self.expected[kickoff]
+        if found.state is State.PENDING:
+            found.state, found.later = State.CANCELLED, False
+        found.to_stop = found.to_stop or found.state is State.STARTED
+        assert self.wait(self.rows.store.stop(kickoff)) is found.state
 
     @rule(run=runs)
     def write(self, run: Claimed) -> None:
@@ -125,9 +153,10 @@ class Lives(RuleBasedStateMachine):
     def release(self, worker: UUID) -> None:
         mine = {kickoff: found for kickoff, found in self.expected.items() if found.worker == worker}
         released = self.wait(self.rows.store.release(worker))
-        assert set(released) == {(kickoff, found.attempt) for kickoff, found in mine.items()}
         for found in mine.values():
-            found.state, found.worker, found.silent = State.PENDING, None, False
+            found.state = State.PENDING
+            found.give_up()
+        assert set(released) == {(kickoff, found.attempt, found.state) for kickoff, found in mine.items()}
 
     @rule()
     def fall_silent(self) -> None:
@@ -167,10 +196,16 @@ class Lives(RuleBasedStateMachine):
             assert [seq for seq, _ in stored] == list(range(1, len(stored) + 1))
 
     @invariant()
+    def what_cannot_be_claimed_is_not_ready(self) -> None:
+        later = self.wait(self.database.rows("SELECT id FROM kickoffs WHERE state = 'PENDING' AND NOT ready"))
+        assert {row["id"] for row in later} == {kickoff for kickoff, one in self.expected.items() if one.later}
+
+    @invariant()
     def what_ended_has_no_open_record(self) -> None:
         query = """
             SELECT kickoffs.id FROM kickoffs JOIN task_records ON kickoff_id = kickoffs.id
-             WHERE kickoffs.state IN ('SUCCESS', 'FAILED') AND task_records.state IN ('pending_run', 'running')
+             WHERE kickoffs.state IN ('SUCCESS', 'FAILED', 'CANCELLED')
+               AND task_records.state IN ('pending_run', 'running')
         """
         assert self.wait(self.database.rows(query)) == []
 

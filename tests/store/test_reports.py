@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store.kickoff_rows import DONE
 from windlass.kickoffs.events import stored_event
-from windlass.kickoffs.tasks import TaskRecord, TaskRecords
+from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
+from windlass.kickoffs.usage import TokenUsage
 from windlass_crewside.messages import TaskEnded, TaskStarted
 
 if TYPE_CHECKING:
@@ -107,7 +109,8 @@ async def test_nothing_is_written_for_a_run_that_is_over(rows: Rows, end: str) -
     else:
         await rows.put_back(claimed)
     if end == "claimed_again":
-        await rows.claim()
+        await rows.come_due()
+        assert await rows.claim()
     before = await rows.tasks(claimed.id)
     running = TaskRecord(0, "plan", "aa", "plan", None)
     assert not await rows.store.write_reports(claimed.id, 1, events(2), [running])
@@ -119,6 +122,7 @@ async def test_events_of_a_second_attempt_follow_those_of_the_first(rows: Rows) 
     claimed = await rows.started()
     await rows.store.write_reports(claimed.id, 1, events(1, 2), [])
     await rows.put_back(claimed)
+    await rows.come_due()
     await rows.claim()
     last = await rows.store.last_event(claimed.id)
     await rows.store.write_reports(claimed.id, 2, events(last + 1), [])
@@ -158,3 +162,23 @@ async def test_a_task_output_of_20_mb_is_kept(rows: Rows) -> None:
 
 def numbers(found: list[Row]) -> list[int]:
     return [row["seq"] for row in found]
+
+
+async def test_warnings_are_seen_while_the_run_goes_on_and_are_kept_once(rows: Rows) -> None:
+    claimed = await rows.started(warnings='[{"code":"early","message":"m"}]')
+    first, second = Warning_("a", "m", "plan"), Warning_("a", "m")
+    for _ in range(2):  # the answer to the first one was lost
+        assert await rows.store.write_reports(claimed.id, 1, [], [], [first, second])
+    told = [{"code": "early", "message": "m"}, first.to_json(), second.to_json()]
+    assert json.loads((await rows.status(claimed.id)).warnings) == told
+    late = Warning_("b", "a\x00\ud800")
+    await rows.store.settle(claimed.id, 1, DONE, TokenUsage(), [first, second, late])
+    assert json.loads((await rows.status(claimed.id)).warnings) == [*told, {"code": "b", "message": "a\ufffd\ufffd"}]
+
+
+async def test_a_run_that_is_over_warns_no_more(rows: Rows) -> None:
+    claimed = await rows.started()
+    await rows.put_back(claimed)
+    assert not await rows.store.write_reports(claimed.id, 1, [], [], [Warning_("a", "m")], waiting_for="zygote")
+    assert (await rows.status(claimed.id)).warnings == "[]"
+    assert await rows.column(claimed.id, "waiting_for") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from windlass.api.kickoff_requests import Seal, key_in, new_kickoff
 from windlass.api.openapi import crew_document
 from windlass.api.problems import bad_request, no_such_crew, no_such_kickoff, unauthorized
 from windlass.api.status_view import status_body
+from windlass.api.stop_view import stop_body
 from windlass.kickoffs.ids import parse_id
+from windlass.kickoffs.states import State
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from windlass.kickoffs.manifest import Manifest
+    from windlass.kickoffs.waiting import Waiting
     from windlass.lifecycle.accept import Acceptor
     from windlass.lifecycle.access import Access
     from windlass.lifecycle.crews import Crew, Crews
@@ -31,14 +35,17 @@ if TYPE_CHECKING:
     from windlass.store.kickoffs import KickoffStatus
     from windlass.store.tokens import TokenRow
 
+Stop = Callable[["UUID"], Awaitable["State | None"]]
+"""Records that a kickoff is to be stopped, and gives the state that it has then; None for an unknown one."""
 LONGEST_WAIT = 60.0
+WAITING = {State.PENDING, State.PENDING_HUMAN_INPUT}
 SECONDS = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class CrewApi:
-    """What the endpoints work with. `largest_body` is in bytes, `request_timeout` in seconds."""
+    """What the endpoints work with. `largest_body` is in bytes, `request_timeout` and `stop_grace` in seconds."""
 
     crews: Crews
     access: Access
@@ -47,11 +54,14 @@ class CrewApi:
     seal: Seal
     largest_body: int
     request_timeout: float
+    stop: Stop
+    stop_grace: float
 
     def routes(self) -> list[Route]:
         return [
             Route("/kickoff", self.kickoff, methods=["POST"]),
             Route("/status/{kickoff_id}", self.status, methods=["GET"]),
+            Route("/stop/{kickoff_id}", self.stopped, methods=["POST"]),
             Route("/inputs", self.inputs, methods=["GET"]),
             Route("/", self.healthy, methods=["GET"]),
             Route("/openapi.json", self.openapi, methods=["GET"]),
@@ -83,8 +93,17 @@ class CrewApi:
         if wait and not kickoff.state.ended:
             kickoff = await self._ended(kickoff, wait)
         manifest = await self._manifest(kickoff, crew)
-        body = status_body(kickoff, manifest.tasks, token.profile or crew.profile)
+        waiting = await self._waiting(kickoff)
+        body = status_body(kickoff, manifest.tasks, token.profile or crew.profile, waiting)
         return Response(body, media_type="application/json")
+
+    async def stopped(self, request: Request) -> Response:
+        crew, token = await self._authenticated(request)
+        before = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
+        state = before.state if before.state.ended else await self.stop(before.id)
+        if state is None:
+            raise no_such_kickoff()
+        return answer(stop_body(before, state, self.stop_grace))
 
     async def openapi(self, request: Request) -> Response:
         crew = await self._crew(request)
@@ -115,6 +134,12 @@ class CrewApi:
         """As it stands after `seconds` when it has not ended by then."""
         found = await self.statuses.get_ended(kickoff.id, seconds) or kickoff
         return found if found.state.ended else await self.statuses.get(kickoff.id) or found
+
+    async def _waiting(self, kickoff: KickoffStatus) -> Waiting | None:
+        """Asked for only where there can be something: a run that simply runs costs no second statement."""
+        if kickoff.state in WAITING or (kickoff.waiting_for and not kickoff.state.ended):
+            return await self.statuses.waiting(kickoff.id)
+        return None
 
     async def _manifest(self, kickoff: KickoffStatus, crew: Crew) -> Manifest:
         """Of the version that the kickoff runs; it may not be the crew's current one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +15,7 @@ from windlass.api.schemas import UNACTED, Key, KickoffRequest
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.inputs import Invalid, Missing
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.tasks import Warning_
 from windlass.store.kickoffs import NewKickoff
 
@@ -29,11 +31,8 @@ Seal = Callable[[str, str], str]
 KEY = TypeAdapter(Key)
 WITHOUT_EFFECT = {
     "webhooks_not_delivered": "Webhooks are stored, and not called by this release. Poll the status.",
-    "priority_not_applied": "`priority` is stored, and not applied by this release.",
-    "run_at_not_applied": "`runAt` is stored, and not applied by this release: the kickoff starts as soon as it can.",
-    "timeout_not_applied": "`timeout` is stored, and not applied by this release.",
-    "concurrency_key_not_applied": "`concurrencyKey` is stored, and not applied by this release.",
 }
+NOTHING_GIVEN = KickoffRequest(inputs={})
 
 
 def new_kickoff(
@@ -41,7 +40,7 @@ def new_kickoff(
 ) -> NewKickoff:
     """Raises Problem: 400, or 422 with every missing input."""
     _check_inputs(body, crew)
-    _check_members(body)
+    given = _members(body)
     key = _idempotency_key(body, key_in_header)
     kickoff = new_id()
     unacted = {name: body[name] for name in UNACTED if body.get(name) is not None}
@@ -57,7 +56,23 @@ def new_kickoff(
         warnings=_warnings(unacted) if unacted else "[]",
         idempotency_key=key,
         request_digest=_digest(body) if key else None,
+        priority=given.priority or 0,
+        run_at=_still_ahead(given.runAt),
+        concurrency_key=given.concurrencyKey,
+        concurrency_strategy=given.concurrencyStrategy,
+        limits=_limits(given),
     )
+
+
+def _still_ahead(at: datetime | None) -> datetime | None:
+    return at if at and at > datetime.now(UTC) else None
+
+
+def _limits(given: KickoffRequest) -> str | None:
+    if given.limits is None and given.timeout is None:
+        return None
+    limits = (given.limits or Limits()).lowered_by(Limits(timeout=given.timeout))
+    return to_json(limits.to_json()) if limits != Limits() else None
 
 
 def _check_inputs(body: dict[str, Any], crew: Crew) -> None:
@@ -83,11 +98,11 @@ def _checked(inputs: dict[str, Any], crew: Crew) -> Missing | Invalid | None:
         raise bad_request("A number in the inputs is too large to be checked. Send it as a string.") from None
 
 
-def _check_members(body: dict[str, Any]) -> None:
+def _members(body: dict[str, Any]) -> KickoffRequest:
     if len(body) == 1:
-        return
+        return NOTHING_GIVEN
     try:
-        KickoffRequest.model_validate(body)
+        return KickoffRequest.model_validate(body)
     except ValidationError as error:
         reasons = {_place(found): found["msg"] for found in error.errors(include_url=False, include_context=False)}
         raise bad_request(f"These members have a wrong form: {', '.join(reasons)}.", invalid_members=reasons) from None

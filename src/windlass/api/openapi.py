@@ -11,15 +11,15 @@ from windlass import __version__
 from windlass.api.examples import example_inputs
 from windlass.api.moved_schema import moved
 from windlass.api.problems import TITLES
-from windlass.api.schemas import ErrorBody, InputsAnswer, KickoffAnswer, KickoffRequest, StatusAnswer
+from windlass.api.schemas import ErrorBody, InputsAnswer, KickoffAnswer, KickoffRequest, StatusAnswer, StopAnswer
+from windlass.api.status_examples import EXAMPLE_ID, STATUS_EXAMPLES
 
 if TYPE_CHECKING:
     from windlass.kickoffs.manifest import Manifest
 
 JSON = "application/json"
 TAG = "crew"
-EXAMPLE_ID = "0199b0c2-7f3a-7c11-9d52-0a4b6c8e1f23"
-HASH = "5d41402abc4b2a76b9719d911017c592"
+KICKOFF_ID = {"name": "kickoff_id", "in": "path", "required": True, "schema": {"type": "string"}, "example": EXAMPLE_ID}
 DESCRIPTION = (
     "Discover the inputs, start a kickoff, poll its status until `state` is `SUCCESS` or `FAILED`. "
     "Every request carries `Authorization: Bearer <token>`; `windlass tokens show` prints the crew's tokens."
@@ -33,18 +33,27 @@ ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
     404: ("There is no such crew or kickoff, or it is not this token's to see.", {}),
     405: ("The path takes other methods.", {}),
     408: ("The request did not arrive in time.", {}),
-    409: ("The idempotency key was used with another body.", {}),
+    409: (
+        "The idempotency key was used with another body, or a kickoff with this concurrencyKey is open (`reject`).",
+        {"kickoff_id": EXAMPLE_ID},
+    ),
     413: ("The body is too large.", {"limit": 1048576}),
     422: ("Required inputs are missing.", {"missing_inputs": ["topic", "audience"]}),
+    429: (
+        "Too many kickoffs of this crew wait; `Retry-After` says when to try again.",
+        {"waiting": 10000, "max_waiting": 10000},
+    ),
     431: ("The first line and the headers are too long.", {"limit": 65536}),
     500: ("Something failed here; `message` holds the reference under which the log tells what.", {}),
     503: ("The database is away; `Retry-After` says when to ask again.", {}),
 }
 EVERYWHERE = (401, 404, 405, 408, 431, 500, 503)
+RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
 HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}}},
     405: {"Allow": {"schema": {"type": "string"}}},
-    503: {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}},
+    429: RETRY_AFTER,
+    503: RETRY_AFTER,
 }
 
 
@@ -78,7 +87,7 @@ class _WithoutTitles(GenerateJsonSchema):
 
 @cache
 def _schemas() -> dict[str, Any]:
-    models = [KickoffRequest, KickoffAnswer, InputsAnswer, StatusAnswer, ErrorBody]
+    models = [KickoffRequest, KickoffAnswer, InputsAnswer, StatusAnswer, StopAnswer, ErrorBody]
     modes: list[Any] = [(model, "validation") for model in models]
     _, document = models_json_schema(
         modes, ref_template="#/components/schemas/{model}", schema_generator=_WithoutTitles
@@ -106,12 +115,13 @@ def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
         "/{kickoff_id}/status": {
             "get": _status("status_of_old_clients", "The same, at the path that old clients use", wait)
         },
+        "/stop/{kickoff_id}": {"post": _stop()},
     }
 
 
 def _kickoff(inputs: dict[str, Any]) -> dict[str, Any]:
     operation = _operation(
-        "kickoff", "Start the crew", (400, 409, 413, 422), _json("KickoffAnswer", {"kickoff_id": EXAMPLE_ID})
+        "kickoff", "Start the crew", (400, 409, 413, 422, 429), _json("KickoffAnswer", {"kickoff_id": EXAMPLE_ID})
     )
     operation["parameters"] = [
         {
@@ -127,15 +137,20 @@ def _kickoff(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _status(name: str, summary: str, wait: dict[str, Any]) -> dict[str, Any]:
-    operation = _operation(name, summary, (400,), _json_examples("StatusAnswer", _status_examples()))
-    kickoff_id = {
-        "name": "kickoff_id",
-        "in": "path",
-        "required": True,
-        "schema": {"type": "string"},
-        "example": EXAMPLE_ID,
+    operation = _operation(name, summary, (400,), _json_examples("StatusAnswer", STATUS_EXAMPLES))
+    operation["parameters"] = [KICKOFF_ID, wait]
+    return operation
+
+
+def _stop() -> dict[str, Any]:
+    example = {
+        "kickoff_id": EXAMPLE_ID,
+        "status": "running",
+        "state": "STARTED",
+        "message": "It is being stopped: its processes are gone within 5 seconds.",
     }
-    operation["parameters"] = [kickoff_id, wait]
+    operation = _operation("stop", "Stop a kickoff: a waiting one never starts", (), _json("StopAnswer", example))
+    operation["parameters"] = [KICKOFF_ID]
     return operation
 
 
@@ -171,55 +186,3 @@ def _ref(schema: str) -> dict[str, str]:
 def _inputs_example(inputs: dict[str, Any]) -> dict[str, Any]:
     schema = {"type": "object", "properties": {name: {} for name in inputs}, "required": list(inputs)}
     return {"inputs": list(inputs), "schema": schema}
-
-
-def _status_examples() -> dict[str, Any]:
-    at = "2026-01-15T09:30:00.000000Z"
-    task = {"task_id": "write_brief", "key": HASH, "name": "write_brief", "agent": "Writer", "unregistered": False}
-    always = {"kickoff_id": EXAMPLE_ID, "created_at": at, "started_at": at, "meta": None, "attempt": 1}
-    usage = {
-        "prompt_tokens": 310,
-        "completion_tokens": 120,
-        "total_tokens": 430,
-        "cached_prompt_tokens": 0,
-        "reasoning_tokens": 0,
-        "successful_requests": 4,
-    }
-    output = {
-        "task_id": "write_brief",
-        "name": "write_brief",
-        "output": "Tides ...",
-        "agent": "Writer",
-        "execution_time": 4.2,
-    }
-    running = {
-        "status": "running",
-        "state": "STARTED",
-        "finished_at": None,
-        "tasks": [{**task, "state": "running", "started_at": at, "finished_at": None}],
-        "current_task": "write_brief",
-        "progress": {"completed_tasks": 0, "total_tasks": 1},
-    }
-    ended = {"finished_at": at, "token_usage": usage, "execution_time": 4.3}
-    completed = {"tasks": [{**task, "state": "completed", "started_at": at, "finished_at": at}], **ended}
-    well = {"status": "completed", "state": "SUCCESS", **completed}
-    return {
-        "running": {**always, **running},
-        "completed": {**always, **well, "result": {"output": "Tides ...", "json": None, "tasks": [output]}},
-        "completed (profile live)": {
-            **always,
-            **well,
-            "result": "Tides ...",
-            "result_json": None,
-            "tasks_output": [output],
-        },
-        "failed": {
-            **always,
-            **ended,
-            "status": "error",
-            "state": "FAILED",
-            "tasks": [{**task, "state": "failed", "started_at": at, "finished_at": at}],
-            "reason": "crashed",
-            "error": "the crew's process was killed by SIGKILL. Perhaps the machine ran out of memory.",
-        },
-    }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
 from windlass.errors import DatabaseUnavailable
-from windlass.lifecycle.accept import IdempotencyKeyReused
+from windlass.lifecycle.accept import IdempotencyKeyReused, KeyInUse, QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,13 +113,27 @@ def problem_of(error: Exception) -> Problem | None:
             return error
         case DatabaseUnavailable():
             return database_away()
-        case IdempotencyKeyReused():
-            return Problem(409, str(error))
         case HTTPException(status_code=404):
             return Problem(404, "There is nothing at this path. `GET {base_url}/openapi.json` lists what there is.")
         case HTTPException(status_code=405):
             return _wrong_method(error.headers or {})
+    return _not_accepted(error)
+
+
+def _not_accepted(error: Exception) -> Problem | None:
+    match error:
+        case IdempotencyKeyReused():
+            return Problem(409, str(error))
+        case KeyInUse():
+            return Problem(409, str(error), {"kickoff_id": str(error.kickoff_id)})
+        case QueueFull():
+            return _queue_full(error)
     return None
+
+
+def _queue_full(error: QueueFull) -> Problem:
+    details = {"waiting": error.waiting, "max_waiting": error.max_waiting}
+    return Problem(429, str(error), details, {"Retry-After": str(math.ceil(error.retry_after))})
 
 
 def _wrong_method(headers: Mapping[str, str]) -> Problem:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -15,8 +17,12 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StringConstraints,
+    ValidationInfo,
 )
 from pydantic_core import PydanticCustomError
+
+from windlass.api.limits_member import LimitsMember
+from windlass.kickoffs.limits import MOST
 
 
 def _of_form(pattern: str, wanted: str) -> BeforeValidator:
@@ -39,6 +45,22 @@ Time = Annotated[
     _of_form(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", "a time such as 2026-01-15T09:30:00Z"),
 ]
 Profile = Literal["documented", "live"]
+StatusWord = Literal["running", "pending_human_input", "completed", "error"]
+StateWord = Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
+Strategy = Literal["enqueue", "reject", "cancel_running"]
+LONGEST_AHEAD = timedelta(days=366)
+
+
+def _within_a_year(at: datetime) -> datetime:
+    if at > datetime.now(UTC) + LONGEST_AHEAD:
+        raise PydanticCustomError("too_late", "Input should be at most 366 days ahead")
+    return at
+
+
+def _with_a_key(strategy: Strategy, found: ValidationInfo) -> Strategy:
+    if found.data.get("concurrencyKey") is None:
+        raise PydanticCustomError("no_key", "Input should come with a concurrencyKey")
+    return strategy
 
 
 class Bearer(BaseModel):
@@ -85,13 +107,25 @@ class KickoffRequest(BaseModel):
     webhooks: Webhooks | None = Field(None, description="Stored; not called by this release.")
     humanInputWebhook: HumanInputWebhook | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
     priority: Annotated[StrictInt, Field(ge=-100, le=100)] | None = Field(
-        None, description="Stored; not applied by this release."
+        None, description="Kickoffs of the crew with a higher one are begun first; 0 if not given."
     )
-    runAt: Time | None = Field(None, description="RFC 3339. Stored; not applied by this release.")  # noqa: N815
-    timeout: Annotated[float, Field(strict=True, gt=0)] | None = Field(
-        None, description="Seconds. Stored; not applied by this release."
+    runAt: Annotated[Time, AfterValidator(_within_a_year)] | None = Field(  # noqa: N815
+        None, description="RFC 3339. Not begun before; at once when it has passed. A year ahead at most."
     )
-    concurrencyKey: Key | None = Field(None, description="Stored; not applied by this release.")  # noqa: N815
+    timeout: Annotated[float, Field(strict=True, gt=0, le=MOST)] | None = Field(
+        None, description="Seconds from the first start to the end: short for `limits.timeout`. The smaller counts."
+    )
+    limits: LimitsMember | None = Field(
+        None, description="What the run may use at most. They lower the crew's limits, and never raise them."
+    )
+    concurrencyKey: Key | None = Field(  # noqa: N815
+        None, description="Of the crew's kickoffs with the same key, one runs at a time."
+    )
+    concurrencyStrategy: Annotated[Strategy, AfterValidator(_with_a_key)] | None = Field(  # noqa: N815
+        None,
+        description="What a kickoff does when another of its key is open: wait (`enqueue`), be refused with 409 "
+        "(`reject`), or stop the others (`cancel_running`). The crew's own if not given.",
+    )
 
 
 UNACTED: dict[str, str] = {
@@ -100,16 +134,21 @@ UNACTED: dict[str, str] = {
     "crewWebhookUrl": "webhooks_not_delivered",
     "webhooks": "webhooks_not_delivered",
     "humanInputWebhook": "webhooks_not_delivered",
-    "priority": "priority_not_applied",
-    "runAt": "run_at_not_applied",
-    "timeout": "timeout_not_applied",
-    "concurrencyKey": "concurrency_key_not_applied",
 }
 """Members that this release stores without acting on them -> the code of the warning that says so."""
 
 
 class KickoffAnswer(BaseModel):
     kickoff_id: str = Field(description="Committed: the kickoff survives the death of the server from here on.")
+
+
+class StopAnswer(BaseModel):
+    kickoff_id: str
+    status: StatusWord
+    state: StateWord
+    message: str = Field(
+        description="What the stop came to, for a person. It is recorded: repeating it changes nothing."
+    )
 
 
 class InputsAnswer(BaseModel):
@@ -121,6 +160,17 @@ class WarningBody(BaseModel):
     code: str
     message: str
     task_id: str | None = None
+
+
+class WaitingBody(BaseModel):
+    code: str = Field(
+        description="Such as `slot`, `concurrency`, `key`, `time`, `retry`, `paused`, `worker`, `zygote`, `human`."
+    )
+    message: str = Field(description='The same for a person: it completes the sentence "It waits for ...".')
+    place: int | None = Field(
+        description="Its place among those of the crew that wait for the same, 1 for the next; "
+        "null where there is no queue, or it is further back than the 1000th."
+    )
 
 
 class Progress(BaseModel):
@@ -164,8 +214,8 @@ class TokenUsageBody(BaseModel):
 
 class StatusAnswer(BaseModel):
     kickoff_id: str
-    status: Literal["running", "pending_human_input", "completed", "error"]
-    state: Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
+    status: StatusWord
+    state: StateWord
     created_at: str
     started_at: str | None
     finished_at: str | None
@@ -179,6 +229,7 @@ class StatusAnswer(BaseModel):
     warnings: list[WarningBody] | None = Field(None, description="When there are any.")
     current_task: str | None = Field(None, description="Name of the task that runs; until the end.")
     progress: Progress | None = Field(None, description="Until the end.")
+    waiting_for: WaitingBody | None = Field(None, description="Until the end: what it waits for now, else null.")
     result: Result | str | None = Field(
         None,
         description="When completed: an object in the profile `documented`, the final output as a string in `live`.",

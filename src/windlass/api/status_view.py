@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windlass.kickoffs.manifest import TaskDefinition
+    from windlass.kickoffs.waiting import Waiting
     from windlass.store.kickoffs import KickoffStatus
 
 Members = dict[str, str]
@@ -19,12 +20,17 @@ Members = dict[str, str]
 _text = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def status_body(kickoff: KickoffStatus, registered: Sequence[TaskDefinition], profile: str) -> bytes:
+def status_body(
+    kickoff: KickoffStatus, registered: Sequence[TaskDefinition], profile: str, waiting: Waiting | None
+) -> bytes:
     """`registered` are the tasks of the kickoff's version: its records while no worker has claimed it."""
     members = _always(kickoff) | _tasks(kickoff, registered)
     if kickoff.warnings != "[]":
         members["warnings"] = kickoff.warnings
-    members |= _at_the_end(kickoff) if kickoff.state.ended else _on_the_way(kickoff, len(registered))
+    if kickoff.state.ended:
+        members |= _at_the_end(kickoff)
+    else:
+        members |= _on_the_way(kickoff, len(registered)) | {"waiting_for": _waiting(waiting)}
     if kickoff.state is State.SUCCESS:
         members |= _RESULTS[profile](kickoff)
     return ("{" + ",".join(f'"{name}":{text}' for name, text in members.items()) + "}").encode("utf-8")
@@ -64,6 +70,12 @@ def _on_the_way(kickoff: KickoffStatus, registered: int) -> Members:
     total = registered if kickoff.total_tasks is None else kickoff.total_tasks
     progress = f'{{"completed_tasks":{kickoff.completed_tasks or 0},"total_tasks":{total}}}'
     return {"current_task": _text(kickoff.current_task), "progress": progress}
+
+
+def _waiting(waiting: Waiting | None) -> str:
+    if waiting is None:
+        return "null"
+    return _text({"code": waiting.code, "message": waiting.message, "place": waiting.place})
 
 
 def _at_the_end(kickoff: KickoffStatus) -> Members:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlsplit
@@ -45,10 +46,14 @@ class ServerSaidNo(WindlassError):  # noqa: N818 - said by the server
 
 
 class CrewClient:
-    """One crew at its base URL. Every method raises Unreachable, or ServerSaidNo for any answer but a success."""
+    """One crew at its base URL. Every request raises Unreachable, or ServerSaidNo for any answer but a success.
 
-    def __init__(self, base_url: str, token: Secret) -> None:
+    `here` says that commands find the crew without its URL.
+    """
+
+    def __init__(self, base_url: str, token: Secret, *, here: bool = False) -> None:
         self.base_url = base_url
+        self._address = () if here else (base_url,)
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {token.reveal()}", "Accept": "application/json"},
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
@@ -63,6 +68,10 @@ class CrewClient:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
+    def command(self, name: str, *arguments: str) -> str:
+        """A command of ours on this crew, as a person would type it."""
+        return shlex.join(["windlass", name, *self._address, *arguments])
+
     def inputs(self) -> dict[str, Any]:
         return self._ask("GET", "/inputs")
 
@@ -74,13 +83,16 @@ class CrewClient:
         query = f"?wait={wait:g}" if wait else ""
         return self._ask("GET", f"/status/{quote(kickoff_id, safe='')}{query}")
 
+    def stop(self, kickoff_id: str) -> dict[str, Any]:
+        return self._ask("POST", f"/stop/{quote(kickoff_id, safe='')}")
+
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         content = None if body is None else json.dumps(body).encode("ascii")
         headers = {"Content-Type": "application/json"} if content else None
         try:
             answer = self._http.request(method, self.base_url + path, content=content, headers=headers)
         except httpx.RequestError as error:
-            raise _unreachable(self.base_url, method, error) from error
+            raise _unreachable(self.base_url, path, error) from error
         if not answer.is_success:
             raise refusal(answer)
         return _object(answer)
@@ -98,7 +110,8 @@ def refusal(answer: httpx.Response) -> ServerSaidNo:
         return _foreign(answer)
     title = said.get("error") or answer.reason_phrase
     lines = [f"{answer.status_code} {title}: {said['message']}", *_in_words(said.get("details"))]
-    return ServerSaidNo(answer.status_code, "\n".join(lines), _hint(said), retry_after=_retry_after(answer))
+    retry_after = _retry_after(answer)
+    return ServerSaidNo(answer.status_code, "\n".join(lines), _hint(said, retry_after), retry_after=retry_after)
 
 
 def _in_words(details: object) -> list[str]:
@@ -114,11 +127,11 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _hint(said: Mapping[str, Any]) -> str:
+def _hint(said: Mapping[str, Any], retry_after: float) -> str:
     details = said.get("details")
     if isinstance(details, dict) and details.get("missing_inputs"):
         return "Give each with: -i NAME=VALUE"
-    return ""
+    return f"Try again in {retry_after:g} s." if retry_after else ""
 
 
 def _foreign(answer: httpx.Response) -> ServerSaidNo:
@@ -154,11 +167,11 @@ def _body(answer: httpx.Response) -> Any:
         return None
 
 
-def _unreachable(base_url: str, method: str, error: httpx.RequestError) -> Unreachable:
+def _unreachable(base_url: str, path: str, error: httpx.RequestError) -> Unreachable:
     why = str(error).rstrip(".") or type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return Unreachable(f"{base_url} can't be reached: {why}.", "Is the server running, and the address right?")
-    if method == "POST":
+    if path == "/kickoff":
         hint = (
             "It may have accepted the kickoff: repeat the command with --idempotency-key, from the start, to be safe."
         )

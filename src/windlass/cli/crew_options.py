@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from windlass.cli.crew_client import CrewClient
+    from windlass.vault.secret import Secret
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -28,14 +30,45 @@ def crew_url(_: click.Context, __: click.Parameter, value: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise click.BadParameter(f"{value!r} is no address of a crew; one looks like http://127.0.0.1:8000")
+        raise click.BadParameter(
+            f"{value!r} is no address of a crew; one looks like http://127.0.0.1:8000", param_hint="'URL'"
+        )
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise click.BadParameter("a crew's address has no user, password, ? or # in it; the token goes elsewhere.")
+        raise click.BadParameter(
+            "a crew's address has no user, password, ? or # in it; the token goes elsewhere.", param_hint="'URL'"
+        )
     return value.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffAt:
+    """A kickoff at the crew of base URL `url`, None for the crew that this machine's server serves."""
+
+    url: str | None
+    id: str
+
+
+def kickoff_at(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> KickoffAt:
+    match values:
+        case (kickoff_id,):
+            return KickoffAt(None, kickoff_id)
+        case (url, kickoff_id):
+            return KickoffAt(crew_url(context, parameter, url), kickoff_id)
+    raise click.UsageError("Give a kickoff's id, or the crew's URL and then the id.", context)
 
 
 def crew_options(command: Command) -> Command:
     """Gives the command a URL and the options token, token_file and json_output."""
+    return click.argument("url", callback=crew_url)(access_options(command))
+
+
+def kickoff_options(command: Command) -> Command:
+    """Gives the command the argument kickoff, a KickoffAt, and the options token, token_file and json_output."""
+    argument = click.argument("kickoff", nargs=-1, metavar="[URL] KICKOFF_ID", callback=kickoff_at)
+    return argument(access_options(command))
+
+
+def access_options(command: Command) -> Command:
     for decorate in (
         click.option("--json-output", is_flag=True, help="Print the server's whole answer, as JSON, for programs."),
         click.option(
@@ -51,7 +84,6 @@ def crew_options(command: Command) -> Command:
             metavar="TOKEN",
             help="The crew's token. Every user of this machine can see a command line: better set the variable.",
         ),
-        click.argument("url", callback=crew_url),
     ):
         command = decorate(command)
     return command
@@ -60,17 +92,34 @@ def crew_options(command: Command) -> Command:
 def client_for(url: str, token: str | None, token_file: Any) -> CrewClient:
     """Raises click.UsageError when there is no token, or none that a header can hold."""
     from windlass.cli.crew_client import CrewClient
-    from windlass.vault.secret import Secret
 
     local = is_loopback(urlsplit(url).hostname or "")
-    text = (token_file.read(LONGEST_TOKEN) if token_file else token or "").strip()
-    if not text:
+    given = given_token(token, token_file)
+    if given is None:
         raise click.UsageError(f"There is no token. {_how_to_get_one(local=local)}")
-    if not (text.isascii() and text.isprintable() and " " not in text):
-        raise click.UsageError("What was given as the token is not one: it has spaces or unusual characters in it.")
     if url.startswith("http:") and not local:
         say("warning: http:// sends the token over the network unencrypted; use https:// where the server has it.")
-    return CrewClient(url, Secret(text))
+    return CrewClient(url, given)
+
+
+def client_at(kickoff: KickoffAt, token: str | None, token_file: Any) -> CrewClient:
+    """As `client_for`; without a URL, of this machine's server, whose own token is taken when none is given."""
+    if kickoff.url is not None:
+        return client_for(kickoff.url, token, token_file)
+    from windlass.cli.this_server import client_here
+
+    return client_here(given_token(token, token_file))
+
+
+def given_token(token: str | None, token_file: Any) -> Secret | None:
+    from windlass.vault.secret import Secret
+
+    text = (token_file.read(LONGEST_TOKEN) if token_file else token or "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isprintable() and " " not in text):
+        raise click.UsageError("What was given as the token is not one: it has spaces or unusual characters in it.")
+    return Secret(text)
 
 
 def _how_to_get_one(*, local: bool) -> str:

@@ -23,6 +23,9 @@ def command(project: Path, host: str | None, port: int | None) -> int:
     the crew's address is printed, and its tokens where the output is a terminal. Ctrl-C stops the server; kickoffs that
     it has accepted go on at the next start.
     """
+    from windlass.hardening import keep_memory_private
+
+    keep_memory_private()  # before secrets are read
     from windlass import config, log, wiring
 
     given = {"host": host, "port": port}

@@ -34,7 +34,8 @@ def follow(crew: CrewClient, kickoff_id: str, *, patience: float) -> Status:
     try:
         return _watch(crew, kickoff_id, screen, Patience(patience, screen.line))
     except KeyboardInterrupt:
-        screen.line(f"The kickoff runs on. Follow it again with: windlass status {crew.base_url} {kickoff_id} --watch")
+        screen.line(f"The kickoff runs on. Follow it again with: {crew.command('status', kickoff_id, '--watch')}")
+        screen.line(f"Stop it with: {crew.command('stop', kickoff_id)}")
         raise
     finally:
         screen.clear()

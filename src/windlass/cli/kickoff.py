@@ -7,6 +7,7 @@ import click
 from windlass.cli.crew_options import client_for, crew_options, give_json
 from windlass.cli.given_inputs import given_inputs, json_object
 from windlass.cli.printing import give, say
+from windlass.cli.queue_options import given_members, queue_options
 from windlass.cli.watch_options import show, watch_options
 
 
@@ -27,6 +28,7 @@ from windlass.cli.watch_options import show, watch_options
 @click.option(
     "--idempotency-key", metavar="KEY", help="Within 24 h the same key starts nothing new, but names the same kickoff."
 )
+@queue_options
 @watch_options
 def command(  # noqa: PLR0913 - one for each option
     *,
@@ -41,6 +43,7 @@ def command(  # noqa: PLR0913 - one for each option
     patience: float,
     watch: bool,
     json_output: bool,
+    **members: Any,
 ) -> int:
     """Start a crew.
 
@@ -50,6 +53,7 @@ def command(  # noqa: PLR0913 - one for each option
     body: dict[str, Any] = {"inputs": given_inputs(_text_of(file), text, pairs)}
     body |= {"meta": json_object(meta, "--meta")} if meta is not None else {}
     body |= {"idempotencyKey": idempotency_key} if idempotency_key is not None else {}
+    body |= given_members(members)
     with client_for(url, token, token_file) as crew:
         answer = crew.kickoff(body)
         kickoff_id = str(answer.get("kickoff_id"))
@@ -62,7 +66,7 @@ def command(  # noqa: PLR0913 - one for each option
         give_json(answer)
     else:
         give(kickoff_id)
-        say(f"Follow it with: windlass status {url} {kickoff_id} --watch")
+        say(f"Follow it with: {crew.command('status', kickoff_id, '--watch')}")
     return 0
 
 

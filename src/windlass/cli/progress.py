@@ -41,10 +41,35 @@ def now(status: Status, at: datetime) -> str:
     progress = status.get("progress") or {}
     counts = f"{progress.get('completed_tasks', 0)} of {progress.get('total_tasks', '?')} tasks done"
     task = status.get("current_task")
-    began = next((_time(task.get("started_at")) for task in _tasks(status) if task.get("state") == "running"), None)
+    running = running_task(status)
+    began = _time(running.get("started_at")) if running else None
     since = began or _time(status.get("started_at")) or _time(status.get("created_at"))
     seconds = f", {(at - since).total_seconds():.0f} s" if since else ""
-    return f"{counts}; {task or STATES.get(str(status.get('state')), '').partition(':')[0]}{seconds}"
+    words = waits(status) or task or STATES.get(str(status.get("state")), "").partition(":")[0]
+    return f"{counts}; {words}{seconds}"
+
+
+def waiting_for(status: Status) -> Mapping[str, Any]:
+    return status.get("waiting_for") or {}
+
+
+def running_task(status: Status) -> Mapping[str, Any] | None:
+    return next((task for task in _tasks(status) if task.get("state") == "running"), None)
+
+
+def failed_task(status: Status) -> Mapping[str, Any] | None:
+    return next((task for task in _tasks(status) if task.get("state") == "failed"), None)
+
+
+def seconds_since(text: object, at: datetime) -> float | None:
+    began = _time(text)
+    return (at - began).total_seconds() if began else None
+
+
+def waits(status: Status) -> str | None:
+    """What it waits for and its place, in words; None when it waits for nothing, or nobody knows for what."""
+    message = waiting_for(status).get("message")
+    return f"waits for {message}" if message else None
 
 
 def ending(status: Status) -> str:
@@ -64,13 +89,21 @@ def final_output(status: Status) -> str:
 
 
 def _state_changes(before: Status, after: Status, url: str) -> list[str]:
-    if before and (before.get("state"), before.get("attempt")) == (after.get("state"), after.get("attempt")):
+    if not _has_moved(before, after):
         return []
-    words = STATES.get(str(after.get("state")))
-    if words is None:
+    words = waits(after) or STATES.get(str(after.get("state")), "").format(url=url)
+    if not words:
         return []
-    again = f" again (attempt {after['attempt']})" if _is_repeated(after) else ""
-    return [words.format(url=url) + again]
+    again = f" again (attempt {after['attempt']})" if _is_repeated(after) and not waits(after) else ""
+    return [words + again]
+
+
+def _has_moved(before: Status, after: Status) -> bool:
+    """To another state or attempt, or to wait for something else; its place alone is no move."""
+    if not before or (before.get("state"), before.get("attempt")) != (after.get("state"), after.get("attempt")):
+        return True
+    code = waiting_for(after).get("code")
+    return code != waiting_for(before).get("code") and (code is not None or after.get("state") == "STARTED")
 
 
 def _is_repeated(status: Status) -> bool:

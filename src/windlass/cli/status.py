@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.crew_options import client_for, crew_options
+from windlass.cli.crew_options import KickoffAt, client_at, kickoff_options
 from windlass.cli.printing import say
 from windlass.cli.progress import changes
 from windlass.cli.watch_options import show, watch_options
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 @click.command
-@crew_options
-@click.argument("kickoff_id")
+@kickoff_options
 @watch_options
 def command(
-    url: str, kickoff_id: str, token: str | None, token_file: Any, patience: float, *, watch: bool, json_output: bool
+    kickoff: KickoffAt, token: str | None, token_file: Any, patience: float, *, watch: bool, json_output: bool
 ) -> int:
     """Show how far a kickoff is, and what came of it.
 
     The final output goes to standard output, everything else to standard error. Ends with 1 when the kickoff failed.
+    Without URL, the kickoff is one of the crew that this machine's server serves.
     """
-    with client_for(url, token, token_file) as crew:
-        status = _followed(crew, kickoff_id, patience) if watch else _once(crew, kickoff_id, quiet=json_output)
+    with client_at(kickoff, token, token_file) as crew:
+        status = _followed(crew, kickoff.id, patience) if watch else _once(crew, kickoff.id, quiet=json_output)
     return show(status, json_output=json_output)
 
 

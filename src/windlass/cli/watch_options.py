@@ -20,21 +20,22 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
+def patience_option(flag: str) -> Callable[[Command], Command]:
+    """Gives the command the option patience, of the waiting that `flag` asks for."""
+    return click.option(
+        "--patience",
+        type=click.FloatRange(min=0),
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        help=f"How long {flag} goes on asking while the server is away.",
+    )
+
+
 def watch_options(command: Command) -> Command:
     """Gives the command the options watch and patience."""
-    for decorate in (
-        click.option(
-            "--patience",
-            type=click.FloatRange(min=0),
-            default=60.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long --watch goes on asking while the server is away.",
-        ),
-        click.option("--watch", is_flag=True, help="Follow the kickoff to its end, and tell what moves."),
-    ):
-        command = decorate(command)
-    return command
+    watch = click.option("--watch", is_flag=True, help="Follow the kickoff to its end, and tell what moves.")
+    return watch(patience_option("--watch")(command))
 
 
 def show(status: Status, *, json_output: bool) -> int:

@@ -5,43 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from windlass.accounts import ROOT, Account
 from windlass.embedded.postgres_errors import OUTSIDE, EmbeddedPostgresError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 IN_PLACE_OF_ROOT = ("windlass", "nobody")
-ROOT = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    uid: int
-    gid: int
-    name: str
-    is_ours: bool
-
-    @property
-    def switch(self) -> tuple[int, int] | tuple[None, None]:
-        """What subprocess takes as `user` and `group`."""
-        return (None, None) if self.is_ours else (self.uid, self.gid)
-
-    @property
-    def groups(self) -> list[int] | None:
-        return None if self.is_ours else []
-
-    def give(self, path: Path) -> None:
-        if not self.is_ours:
-            os.chown(path, self.uid, self.gid, follow_symlinks=False)
-
-    def may_enter(self, folder: os.stat_result) -> bool:
-        if self.uid == folder.st_uid:
-            return bool(folder.st_mode & stat.S_IXUSR)
-        return bool(folder.st_mode & (stat.S_IXGRP if self.gid == folder.st_gid else stat.S_IXOTH))
 
 
 def account_for(data: Path) -> Account:
@@ -54,15 +26,13 @@ def account_for(data: Path) -> Account:
 
 def check_reach(account: Account, folder: Path) -> None:
     """Raises EmbeddedPostgresError naming the topmost folder that the account can't pass; its rights stay."""
-    if account.is_ours:
-        return
-    closed = [place for place in _from_top(folder) if not account.may_enter(place.stat())]
+    closed = account.first_closed(folder)
     if closed:
         raise EmbeddedPostgresError(
             f"PostgreSQL doesn't run as root; it runs as the user {account.name}, which can't reach {folder}: "
-            f"{closed[0]} is closed to it.",
+            f"{closed} is closed to it.",
             f"Choose a folder that it can reach with WINDLASS_HOME (/var/lib/windlass is one), "
-            f"or open that one: chmod a+x {shlex.quote(str(closed[0]))}",
+            f"or open that one: chmod a+x {shlex.quote(str(closed))}",
         )
 
 
@@ -74,11 +44,6 @@ def make_home(home: Path) -> None:
     if not home.is_dir():
         home.mkdir(mode=0o700, parents=True)
         home.chmod(0o711 if os.geteuid() == ROOT else 0o700)
-
-
-def _from_top(folder: Path) -> list[Path]:
-    whole = folder.resolve()
-    return [*reversed(whole.parents), whole]
 
 
 def _ourselves() -> Account:

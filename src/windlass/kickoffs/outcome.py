@@ -30,25 +30,41 @@ Answer = Inspected | Succeeded | Failed
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """What a run is to end as, decided outside of it: it was stopped, or a limit was reached.
+
+    `at_once` leaves it no time to come to an end by itself.
+    """
+
+    state: State
+    reason: Reason
+    error: str
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """What is known of a child that is no more.
 
     `status` its wait status, None when no one saw it end (the
-    zygote, its parent, is gone); `garbled` that it sent bytes that are no message.
+    zygote, its parent, is gone); `garbled` that it sent bytes that are no message; `asked` why it was made to end.
     """
 
     answer: Answer | None = None
     status: int | None = None
     garbled: bool = False
+    asked: Ending | None = None
 
 
 def decide(ended: Ended) -> Outcome:
-    """An answer counts whatever became of the process after it."""
-    match ended.answer:
-        case Succeeded(output=output, json=structure):
+    """A result counts whatever became of the process after it, for it may have cost much."""
+    match ended:
+        case Ended(answer=Succeeded(output=output, json=structure)):
             return Outcome(State.SUCCESS, output=output, json=structure)
-        case Failed() as failed:
-            return failure(Reason.ERROR, f"{failed.message} {failed.hint}".strip(), failed.trace)
+        case Ended(asked=Ending() as asked):
+            return Outcome(asked.state, reason=asked.reason, error=asked.error)
+        case Ended(answer=Failed() as failed):
+            return failure(Reason(failed.reason), f"{failed.message} {failed.hint}".strip(), failed.trace)
     if ended.garbled:
         return failure(
             Reason.CRASHED, "the crew's code wrote to the socket that its process reports on. Look for os.write."

@@ -11,9 +11,41 @@ if TYPE_CHECKING:
 
     from windlass.store.kickoffs import KickoffStore, NewKickoff, Reserved
 
+SHORTEST, LONGEST = 1, 60
+PER_SECOND = 100
+"""Kickoffs of a crew that are taken to leave its queue in a second, for want of better knowledge."""
+
 
 class IdempotencyKeyReused(WindlassError):  # noqa: N818 - said of the key
     """The same key came with another request within its 24 hours."""
+
+
+class QueueFull(WindlassError):  # noqa: N818 - said of the queue
+    """As many kickoffs of the deployment wait as may.
+
+    `waiting` is how many do, `max_waiting` how many may. `retry_after` is in seconds: a hundredth of what waits, as if
+    a hundred left the queue in a second, between 1 and 60. It spreads the clients that come again; it is no promise.
+    """
+
+    def __init__(self, waiting: int, max_waiting: int) -> None:
+        super().__init__(
+            f"The queue of this crew is full: {waiting} kickoffs wait, and {max_waiting} may.",
+            "Try again later, or raise its max_waiting.",
+        )
+        self.waiting = waiting
+        self.max_waiting = max_waiting
+        self.retry_after = min(LONGEST, max(SHORTEST, waiting // PER_SECOND))
+
+
+class KeyInUse(WindlassError):  # noqa: N818 - said of the key
+    """`kickoff_id` has the same concurrency key and has not ended, and the strategy is to refuse."""
+
+    def __init__(self, kickoff_id: UUID) -> None:
+        super().__init__(
+            f"Kickoff {kickoff_id} has the same concurrencyKey and has not ended.",
+            "Try again when it has, or choose another concurrencyStrategy: enqueue or cancel_running.",
+        )
+        self.kickoff_id = kickoff_id
 
 
 class Acceptor:
@@ -21,21 +53,29 @@ class Acceptor:
 
     def __init__(self, store: KickoffStore) -> None:
         self._store = store
-        self._batches: Batcher[NewKickoff, bool] = Batcher(
-            self._insert, hopeless=DatabaseUnavailable, apart=lambda new: new.reservation
+        self._batches: Batcher[NewKickoff, bool | WindlassError] = Batcher(
+            self._insert, hopeless=DatabaseUnavailable, apart=lambda new: (new.reservation, new.claim_to_key)
         )
 
     async def accept(self, new: NewKickoff) -> UUID:
-        """The kickoff's id: the given one, or that of the kickoff which the same request made before."""
-        while not await self._batches.ask(new):
+        """The kickoff's id: the given one, or that of the kickoff which the same request made before, whatever else
+        would speak against it now. Raises QueueFull, KeyInUse, IdempotencyKeyReused.
+        """
+        while (answer := await self._batches.ask(new)) is not True:
             if reserved := await self._reserved(new):
                 return _same_request(new, reserved)
+            if isinstance(answer, WindlassError):
+                raise answer
             # The key ended between the two statements: it is free again.
         return new.id
 
-    async def _insert(self, batch: list[NewKickoff]) -> Sequence[bool]:
+    async def _insert(self, batch: list[NewKickoff]) -> Sequence[bool | WindlassError]:
         accepted = await self._store.accept(batch)
-        return [new.id in accepted for new in batch]
+        refused: dict[UUID, WindlassError] = {
+            **{new: QueueFull(backlog.waiting, backlog.most) for new, backlog in accepted.full.items()},
+            **{new: KeyInUse(holder) for new, holder in accepted.taken.items()},
+        }
+        return [refused.get(new.id, new.id in accepted.ids) for new in batch]
 
     async def _reserved(self, new: NewKickoff) -> Reserved | None:
         return await self._store.reserved(new.reservation) if new.reservation else None

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
@@ -16,8 +16,8 @@ class Batcher(Generic[Question, Answer]):
     round trips when busy.
 
     `answer` gets a list and gives the answers in its order. Where it fails for a batch of several, each is asked alone,
-    so that one bad question spoils no other; `hopeless` names the errors for which that is of no use. Two questions of
-    one `apart` key are never in one batch.
+    so that one bad question spoils no other; `hopeless` names the errors for which that is of no use. `apart` gives
+    keys of a question, None for none: two questions with a key in common are never in one batch.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class Batcher(Generic[Question, Answer]):
         answer: Callable[[list[Question]], Awaitable[Sequence[Answer]]],
         *,
         hopeless: type[Exception],
-        apart: Callable[[Question], Hashable | None] = lambda _: None,
+        apart: Callable[[Question], Iterable[Hashable | None]] = lambda _: (),
         largest: int = 500,
         lanes: int = 1,
     ) -> None:
@@ -61,12 +61,12 @@ class Batcher(Generic[Question, Answer]):
         later: list[Asked[Question, Answer]] = []
         keys: set[Hashable] = set()
         for asked in self._waiting:
-            key = self._apart(asked[0])
-            if len(taken) == self._largest or (key is not None and key in keys):
+            own = {key for key in self._apart(asked[0]) if key is not None}
+            if len(taken) == self._largest or own & keys:
                 later.append(asked)
             else:
                 taken.append(asked)
-                keys.add(key)
+                keys |= own
         self._waiting = later
         return taken
 

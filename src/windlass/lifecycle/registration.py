@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from windlass import log
 from windlass.projects import Recognised, digest, interpreter_of, recognise
+from windlass_crewside.messages import Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
@@ -45,6 +46,7 @@ class Registration:
             "entrypoint": project.entrypoint,
             "interpreter": str(self.interpreter),
             "preload": self.recognised.preload,
+            "options": self.recognised.options.to_json(),
         }
 
     async def known(self, store: DeploymentStore) -> Deployment | None:
@@ -55,10 +57,23 @@ class Registration:
         same = (found.version.digest, found.version.source) == (self.digest, self.source)
         return found if same else None
 
-    async def inspect(self, store: DeploymentStore, runner: Runner, environment: Mapping[str, str]) -> Deployment:
-        """Loads the project in a process of its own and registers what it found. Raises ProjectError, in words."""
+    async def inspect(
+        self,
+        store: DeploymentStore,
+        runner: Runner,
+        environment: Mapping[str, str],
+        warn: Callable[[str], None] | None = None,
+    ) -> Deployment:
+        """Loads the project in a process of its own and registers what it found. `warn` hears what will not work in
+        it. Raises ProjectError, in words.
+        """
+
+        async def report(told: object) -> None:
+            if isinstance(told, Warned) and warn is not None:
+                warn(told.message)
+
         project, preload = self.recognised.project, self.recognised.preload
-        manifest = await runner.inspect(self.interpreter, preload, project, environment)
+        manifest = await runner.inspect(self.interpreter, preload, project, environment, report)
         deployment = await store.register(self.slug, digest=self.digest, source=self.source, manifest=manifest)
         version = deployment.version
         logger.event("deployment.registered", deployment=self.slug, version=version.number if version else None)

@@ -8,46 +8,44 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import ProjectError
-from windlass.kickoffs.events import StoredEvent, stored_event
-from windlass.kickoffs.outcome import Outcome, failure, lost, lost_too_often
-from windlass.kickoffs.states import Reason
-from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
+from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost, lost_too_often
+from windlass.kickoffs.states import Reason, State
+from windlass.kickoffs.stopping import stopped
+from windlass.kickoffs.tasks import TaskRecords, Warning_
 from windlass.kickoffs.usage import TokenUsage
 from windlass.lifecycle.loops import until_the_database_answers
-from windlass.runner import Output, Runner, RunOrder
+from windlass.lifecycle.reports import NoLongerOurs, Reports
+from windlass.projects import Options
+from windlass.runner import Ender, Output, Preparing, Runner, RunOrder
+from windlass.runner.runner import timed_out
 from windlass.store.kickoffs import Claimed
 from windlass_crewside.messages import Event, Message, Project, TaskEnded, TasksKnown, TaskStarted, Tokens, Warned
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
+    from windlass.kickoffs.limits import Limits
     from windlass.store.kickoffs import KickoffStore
 
 Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
 """A kickoff that starts now -> the environment of its crew."""
 
-MOST_WAITING = 500
-MOST_BYTES_WAITING = 16 * 1024 * 1024
-"""Events of one run, and bytes of them, that wait to be written before its child is made to wait."""
-
 logger = log.logger(__name__)
 
 
-class NoLongerOurs(Exception):  # noqa: N818 - said of the kickoff
-    """The kickoff went on without this run: its lease had ended, or it was stopped."""
-
-
 class Run:
-    """One attempt of one kickoff in this worker: from claimed to settled."""
+    """One attempt of one kickoff in this worker: from claimed to settled. `limits` are the server's."""
 
-    def __init__(self, claimed: Claimed, store: KickoffStore, runner: Runner, *, max_losses: int) -> None:
+    def __init__(
+        self, claimed: Claimed, store: KickoffStore, runner: Runner, *, max_losses: int, limits: Limits
+    ) -> None:
         self.claimed = claimed
+        self._options = Options.from_json(claimed.source.get("options", {}))
+        self._limits = limits.replaced_by(self._options.limits).lowered_by(claimed.limits)
+        self._ender = Ender()
         self._store = store
         self._runner = runner
         self._max_losses = max_losses
         self._records = TaskRecords(claimed.manifest.tasks)
         self._usage = TokenUsage()
-        self._warnings: list[Warning_] = []
         self._reports = Reports(store, claimed, self._records)
         self.over = False
         """The crew has come to its end, and only that is left to be written."""
@@ -60,6 +58,9 @@ class Run:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
         else:
             await until_the_database_answers(lambda: self._settle(outcome))
+
+    def stop(self) -> None:
+        self._ender.end(stopped())
 
     async def lose(self, why: str) -> None:
         """For a run that came to no outcome: the kickoff is run again, unless that happened too often."""
@@ -79,11 +80,20 @@ class Run:
         return outcome
 
     async def _run(self, environment: Environment) -> Outcome:
+        if self._seconds_left is not None and self._seconds_left <= 0:
+            self._ender.end(timed_out(self._limits.timeout))
+        if self._ender.asked:
+            return decide(Ended(asked=self._ender.asked))
         try:
             order = self._order(await environment(self.claimed))
         except ProjectError as error:
             return failure(Reason.ERROR, str(error))
-        return await self._runner.run(order, self._hear)
+        return await self._runner.run(order, self._hear, self._ender)
+
+    @property
+    def _seconds_left(self) -> float | None:
+        timeout = self._limits.timeout
+        return None if timeout is None else timeout - self.claimed.ran_for
 
     def _order(self, environment: Mapping[str, str]) -> RunOrder:
         source = self.claimed.source
@@ -95,9 +105,14 @@ class Run:
             project=Project(source["kind"], source["root"], source["entrypoint"]),
             environment=environment,
             inputs=self.claimed.inputs,
+            limits=self._limits,
+            seconds_left=self._seconds_left,
+            preload_project=self._options.preload == "project",
+            start=self._options.start,
+            alone=self.claimed.losses > 0,
         )
 
-    async def _hear(self, report: Message | Output) -> None:
+    async def _hear(self, report: Message | Output | Preparing) -> None:
         match report:
             case Event():
                 await self._reports.add(report.type, report.at, report.payload)
@@ -112,84 +127,30 @@ class Run:
             case Tokens():
                 self._usage.add(report)
             case Warned():
-                self._warnings.append(Warning_(report.code, report.message, self._records.task_id(report.task)))
+                self._reports.warn(Warning_(report.code, report.message, self._records.task_id(report.task)))
+            case Preparing():
+                self._reports.waiting_for = report.what
         self._reports.wake()
 
     async def _settle(self, outcome: Outcome) -> None:
         if outcome.reason is Reason.LOST:
-            if await self._put_back():
-                why = outcome.error
-                logger.event("kickoff.lost", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, why=why)
+            if await self._put_back(outcome.error):
                 return
             outcome = replace(outcome, error=f"{lost_too_often(self._max_losses)} The last time: {outcome.error}")
-        warnings = [*self._records.warnings, *self._warnings]
-        settled = await self._store.settle(self.claimed.id, self.claimed.attempt, outcome, self._usage, warnings)
+        kickoff, attempt = self.claimed.id, self.claimed.attempt
+        settled = await self._store.settle(kickoff, attempt, outcome, self._usage, self._records.warnings)
         logger.event(
             "kickoff.ended" if settled else "kickoff.taken",
-            kickoff_id=self.claimed.id,
-            attempt=self.claimed.attempt,
+            kickoff_id=kickoff,
+            attempt=attempt,
             state=outcome.state,
             reason=outcome.reason,
             trace=outcome.trace or None,
         )
 
-    async def _put_back(self) -> bool:
-        return await self._store.put_back(self.claimed.id, self.claimed.attempt, max_losses=self._max_losses)
-
-
-class Reports:
-    """What a run tells, on its way into the database: in order, in batches, each batch with the task records that
-    changed.
-    """
-
-    def __init__(self, store: KickoffStore, claimed: Claimed, records: TaskRecords) -> None:
-        self._store = store
-        self._kickoff: UUID = claimed.id
-        self._attempt = claimed.attempt
-        self._records = records
-        self._seq = 0
-        self._waiting: list[StoredEvent] = []
-        self._bytes = 0
-        self._something = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._closed = False
-
-    async def open(self) -> None:
-        if self._attempt > 1:
-            self._seq = await self._store.last_event(self._kickoff)
-
-    async def add(self, kind: str, at: float, payload: dict[str, object]) -> None:
-        """Waits while too much is unwritten: the run is not read any further then, and its child waits too."""
-        await self._room.wait()
-        self._seq += 1
-        event = stored_event(self._seq, kind, at, payload)
-        self._waiting.append(event)
-        self._bytes += len(event.payload)
-        if len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES_WAITING:
-            self._room.clear()
-
-    def wake(self) -> None:
-        self._something.set()
-
-    def close(self) -> None:
-        self._closed = True
-        self._something.set()
-
-    async def write(self) -> None:
-        """Until closed and empty. Raises NoLongerOurs."""
-        while True:
-            await self._something.wait()
-            self._something.clear()
-            last = self._closed
-            events, self._waiting, self._bytes = self._waiting, [], 0
-            self._room.set()
-            records = self._records.take_changed()
-            if events or records:
-                await until_the_database_answers(lambda: self._write(events, records))  # noqa: B023 - awaited here
-            if last:
-                return
-
-    async def _write(self, events: list[StoredEvent], records: list[TaskRecord]) -> None:
-        if not await self._store.write_reports(self._kickoff, self._attempt, events, records):
-            raise NoLongerOurs
+    async def _put_back(self, why: str | None) -> bool:
+        kickoff, attempt = self.claimed.id, self.claimed.attempt
+        state = await self._store.put_back(kickoff, attempt, max_losses=self._max_losses)
+        if state is not None:
+            logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)
+        return state is not None

@@ -12,6 +12,7 @@ from windlass.store.listener import ENDED, Listener
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from windlass.kickoffs.waiting import Waiting
     from windlass.store.kickoffs import KickoffStatus, KickoffStore
 
 LANES = 2
@@ -31,6 +32,10 @@ class Statuses:
 
     async def get(self, kickoff: UUID) -> KickoffStatus | None:
         return await self._batches.ask(kickoff)
+
+    async def waiting(self, kickoff: UUID) -> Waiting | None:
+        """What it waits for; None for one that runs or has ended, or is none."""
+        return await self._store.waiting(kickoff)
 
     async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:
         """As `get`, but held back until the kickoff has ended, `seconds` at most."""

@@ -4,19 +4,20 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from windlass import log
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
 from windlass.lifecycle.loops import Loops
 from windlass.lifecycle.run import Environment, Run
 from windlass.store.cancelling import cancelled
-from windlass.store.listener import KICKOFFS, Listener
+from windlass.store.claiming import AT_ONCE, FIRST
+from windlass.store.listener import KICKOFFS, STOPS, Listener
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from windlass.runner import Runner
     from windlass.store.kickoffs import Claimed, KickoffStore
 
@@ -30,6 +31,8 @@ end by themselves.
 """
 
 TIDIED_AT_ONCE = 1000
+BETWEEN_PROMOTIONS = 0.5
+"""Seconds between looks for kickoffs whose time has come, or whose key is free."""
 
 logger = log.logger(__name__)
 
@@ -46,7 +49,9 @@ class Running:
 
 
 class Worker:
-    """Claims kickoffs while slots are free, runs them, renews their leases, and takes over those of silent workers."""
+    """Claims kickoffs while slots are free, runs them, stops those that are to stop, renews their leases, and takes
+    over those of silent workers. `limits` are for runs whose deployment sets none.
+    """
 
     def __init__(
         self,
@@ -59,16 +64,21 @@ class Worker:
         lease: float,
         renewal: float,
         max_losses: int,
+        limits: Limits | None = None,
     ) -> None:
         self.id: UUID = new_id()
         self._store = store
         self._runner = runner
         self._environment = environment
         self._slots, self._lease, self._renewal, self._max_losses = slots, lease, renewal, max_losses
+        self._limits = limits or Limits()
         self._runs: dict[tuple[UUID, int], Running] = {}
+        self._stops_heard: set[UUID] = set()
+        self._keys_from = FIRST
         self._called = asyncio.Event()
-        self._loops = Loops(self._claim, self._keep_leases, self._tidy)
+        self._loops = Loops(self._claim, self._keep_leases, self._promote, self._tidy)
         listener.on(KICKOFFS, lambda _: self._called.set())
+        listener.on(STOPS, lambda kickoff: self._hear_stop(UUID(kickoff)))
         listener.on_gap(self._called.set)
 
     @property
@@ -85,6 +95,7 @@ class Worker:
         with suppress(TimeoutError, DatabaseUnavailable):
             async with asyncio.timeout(LAST_WORDS):
                 await self._release()
+                await self._store.workers.leave(self.id)
 
     async def _end_runs(self) -> None:
         tasks = [running.task for running in self._runs.values()]
@@ -95,16 +106,28 @@ class Worker:
             await cancelled(*late)
 
     async def _release(self) -> None:
-        for kickoff, attempt in await self._store.release(self.id):
-            logger.event("kickoff.released", kickoff_id=kickoff, attempt=attempt)
+        for kickoff, attempt, state in await self._store.release(self.id):
+            if state is State.PENDING:
+                logger.event("kickoff.released", kickoff_id=kickoff, attempt=attempt)
+            else:
+                logger.event("kickoff.ended", kickoff_id=kickoff, attempt=attempt, state=state)
 
     async def _claim(self) -> None:
         free = self._slots - len(self._runs)
+        self._stops_heard.clear()
         claimed = await self._store.claim(self.id, free, self._lease) if free > 0 else []
         for kickoff in claimed:
             self._begin(kickoff)
+            if kickoff.stop_requested or kickoff.id in self._stops_heard:
+                self._hear_stop(kickoff.id)
         if len(claimed) < free or free == 0:
             await self._call()
+
+    def _hear_stop(self, kickoff: UUID) -> None:
+        self._stops_heard.add(kickoff)  # one that is being claimed just now is not in `_runs` yet
+        for (running, _), started in self._runs.items():
+            if running == kickoff:
+                started.run.stop()
 
     async def _call(self) -> None:
         with suppress(TimeoutError):
@@ -115,7 +138,7 @@ class Worker:
     def _begin(self, claimed: Claimed) -> None:
         logger.event("kickoff.started", kickoff_id=claimed.id, deployment=claimed.slug, attempt=claimed.attempt)
         key = (claimed.id, claimed.attempt)
-        run = Run(claimed, self._store, self._runner, max_losses=self._max_losses)
+        run = Run(claimed, self._store, self._runner, max_losses=self._max_losses, limits=self._limits)
         task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
         self._runs[key] = Running(run, task)
         task.add_done_callback(lambda _: self._end(key))
@@ -135,6 +158,7 @@ class Worker:
         # Its own first: when the database was away for long, they have ended, and nobody but itself is there to reap.
         await self._renew()
         await self._reap()
+        await self._store.workers.seen(self.id, slots=self._slots, lease=self._lease)
         await asyncio.sleep(self._renewal)
 
     async def _renew(self) -> None:
@@ -142,8 +166,11 @@ class Worker:
         if not before:
             return
         ours = await self._store.renew(self.id, [kickoff for kickoff, _ in before], self._lease)
-        for key in before.keys() - ours:
-            before[key].end()  # another worker may have it by now
+        for key, running in before.items():
+            if key not in ours:
+                running.end()  # another worker may have it by now
+            elif ours[key]:
+                running.run.stop()  # nobody may have heard it being told
 
     async def _reap(self) -> None:
         for kickoff, state in await self._store.reap(max_losses=self._max_losses):
@@ -151,6 +178,13 @@ class Worker:
                 "kickoff.lost", kickoff_id=kickoff, why="its worker's lease ended", again=state is State.PENDING
             )
 
+    async def _promote(self) -> None:
+        turn = await self._store.promote(self._keys_from)
+        self._keys_from = turn.last
+        if turn.count < AT_ONCE:
+            await asyncio.sleep(BETWEEN_PROMOTIONS)
+
     async def _tidy(self) -> None:
+        await self._store.workers.forget_silent()
         if await self._store.forget_idempotency_keys(limit=TIDIED_AT_ONCE) < TIDIED_AT_ONCE:
             await asyncio.sleep(60)

@@ -3,5 +3,6 @@
 from windlass.projects.digest import digest
 from windlass.projects.interpreter import interpreter_of
 from windlass.projects.kinds import Recognised, recognise
+from windlass.projects.options import Options
 
-__all__ = ["Recognised", "digest", "interpreter_of", "recognise"]
+__all__ = ["Options", "Recognised", "digest", "interpreter_of", "recognise"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from windlass.errors import ProjectError
+from windlass.projects.options import Options
 from windlass_crewside.messages import Project
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Recognised:
     project: Project
     preload: str | None
     name: str
+    options: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Declared:
 def recognise(path: Path) -> Recognised:
     """Raises ProjectError, in words, for what is no project or of a kind that is not served."""
     declared = read(path)
+    options = Options.parse(declared.table("tool", "windlass"), declared.root / "pyproject.toml")
+    return replace(kind_of(declared), options=options)
+
+
+def kind_of(declared: Declared) -> Recognised:
     if entrypoint := declared.text("tool", "windlass", "entrypoint"):
         return function(declared, entrypoint)
     if chosen := declared.text("tool", "windlass", "crew"):

@@ -1,6 +1,7 @@
 """Zygotes and children: starts them, speaks with them, ends them, and makes each end an outcome. It knows no rows."""
 
-from windlass.runner.orders import Output, Report, RunOrder
-from windlass.runner.runner import Runner
+from windlass.runner.ender import Ender
+from windlass.runner.orders import Output, Preparing, Report, RunOrder
+from windlass.runner.runner import Runner, Ways
 
-__all__ = ["Output", "Report", "RunOrder", "Runner"]
+__all__ = ["Ender", "Output", "Preparing", "Report", "RunOrder", "Runner", "Ways"]

@@ -3,82 +3,160 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from windlass.kickoffs.outcome import Answer, Ended
-from windlass.runner.lines import Lines
-from windlass.runner.orders import Output
-from windlass.runner.readable import Readable
-from windlass_crewside.messages import BadMessage, Frames
+from windlass.runner.output import Kept
+from windlass.runner.readable import Readable, ReadableSocket
+from windlass.runner.stacks import stacks_of
+from windlass.runner.uninterrupted import uninterrupted
+from windlass.runner.watch import Watched, end_family
+from windlass_crewside.messages import Abort, BadMessage, Born, Event, Frames, Warned, encode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator
+    from pathlib import Path
 
+    from windlass.kickoffs.limits import Limits
+    from windlass.kickoffs.outcome import Ending
+    from windlass.runner.ender import Ender
     from windlass.runner.orders import Report
+    from windlass.runner.watch import Watch
     from windlass.runner.zygote import Zygote
+
+COOPERATIVE_SHARE = 0.6
+"""Of the grace time: for the run to end by itself, before it is sent SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How a child is seen to its end: who hears of it, who may end it, and within what bounds.
+
+    `grace` is in seconds; `cooperative` says that what runs in it can hear a request to end.
+    """
+
+    report: Report
+    ender: Ender
+    watch: Watch
+    limits: Limits
+    folder: Path
+    grace: float
+    cooperative: bool
 
 
 class Child:
     """A child that runs, seen from the server: its socket and the two pipes of its output."""
 
-    def __init__(self, zygote: Zygote, name: str, channel: socket.socket, output: int, errors: int) -> None:
+    def __init__(self, zygote: Zygote, name: str, pid: int, channel: socket.socket, output: int, errors: int) -> None:
         self._zygote = zygote
         self._name = name
+        self._pid = pid
         self._channel = channel
-        self._messages = Readable(channel.fileno())
+        self._messages = ReadableSocket(channel)
         self._pipes: dict[Literal["stdout", "stderr"], Readable] = {
             "stdout": Readable(output),
             "stderr": Readable(errors),
         }
+        self._sending = asyncio.Lock()
         self._garbled = False
 
-    async def follow(self, order: bytes, report: Report) -> Ended:
-        """Gives the child its order, and sees it to its end. What `report` raises ends the child, and is raised."""
+    async def follow(self, order: bytes, seen: Seen) -> Ended:
+        """Gives the child its order, and sees it to its end. What is raised by who hears of it ends the child, and is
+        raised here.
+        """
+        watched = Watched(self._pid, seen.limits, seen.ender, lambda silence: self._tell_stall(silence, seen))
+        heard = noting_life(watched, seen.report)
+        kept = Kept(seen.limits.output_limit)
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._give(order))
-                answer = group.create_task(self._listen(report))
-                for stream, pipe in self._pipes.items():
-                    group.create_task(read_lines(stream, pipe, report))
-                status = await self._zygote.status_of(self._name)
-                for readable in (self._messages, *self._pipes.values()):
-                    readable.finish()
+            with seen.watch.over(watched):
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._give(order))
+                    ending = group.create_task(self._end_when_asked(seen))
+                    answer = group.create_task(self._listen(heard, watched))
+                    for stream, pipe in self._pipes.items():
+                        group.create_task(kept.read(stream, pipe, heard))
+                    status = await self._zygote.status_of(self._name)
+                    asked = seen.ender.asked  # what is asked for later is asked of nobody
+                    ending.cancel()
+                    for readable in (self._messages, *self._pipes.values()):
+                        readable.finish()
+                if status is None:
+                    end_family(watched.family)
         except BaseExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
-        return Ended(answer.result(), status, garbled=self._garbled)
+        await kept.tell_what_was_dropped(seen.report)
+        return Ended(answer.result(), status, garbled=self._garbled, asked=asked)
 
     async def _give(self, order: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # told by its end
-            await asyncio.get_running_loop().sock_sendall(self._channel, order)
+            async with self._sending:
+                await asyncio.get_running_loop().sock_sendall(self._channel, order)
 
-    async def _listen(self, report: Report) -> Answer | None:
+    async def _end_when_asked(self, seen: Seen) -> None:
+        """In three steps: by itself, by SIGTERM, by SIGKILL. On ways that what the crew writes can't block."""
+        ending = await seen.ender.wait()
+        if not ending.at_once:
+            by_itself = seen.grace * COOPERATIVE_SHARE if seen.cooperative else 0.0
+            if by_itself:
+                await self._abort(ending, by_itself)
+            self._zygote.signal(self._name, signal.SIGTERM, below=True)
+            await asyncio.sleep(seen.grace - by_itself)
+        await self._zygote.end(self._name)
+
+    async def _abort(self, ending: Ending, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._give(encode(Abort(ending.error)))
+                await asyncio.Event().wait()  # its end cancels this
+
+    async def _listen(self, report: Report, watched: Watched) -> Answer | None:
         frames, answer = Frames(), None
         try:
             while data := await self._messages.read():
                 for message in frames.feed(data):
-                    if isinstance(message, Answer):
+                    if isinstance(message, Born):
+                        watched.rollup = self._messages.take_descriptor()
+                    elif isinstance(message, Answer):
                         answer = message
                     else:
                         await report(message)
         except BadMessage:
             self._garbled = True
             await self._zygote.end(self._name)
+        finally:
+            if (left := self._messages.take_descriptor()) is not None:
+                os.close(left)
         return answer
 
+    async def _tell_stall(self, seconds: float, seen: Seen) -> None:
+        stacks = await stacks_of(self._zygote, self._name, seen.folder)
+        await seen.report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))
+        await seen.report(
+            Warned(
+                "stalled",
+                f"The run gave no sign of life for {seconds:.0f} s and goes on; where each of its threads stood is "
+                "kept in its event `stalled`.",
+            )
+        )
 
-async def read_lines(stream: Literal["stdout", "stderr"], pipe: Readable, report: Report) -> None:
-    lines = Lines()
-    while data := await pipe.read():
-        for line in lines.feed(data):
-            await report(Output(stream, line, time.time()))
-    for line in lines.end():
-        await report(Output(stream, line, time.time()))
+
+def noting_life(watched: Watched, report: Report) -> Report:
+    """A run whose report waits to be written is not silent."""
+
+    async def heard(what: object) -> None:
+        watched.sign_of_life()
+        await report(what)  # type: ignore[arg-type]  # passed on as it came
+        watched.sign_of_life()
+
+    return heard
 
 
 @contextlib.asynccontextmanager
-async def born(zygote: Zygote, name: str) -> AsyncIterator[Child]:
+async def born(zygote: Zygote, name: str, start: str = "fork") -> AsyncIterator[Child]:
     """A new child, dead by the end of the block, however that comes. Raises ChildLost when none could be started."""
     with contextlib.ExitStack() as ours:
         try:
@@ -87,8 +165,8 @@ async def born(zygote: Zygote, name: str) -> AsyncIterator[Child]:
                 ours.enter_context(channel).setblocking(False)
                 theirs.enter_context(far_end)
                 output, errors = pipe(ours, theirs), pipe(ours, theirs)
-                await zygote.fork(name, [far_end.fileno(), output.write, errors.write])
-            yield Child(zygote, name, channel, output.read, errors.read)
+                pid = await zygote.fork(name, [far_end.fileno(), output.write, errors.write], start)
+            yield Child(zygote, name, pid, channel, output.read, errors.read)
         finally:
             await uninterrupted(zygote.end(name))
 
@@ -104,16 +182,3 @@ def pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> Pipe:
     ours.callback(os.close, made.read)
     theirs.callback(os.close, made.write)
     return made
-
-
-async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Completes the work even when its caller is cancelled; the cancellation goes on after it."""
-    task, cancelled = asyncio.create_task(work), False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 
 CHUNK = 1 << 16
+MOST_DESCRIPTORS = 4
 
 
 class Readable:
@@ -23,13 +25,16 @@ class Readable:
         """The next bytes; none at the end."""
         while True:
             try:
-                return os.read(self._descriptor, CHUNK)
+                return self._take()
             except BlockingIOError:
                 if self._finishing:
                     return b""
                 await self._wait()
             except ConnectionResetError:
                 return b""
+
+    def _take(self) -> bytes:
+        return os.read(self._descriptor, CHUNK)
 
     async def _wait(self) -> None:
         # watched only while someone waits: a reader that is busy leaves the bytes where they are, and the writer waits
@@ -44,3 +49,26 @@ class Readable:
     def finish(self) -> None:
         self._finishing = True
         self._wake.set()
+
+
+class ReadableSocket(Readable):
+    """One that descriptors may come with. The first is kept until it is taken; those after it are closed at once."""
+
+    def __init__(self, given: socket.socket) -> None:
+        super().__init__(given.fileno())
+        self._socket = given
+        self._kept: int | None = None
+        self._had_one = False
+
+    def take_descriptor(self) -> int | None:
+        kept, self._kept = self._kept, None
+        return kept
+
+    def _take(self) -> bytes:
+        data, descriptors, _, _ = socket.recv_fds(self._socket, CHUNK, MOST_DESCRIPTORS)
+        for descriptor in descriptors:
+            if self._had_one:
+                os.close(descriptor)
+            else:
+                self._kept, self._had_one = descriptor, True
+        return data

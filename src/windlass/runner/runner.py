@@ -3,29 +3,59 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import shutil
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass import log
 from windlass.errors import ChildLost, ProjectError, WindlassError
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
-from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost, words_for
-from windlass.kickoffs.states import Reason
-from windlass.runner.child import Child, born, uninterrupted
+from windlass.kickoffs.outcome import Ended, Ending, Outcome, decide, failure, lost, words_for
+from windlass.kickoffs.states import Reason, State
+from windlass.runner.account import places_of
+from windlass.runner.child import Child, Seen, born
+from windlass.runner.ender import Ender
+from windlass.runner.orders import Preparing, RunOrder
+from windlass.runner.processes import tasks_of_user
 from windlass.runner.scratch import Scratch
-from windlass.runner.zygote import Zygote
-from windlass_crewside.messages import Failed, Inspect, Inspected, Run, Surroundings, encode
+from windlass.runner.uninterrupted import uninterrupted
+from windlass.runner.watch import WHERE, Watch
+from windlass.runner.zygote import Mould, Zygote
+from windlass.runner.zygotes import Zygotes
+from windlass_crewside.messages import Budget, Failed, Inspect, Inspected, Run, Surroundings, encode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 
-    from windlass.runner.orders import Output, Report, RunOrder
+    from windlass.accounts import Account
+    from windlass.runner.account import CrewAccount
+    from windlass.runner.orders import Output, Report
     from windlass_crewside.messages import Message, Project
+
+T = TypeVar("T")
 
 INSPECTION_SECONDS = 120.0
 
 logger = log.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How a runner treats its processes.
+
+    `grace` is how many seconds a run has to end once it was asked to. A zygote that nobody used for `zygote_idle`
+    seconds is stopped; all of them may hold `zygote_memory` bytes. `tasks` is how many processes and threads the user
+    that crews run as may have beside those that are there. `crew_account` is that user, None for our own.
+    """
+
+    grace: float = 5.0
+    zygote_idle: float = 600.0
+    zygote_memory: int | None = None
+    tasks: int | None = None
+    crew_account: CrewAccount | None = None
 
 
 class Runner:
@@ -35,11 +65,15 @@ class Runner:
     their own (machine_environment makes one).
     """
 
-    def __init__(self, scratch: Path, machine: Mapping[str, str]) -> None:
+    def __init__(self, scratch: Path, machine: Mapping[str, str], ways: Ways | None = None) -> None:
         self._base = scratch
         self._machine = dict(machine)
+        self._ways = ways or Ways()
         self._scratch: Scratch | None = None
-        self._zygotes: dict[tuple[Path, str | None], asyncio.Task[Zygote]] = {}
+        self._watch = Watch()
+        self._zygotes = Zygotes(
+            self._begin_zygote, idle_seconds=self._ways.zygote_idle, memory=self._ways.zygote_memory
+        )
         self._numbers = itertools.count(1)
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
@@ -47,22 +81,32 @@ class Runner:
     async def start(self) -> None:
         if self._scratch is None:
             self._scratch = await asyncio.to_thread(Scratch, self._base)
+            await self._watch.start()
+            await self._zygotes.start()
 
     async def stop(self) -> None:
         """When it returns no zygote, child or folder is left. Runs that are in progress end as lost."""
         scratch, self._scratch = self._scratch, None
         if scratch is None:
             return
-        zygotes, self._zygotes = list(self._zygotes.values()), {}
-        await asyncio.gather(*(stop_zygote(zygote) for zygote in zygotes))
+        await self._zygotes.stop()
         while self._folders:
             self._folders_gone.clear()
             await self._folders_gone.wait()
+        await self._watch.stop()
         await asyncio.to_thread(scratch.close)
 
     async def warm(self, interpreter: Path, preload: str | None) -> None:
         """Has a zygote ready. Raises ProjectError when this interpreter can't serve, ChildLost when it can't now."""
-        await self._zygote(interpreter, preload)
+        async with self._zygotes.use(Mould(interpreter, preload, account=self.account_for(interpreter, None))):
+            pass
+
+    def account_for(self, interpreter: Path, root: Path | None) -> Account | None:
+        """The user that this crew's code runs as, None for our own. Raises ProjectError when it must be another one,
+        and that one can't reach the crew.
+        """
+        wanted = self._ways.crew_account
+        return wanted.able([*places_of(interpreter, root), self._base]) if wanted else None
 
     async def inspect(
         self,
@@ -71,75 +115,90 @@ class Runner:
         project: Project,
         environment: Mapping[str, str],
         report: Report | None = None,
+        limits: Limits | None = None,
     ) -> Manifest:
-        """Loads the project in a child. `report` gets the lines that it writes meanwhile.
+        """Loads the project in a child. `report` gets the lines that it writes, and its warnings, meanwhile.
 
         Raises ProjectError, in words, when it can't be loaded, and ChildLost when its process was lost.
         """
-        await self.warm(interpreter, preload)
-        try:
-            async with asyncio.timeout(INSPECTION_SECONDS):
-                ended = await self._live(
-                    (interpreter, preload),
-                    "inspection",
-                    lambda folder: Inspect(project, self._surroundings(environment, folder)),
-                    report or unheard,
-                )
-        except TimeoutError:
-            raise ProjectError(
-                f"the project was not loaded within {INSPECTION_SECONDS:.0f} s.", "Look for code that waits at import."
-            ) from None
+        order = RunOrder("inspection", 1, interpreter, preload, project, environment, {}, limits or Limits())
+        async with self._zygotes.use(self._mould(order)):  # its start does not count
+            ender = Ender()
+            with at_the_latest(ender, INSPECTION_SECONDS, too_slow_to_load()):
+                ended = await self._live(order, lambda place: Inspect(project, place), report or unheard, ender)
         return manifest_in(ended)
 
-    async def run(self, order: RunOrder, report: Report) -> Outcome:
-        """Runs the crew to its end. Raises only what `report` raises; then, and when cancelled, the run is ended."""
+    async def run(self, order: RunOrder, report: Report, ender: Ender | None = None) -> Outcome:
+        """Runs the crew to its end, or until it is made to end. Raises only what `report` raises; then, and when
+        cancelled, the run is ended.
+        """
+        ender = ender or Ender()
         try:
-            ended = await self._live(
-                (order.interpreter, order.preload),
-                f"{order.kickoff_id}-{order.attempt}",
-                lambda folder: Run(
-                    order.kickoff_id,
-                    order.attempt,
-                    order.project,
-                    self._surroundings(order.environment, folder),
-                    order.inputs,
-                ),
-                report,
-            )
+            with at_the_latest(ender, order.seconds_left, timed_out(order.limits.timeout)):
+                ended = await self._live(order, lambda place: message_of(order, place), report, ender)
         except ChildLost as error:
-            return lost(str(error))
+            return decide(Ended(asked=ender.asked)) if ender.asked else lost(str(error))
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
         return decide(ended)
 
     async def _live(
-        self,
-        key: tuple[Path, str | None],
-        name: str,
-        order_in: Callable[[Path], Run | Inspect],
-        report: Report,
+        self, order: RunOrder, message_in: Callable[[Surroundings], Run | Inspect], report: Report, ender: Ender
     ) -> Ended:
-        async with self._folder(name) as folder, contextlib.AsyncExitStack() as stack:
-            order = sendable(order_in(folder))
-            child = await self._child(key, name, stack)
-            return await child.follow(order, report)
+        account = self.account_for(order.interpreter, Path(order.project.root))
+        name = f"{order.kickoff_id}-{order.attempt}"
+        async with self._folder(name, account) as folder, contextlib.AsyncExitStack() as stack:
+            message = sendable(message_in(self._surroundings(order, folder, account)))
+            child = await unless_ended(ender, lambda: self._child(order, name, report, stack))
+            if child is None:
+                return Ended(asked=ender.asked)
+            cooperative = order.preload is not None
+            seen = Seen(report, ender, self._watch, order.limits, folder, self._ways.grace, cooperative)
+            return await child.follow(message, seen)
 
-    async def _child(self, key: tuple[Path, str | None], name: str, stack: contextlib.AsyncExitStack) -> Child:
+    async def _child(self, order: RunOrder, name: str, report: Report, stack: contextlib.AsyncExitStack) -> Child:
         """A new child, for as long as the stack. One more is tried when its zygote ended before it forked it."""
+        mould, alone = self._mould(order), name if order.alone else ""
+        preparing = not self._zygotes.ready(mould, alone)
+        if preparing:
+            await report(Preparing("zygote"))
         try:
-            return await stack.enter_async_context(born(await self._zygote(*key), self._unique(name)))
+            child = await self._fork(mould, alone, name, order.start, stack)
         except ChildLost:
-            return await stack.enter_async_context(born(await self._zygote(*key), self._unique(name)))
+            child = await self._fork(mould, alone, name, order.start, stack)
+        if preparing:
+            await report(Preparing(None))
+        return child
 
-    def _unique(self, name: str) -> str:
-        return f"{name}#{next(self._numbers)}"
+    async def _fork(self, mould: Mould, alone: str, name: str, start: str, stack: contextlib.AsyncExitStack) -> Child:
+        zygote = await stack.enter_async_context(self._zygotes.use(mould, alone))
+        return await stack.enter_async_context(born(zygote, f"{name}#{next(self._numbers)}", start))
 
-    def _surroundings(self, environment: Mapping[str, str], folder: Path) -> Surroundings:
-        return Surroundings({**self._machine, **environment}, str(folder))
+    def _mould(self, order: RunOrder) -> Mould:
+        account = self.account_for(order.interpreter, Path(order.project.root))
+        if order.start == "exec":  # nothing of its zygote is left in it
+            return Mould(order.interpreter, account=account)
+        if not order.preload_project:
+            return Mould(order.interpreter, order.preload, account=account)
+        environment = tuple(sorted({**self._machine, **order.environment}.items()))
+        return Mould(order.interpreter, order.preload, order.project, environment, account)
+
+    async def _begin_zygote(self, mould: Mould) -> Zygote:
+        folder = self._open_scratch().folder("zygote", mould.account)
+        tasks = None
+        if self._ways.tasks is not None:
+            user = mould.account.uid if mould.account else os.geteuid()
+            tasks = self._ways.tasks + await asyncio.to_thread(tasks_of_user, user)
+        zygote = await Zygote.start(mould, {**self._machine, **home_of(mould.account, folder)}, folder, tasks)
+        logger.event("zygote.started", interpreter=mould.interpreter, preload=mould.preload, pid=zygote.pid)
+        return zygote
+
+    def _surroundings(self, order: RunOrder, folder: Path, account: Account | None) -> Surroundings:
+        return Surroundings({**self._machine, **order.environment, **home_of(account, folder)}, str(folder))
 
     @contextlib.asynccontextmanager
-    async def _folder(self, name: str) -> AsyncIterator[Path]:
-        folder = self._open_scratch().folder(name)
+    async def _folder(self, name: str, account: Account | None) -> AsyncIterator[Path]:
+        folder = self._open_scratch().folder(name, account)
         self._folders.add(folder)
         try:
             yield folder
@@ -155,26 +214,60 @@ class Runner:
             raise ChildLost("the runner is not running.")
         return self._scratch
 
-    async def _zygote(self, interpreter: Path, preload: str | None) -> Zygote:
-        key = (interpreter, preload)
-        starting = self._zygotes.get(key)
-        if starting is None or is_over(starting):
-            folder = self._open_scratch().folder("zygote")
-            starting = asyncio.create_task(self._replace(starting, interpreter, preload, folder))
-            self._zygotes[key] = starting
-        await asyncio.wait([starting])  # not awaited itself: who is cancelled while waiting would cancel it for all
-        if starting.cancelled():
-            raise ChildLost("the runner was stopped.")
-        return starting.result()
 
-    async def _replace(
-        self, former: asyncio.Task[Zygote] | None, interpreter: Path, preload: str | None, folder: Path
-    ) -> Zygote:
-        if former is not None:
-            await stop_zygote(former)
-        zygote = await Zygote.start(interpreter, preload, self._machine, folder)
-        logger.event("zygote.started", interpreter=interpreter, preload=preload)
-        return zygote
+def message_of(order: RunOrder, surroundings: Surroundings) -> Run:
+    limits = order.limits
+    budget = Budget(limits.token_limit, limits.model_call_limit, limits.result_limit)
+    return Run(order.kickoff_id, order.attempt, order.project, surroundings, order.inputs, budget)
+
+
+def home_of(account: Account | None, folder: Path) -> dict[str, str]:
+    """Of the user that crews run as in root's place, whose home they must not look for their things in."""
+    return {} if account is None else {"HOME": str(folder), "USER": account.name, "LOGNAME": account.name}
+
+
+def too_slow_to_load() -> Ending:
+    return Ending(
+        State.TIMED_OUT,
+        Reason.TIMED_OUT,
+        f"the project was not loaded within {INSPECTION_SECONDS:.0f} s.",
+        at_once=True,
+    )
+
+
+def timed_out(timeout: float | None) -> Ending:
+    return Ending(
+        State.TIMED_OUT,
+        Reason.TIMED_OUT,
+        f"the run took longer than its timeout of {timeout or 0:g} s, which counts from its first start. "
+        f"Raise timeout {WHERE}.",
+    )
+
+
+@contextlib.contextmanager
+def at_the_latest(ender: Ender, seconds: float | None, ending: Ending) -> Iterator[None]:
+    if seconds is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(max(seconds, 0), ender.end, ending)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def unless_ended(ender: Ender, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    """None when the run is made to end before the work is done: then it is cancelled."""
+    if ender.asked:
+        return None
+    working, told = asyncio.create_task(work()), asyncio.create_task(ender.wait())
+    try:
+        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, told):
+            task.cancel()
+        await asyncio.gather(working, told, return_exceptions=True)
 
 
 def sendable(order: Run | Inspect) -> bytes:
@@ -184,21 +277,10 @@ def sendable(order: Run | Inspect) -> bytes:
         raise WindlassError(f"the inputs can't be given to the crew: {error}.") from error
 
 
-def is_over(starting: asyncio.Task[Zygote]) -> bool:
-    """Whether this zygote could not be started, or has ended."""
-    if not starting.done():
-        return False
-    return starting.cancelled() or starting.exception() is not None or starting.result().lost
-
-
-async def stop_zygote(starting: asyncio.Task[Zygote]) -> None:
-    starting.cancel()
-    await asyncio.wait([starting])
-    if not starting.cancelled() and starting.exception() is None:
-        await starting.result().stop()
-
-
 def manifest_in(ended: Ended) -> Manifest:
+    if ended.asked:
+        late = ended.asked.reason is Reason.TIMED_OUT
+        raise ProjectError(ended.asked.error, "Look for code that waits at import." if late else "")
     match ended.answer:
         case Inspected(manifest=manifest):
             return Manifest.from_json(manifest)
@@ -209,5 +291,5 @@ def manifest_in(ended: Ended) -> Manifest:
     raise ProjectError(f"while the project was loaded {words_for(ended.status)}")
 
 
-async def unheard(_: Message | Output) -> None:
+async def unheard(_: Message | Output | Preparing) -> None:
     pass

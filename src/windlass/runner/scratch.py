@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from windlass.accounts import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from windlass.accounts import Account
 
 LOCK = ".lock"
 
@@ -22,18 +26,25 @@ class Scratch:
     """
 
     def __init__(self, base: Path) -> None:
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        passable = 0o711 if os.geteuid() == ROOT else 0o700  # crews may run as another user then
+        if not base.is_dir():
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            base.chmod(passable)
         with locked(base / LOCK):
             for left in base.iterdir():
                 if left.is_dir() and not in_use(left):
                     shutil.rmtree(left, ignore_errors=True)
             self._folder = Path(tempfile.mkdtemp(dir=base, prefix="runner-"))
+            self._folder.chmod(passable)
             self._lock = open_lock(self._folder / LOCK)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
-    def folder(self, name: str) -> Path:
-        """A new folder, for this user's eyes only."""
-        return Path(tempfile.mkdtemp(dir=self._folder, prefix=f"{name}-"))
+    def folder(self, name: str, account: Account | None = None) -> Path:
+        """A new folder, for the eyes of this user only, None for our own."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder, prefix=f"{name}-"))
+        if account is not None:
+            account.give(folder)
+        return folder
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -3,10 +3,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
+import sys
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +27,10 @@ from windlass_crewside.messages import (
     Kill,
     Message,
     NotForked,
+    Preload,
+    Project,
     Ready,
+    Signal,
     Unready,
     encode,
 )
@@ -32,14 +38,33 @@ from windlass_crewside.messages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from windlass.accounts import Account
+
 START_SECONDS = 120.0
 """How long importing and warming a framework may take; 6 s is usual, on a machine with nothing else to do."""
 
 FORK_SECONDS = 30.0
-STOP_SECONDS = 5.0
+STOP_SECONDS = 8.0
+"""A zygote takes 5 to end a child that has become hundreds of processes, and may be stuck after that."""
 LAST_WORDS = 5
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Mould:
+    """What a zygote is to be: kickoffs with the same mould can share one.
+
+    With `project` it imports the modules of that project too, in `environment`. `account` is the user that it runs as,
+    None for our own.
+    """
+
+    interpreter: Path
+    preload: str | None = None
+    project: Project | None = None
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    account: Account | None = None
+
 
 logger = log.logger(__name__)
 
@@ -72,24 +97,37 @@ class Zygote:
         self._stopping = False
         self.lost = False
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     @classmethod
     async def start(
-        cls, interpreter: Path, preload: str | None, environment: Mapping[str, str], folder: Path
+        cls, mould: Mould, environment: Mapping[str, str], folder: Path, tasks: int | None = None
     ) -> Zygote:
-        """Raises ProjectError when the interpreter can't serve, ChildLost when it does not answer in time."""
+        """`tasks` is how many processes and threads its user may have in all (RLIMIT_NPROC).
+
+        Raises ProjectError when the interpreter can't serve, ChildLost when it does not answer in time.
+        """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with contextlib.ExitStack() as unless_started, theirs:
             unless_started.callback(ours.close)
-            process = await spawn(interpreter, preload, environment, folder, theirs)
+            process = await spawn(mould, environment, folder, theirs, tasks)
             unless_started.pop_all()
         zygote = cls(process, ours)
         try:
-            await zygote._become_ready(interpreter)
+            if mould.project is not None:
+                await zygote._give(Preload(mould.project, dict(mould.environment)))
+            await zygote._become_ready(mould.interpreter)
         except BaseException:
             await asyncio.shield(zygote.stop())
             raise
         return zygote
+
+    async def _give(self, order: Message) -> None:
+        with contextlib.suppress(OSError):  # told by its end
+            await asyncio.get_running_loop().sock_sendall(self._channel, encode(order))
 
     async def _become_ready(self, interpreter: Path) -> None:
         try:
@@ -103,11 +141,11 @@ class Zygote:
             words = " ".join(self._last_words) or "it said nothing"
             raise ProjectError(f"{interpreter} ended before it could run crews: {words}")
 
-    async def fork(self, name: str, descriptors: Sequence[int]) -> None:
-        """Starts a child. Raises ChildLost when there is none."""
+    async def fork(self, name: str, descriptors: Sequence[int], start: str = "fork") -> int:
+        """Starts a child; its process id. Raises ChildLost when there is none."""
         async with self._forking:  # one at a time, as the zygote does it: more would only fill its socket
             record = self._children[name] = ChildRecord()
-            self._send(Fork(name), descriptors)
+            self._send(Fork(name, start), descriptors)
             if self.lost:
                 self._mourn(record)
             try:
@@ -117,6 +155,11 @@ class Zygote:
                 raise ChildLost(f"no process was started for the crew within {FORK_SECONDS:.0f} s.") from None
         if isinstance(answer, ChildLost):
             raise answer
+        return answer
+
+    def signal(self, name: str, number: int, *, below: bool = False) -> None:
+        """Sends it to the child, and to the processes below it too when wanted."""
+        self._send(Signal(name, number, below))
 
     async def status_of(self, name: str) -> int | None:
         """Waits for the end of a child: its wait status, or None when the zygote is gone and no one saw it end."""
@@ -133,7 +176,7 @@ class Zygote:
         if not record.status.done():
             self._end_process()  # it does not listen any more, and its children go with it
             await asyncio.wait([record.status])
-        del self._children[name]
+        self._children.pop(name, None)
 
     async def stop(self) -> None:
         """Ends the zygote and all its children; complete when it returns."""
@@ -212,12 +255,14 @@ class Zygote:
 
 
 async def spawn(
-    interpreter: Path, preload: str | None, environment: Mapping[str, str], folder: Path, theirs: socket.socket
+    mould: Mould, environment: Mapping[str, str], folder: Path, theirs: socket.socket, tasks: int | None
 ) -> asyncio.subprocess.Process:
     # UTF-8 whatever the machine's locale; a session of its own, so that Ctrl-C in a terminal is the server's alone
+    arguments = [str(PROGRAM), str(theirs.fileno()), mould.preload or "", *(["project"] if mould.project else [])]
     try:
         return await asyncio.create_subprocess_exec(
-            *(interpreter, "-X", "utf8", PROGRAM, str(theirs.fileno()), preload or ""),
+            mould.interpreter,
+            *("-X", "utf8", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -225,11 +270,25 @@ async def spawn(
             env=environment,
             cwd=folder,
             start_new_session=True,
+            preexec_fn=partial(become, mould.account, tasks),
         )
     except OSError as error:
         raise ProjectError(
-            f"the interpreter {interpreter} can't be started: {error.strerror}.", "Make its environment again."
+            f"the interpreter {mould.interpreter} can't be started: {error.strerror}.", "Make its environment again."
         ) from error
+
+
+def become(account: Account | None, tasks: int | None) -> None:
+    """In the process that is to be a zygote, before its program: bounds what a fork bomb can reach before it is found
+    (the kernel holds no one to it who is root), and becomes the user.
+    """
+    if tasks is not None and sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError):  # a lower bound is set for all of us
+            resource.setrlimit(resource.RLIMIT_NPROC, (tasks, tasks))
+    if account is not None:  # by hand: uvloop, which the server runs on, has no `user` and `group`
+        os.setgroups([])
+        os.setresgid(account.gid, account.gid, account.gid)
+        os.setresuid(account.uid, account.uid, account.uid)
 
 
 def settle(future: asyncio.Future[T], result: T) -> None:

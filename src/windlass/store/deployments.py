@@ -11,9 +11,12 @@ from windlass.store.named_queries import queries
 from windlass.store.storable import storable
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from uuid import UUID
 
 SQL = queries("deployments")
+QUEUE_DEFAULTS = {"concurrency": None, "weight": 1, "max_waiting": None, "concurrency_strategy": "enqueue"}
+"""The options of a version's source that the claim and the accept statement read from its deployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,19 @@ class Deployment:
     version: Version | None
 
 
+@dataclass(frozen=True, slots=True)
+class DeploymentOverview:
+    """`waiting` and `running` count kickoffs; `concurrency` is how many may run at once, None for any number."""
+
+    slug: str
+    paused_at: datetime | None
+    weight: float
+    concurrency: int | None
+    waiting: int
+    running: int
+    last_kickoff_at: datetime | None
+
+
 class DeploymentStore:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,8 +63,8 @@ class DeploymentStore:
         return await self._database.rows(SQL["all"], {"limit": limit})
 
     async def register(self, slug: str, *, digest: str, source: dict[str, Any], manifest: Manifest) -> Deployment:
-        """Makes the deployment if there is none, and a version if its current one is another; both stay as they are
-        otherwise.
+        """Makes the deployment if there is none, and a version if its current one is another, with the options of its
+        source for the deployment's queue; all stays as it is otherwise.
         """
         manifest = Manifest.from_json(storable(manifest.to_json()))
         async with self._database.transaction() as connection:
@@ -59,6 +75,18 @@ class DeploymentStore:
             registered = await _get(connection, slug)
         assert registered is not None  # noqa: S101 - written in this transaction
         return registered
+
+    async def pause(self, slug: str) -> bool:
+        """From now on none of its kickoffs is claimed; those that run go on. False when there is no such deployment."""
+        return bool(await self._database.rows(SQL["pause"], {"slug": slug}))
+
+    async def resume(self, slug: str) -> bool:
+        """False when there is no such deployment."""
+        return bool(await self._database.rows(SQL["resume"], {"slug": slug}))
+
+    async def overview(self, *, limit: int = 1000) -> list[DeploymentOverview]:
+        """By slug."""
+        return [DeploymentOverview(**row) for row in await self._database.rows(SQL["overview"], {"limit": limit})]
 
     async def set_profile(self, slug: str, profile: str) -> bool:
         return bool(await self._database.rows(SQL["set_profile"], {"slug": slug, "profile": profile}))
@@ -92,6 +120,9 @@ async def _add_version(
     }
     await connection.execute(SQL["add_version"], values)
     await connection.execute(SQL["make_current"], {"version": version, "deployment": deployment})
+    given = source.get("options", {})
+    queue = {name: given.get(name, default) for name, default in QUEUE_DEFAULTS.items()}
+    await connection.execute(SQL["set_queue"], {"deployment": deployment, **queue})
 
 
 def _same(version: Version | None, digest: str, source: dict[str, Any], manifest: Manifest) -> bool:

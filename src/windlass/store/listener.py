@@ -14,8 +14,9 @@ from windlass.store.database import KEEPALIVES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KICKOFFS, ENDED, DEPLOYMENTS, TOKENS = "windlass_kickoffs", "windlass_ended", "windlass_deployments", "windlass_tokens"
-CHANNELS = (KICKOFFS, ENDED, DEPLOYMENTS, TOKENS)
+KICKOFFS, ENDED, STOPS = "windlass_kickoffs", "windlass_ended", "windlass_stops"
+DEPLOYMENTS, TOKENS = "windlass_deployments", "windlass_tokens"
+CHANNELS = (KICKOFFS, ENDED, STOPS, DEPLOYMENTS, TOKENS)
 BETWEEN_ATTEMPTS = 0.25
 
 logger = log.logger(__name__)

@@ -11,9 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windlass_crewside.faults import ProjectFault
+from windlass_crewside.surroundings import without_dotenv
 
 if TYPE_CHECKING:
-    from windlass_crewside.messages import Project, Run, Succeeded
+    from windlass_crewside.messages import Project, Run, Succeeded, Warned
     from windlass_crewside.report import Report
 
 KINDS = ("crew", "function")
@@ -25,6 +26,9 @@ class Loaded(Protocol):
     def manifest(self) -> dict[str, Any]:
         """What windlass.kickoffs.manifest.Manifest.from_json takes."""
 
+    def warnings(self) -> list[Warned]:
+        """What in it will not work, or not as its author may expect."""
+
     def run(self, order: Run, report: Report) -> Succeeded:
         """Runs it, reports on the way, and gives the result. Raises InputsRefused, or whatever crew code raises."""
 
@@ -32,6 +36,7 @@ class Loaded(Protocol):
 def load(project: Project) -> Loaded:
     if project.kind not in KINDS:
         raise ProjectFault(f"projects of the kind {project.kind!r} are not served", f"Known are: {', '.join(KINDS)}.")
-    module = import_module(f"{__name__}.{project.kind}")
+    with without_dotenv():
+        module = import_module(f"{__name__}.{project.kind}")
     loaded: Loaded = module.load(project)
     return loaded

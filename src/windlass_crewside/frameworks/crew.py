@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from crewai import Crew
 
+from windlass_crewside import nobody
 from windlass_crewside.faults import InputsRefused, ProjectFault, inside, text_of, unset_variable, where
 from windlass_crewside.frameworks import crew_events, crew_inputs, results
+from windlass_crewside.frameworks.crew_guard import Guard, project_asks_elsewhere
 from windlass_crewside.frameworks.crew_tasks import TaskFollower, described
 from windlass_crewside.frameworks.importing import entry_module, named_in
-from windlass_crewside.messages import Succeeded, TasksKnown
+from windlass_crewside.messages import Succeeded, TasksKnown, Warned
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -52,17 +54,34 @@ class LoadedCrew:
             "framework_version": version("crewai"),
         }
 
+    def warnings(self) -> list[Warned]:
+        return [Warned(nobody.NOT_THERE, str(fault), position) for position, fault in self._asking()]
+
     def run(self, order: Run, report: Report) -> Succeeded:
         self._refuse_missing(order.inputs)
+        for _, fault in self._asking():
+            raise fault
         report.send(TasksKnown(self._tasks))
         follower = TaskFollower(self._crew.tasks, report)
-        crew_events.listen(report, follower.follow)
+        guard = Guard(order.budget, report.stopping)
+        crew_events.listen(report, follower.follow, guard.count_tokens)
         crew_events.identify(order.kickoff_id)
-        # always a dict: for None crewai leaves the placeholders as they stand
-        output = results.exhausted(self._crew.kickoff(inputs=dict(order.inputs)))
+        with guard.watching():
+            # always a dict: for None crewai leaves the placeholders as they stand
+            output = results.exhausted(self._crew.kickoff(inputs=dict(order.inputs)))
         follower.skip_the_rest()
         crew_events.flush()
         return results.of_a_crew(output, report)
+
+    def _asking(self) -> list[tuple[int, ProjectFault]]:
+        """The tasks that ask a person, by their positions; none where the project has its own way to ask."""
+        if project_asks_elsewhere():
+            return []
+        return [
+            (position, nobody.asked_by(f"the task {task.name or position + 1} asks a person (human_input)"))
+            for position, task in enumerate(self._crew.tasks)
+            if task.human_input
+        ]
 
     def _refuse_missing(self, inputs: dict[str, Any]) -> None:
         missing = [found.name for found in self._inputs if found.required and found.name not in inputs]

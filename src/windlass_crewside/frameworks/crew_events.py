@@ -41,12 +41,14 @@ LEFT_OUT = {
 FLUSH_SECONDS = 30
 
 
-def listen(report: Report, follow: Callable[[Any, Any], None]) -> None:
-    """From now on every event goes to `report`, then to `follow(source, event)`."""
+def listen(report: Report, follow: Callable[[Any, Any], None], count: Callable[[int], None]) -> None:
+    """From now on every event goes to `report`, then to `follow(source, event)`; the tokens of each call to `count`."""
 
     def sink(source: Any, event: Any) -> None:
         try:
-            tell(report, source, event)
+            used = tokens_of(event)
+            count(used.total)
+            tell(report, source, event, used)
             follow(source, event)
         except Exception as error:  # noqa: BLE001 - what a sink raises ends the crew
             report.warn("event_not_told", f"an event {event.type} of the run could not be told: {text_of(error)}")
@@ -56,18 +58,20 @@ def listen(report: Report, follow: Callable[[Any, Any], None]) -> None:
     stream_context._stream_sinks = everywhere  # noqa: SLF001 - add_stream_sink reaches only its own context
 
 
-def tell(report: Report, source: Any, event: Any) -> None:
+def tell(report: Report, source: Any, event: Any, used: Tokens) -> None:
     if event.type.startswith("flow_") and getattr(type(source), "is_crewai_internal", False):
         return  # each agent's executor is a flow of crewai's own, and no one's news
     payload = event.model_dump(mode="json", fallback=nameless, exclude=LEFT_OUT, exclude_none=True)
     report.event(event.type, payload, event.timestamp.timestamp())
+    if used != Tokens():
+        report.send(used)
+
+
+def tokens_of(event: Any) -> Tokens:
+    """Of one call; none for other events. crewai's own totals count a model that agents share several times."""
     usage = getattr(event, "usage", None)
-    if event.type == "llm_call_completed" and usage:
-        report.send(tokens(usage))
-
-
-def tokens(usage: dict[str, Any]) -> Tokens:
-    """Of one call. crewai's own totals count a model that agents share several times."""
+    if event.type != "llm_call_completed" or not usage:
+        return Tokens()
     metrics = UsageMetrics.from_provider_dict(usage)
     return Tokens(
         prompt=metrics.prompt_tokens,

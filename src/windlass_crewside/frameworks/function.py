@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import re
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,10 @@ from windlass_crewside.frameworks.arguments import built
 from windlass_crewside.frameworks.crew_tasks import task_key
 from windlass_crewside.frameworks.importing import entry_module, named_in
 from windlass_crewside.frameworks.schemas import Definitions, hints_of, schema_of
-from windlass_crewside.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_crewside.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from windlass_crewside.messages import Project, Run
     from windlass_crewside.report import Report
@@ -77,6 +79,9 @@ class LoadedFunction:
         schema = description | schema_of(self._hints.get(one.name, Any), definitions)
         return schema | default_of(one)
 
+    def warnings(self) -> list[Warned]:
+        return []
+
     def run(self, order: Run, report: Report) -> Succeeded:
         arguments = self._arguments(order.inputs)
         task = self._task()
@@ -84,7 +89,9 @@ class LoadedFunction:
         began = time.time()
         report.send(TaskStarted(0, **task, at=began))
         try:
-            result = results.of_any(self._call(arguments), report)
+            with watched_crews(order, report):
+                value = self._call(arguments)
+            result = results.of_any(value, report)
         except BaseException:
             report.send(TaskEnded(0, "failed", time.time()))
             raise
@@ -114,6 +121,18 @@ class LoadedFunction:
             return built(self._hints.get(name, Any), value)
         except (TypeError, ValueError) as error:
             raise InputsRefused(f"the input {name} does not fit: {text_of(error)}") from error
+
+
+@contextlib.contextmanager
+def watched_crews(order: Run, report: Report) -> Iterator[None]:
+    """Crews and flows that the function runs can be stopped, too, where crewai is imported by now."""
+    if "crewai" not in sys.modules:
+        yield
+        return
+    from windlass_crewside.frameworks.crew_guard import Guard
+
+    with Guard(order.budget, report.stopping).watching():
+        yield
 
 
 async def awaited(result: Any) -> Any:

@@ -29,3 +29,28 @@ RETURNING pg_notify('windlass_deployments', slug)
 
 -- name: manifest
 SELECT manifest FROM versions WHERE id = %(version)s
+
+-- name: set_queue
+UPDATE deployments
+   SET concurrency = %(concurrency)s, weight = %(weight)s, max_waiting = %(max_waiting)s, concurrency_strategy = %(concurrency_strategy)s
+ WHERE id = %(deployment)s
+
+-- name: pause
+UPDATE deployments SET paused_at = coalesce(paused_at, now()) WHERE slug = %(slug)s
+RETURNING pg_notify('windlass_deployments', slug)
+
+-- name: resume
+UPDATE deployments SET paused_at = NULL WHERE slug = %(slug)s
+RETURNING pg_notify('windlass_deployments', slug), pg_notify('windlass_kickoffs', '')
+
+-- name: overview
+SELECT slug, paused_at, weight, concurrency,
+       (SELECT count(*) FROM kickoffs WHERE deployment_id = deployments.id AND state = 'PENDING' AND ready)
+     + (SELECT count(*) FROM kickoffs WHERE deployment_id = deployments.id AND state = 'PENDING' AND NOT ready) AS waiting,
+       coalesce(runs, 0) AS running,
+       (SELECT created_at FROM kickoffs WHERE deployment_id = deployments.id ORDER BY id DESC LIMIT 1) AS last_kickoff_at
+  FROM deployments
+  LEFT JOIN (SELECT deployment_id, count(*) AS runs FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id) AS running
+    ON running.deployment_id = deployments.id
+ ORDER BY slug
+ LIMIT %(limit)s

@@ -1,0 +1,121 @@
+"""Why a kickoff is where it is, in sentences: pure, from one status of the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.cli.progress import did_fail, failed_task, has_ended, running_task, seconds_since, waiting_for
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from windlass.cli.progress import Status
+
+LIMITS = "docs/limits.md tells where each limit is set."
+AFTER_A_BAD_END = {
+    "cancelled": "What it did before stays done. Kick it off again for another run.",
+    "timed_out": LIMITS,
+    "limit": LIMITS,
+    "crashed": "What it printed last mostly tells why: `windlass db shell` shows it, in the table `events`.",
+    "lost": "Look in the server's log for `kickoff.lost`: often the machine ran out of memory. Then kick it off again.",
+    "secrets": "Look at the variables that the crew needs, then kick it off again.",
+    "error": "The crew's own code failed: the trace, where there is one, is in the server's log at `kickoff.ended`.",
+}
+"""Reason -> what to do next."""
+WHILE_IT_WAITS = {
+    "slot": "WINDLASS_SLOTS says how many one worker runs at once.",
+    "concurrency": "`concurrency` under [tool.windlass] in pyproject.toml says how many of this crew run at once.",
+    "key": "It begins when that one has ended. `windlass stop` ends that one sooner.",
+    "time": "It begins then, as soon as there is a free slot.",
+    "retry": "It was lost, through no fault of the crew's, and is tried again.",
+    "paused": "No kickoff of the crew begins until then; more are accepted.",
+    "worker": "No kickoff of any crew begins until then.",
+    "zygote": "Once for each project that is new or has been idle.",
+    "human": "It goes on when the question is answered.",
+}
+"""Code of what it waits for -> what to do, or what will happen."""
+UNITS = {"days": 86400, "hours": 3600, "minutes": 60}
+"""In seconds."""
+
+
+def explain(status: Status, at: datetime) -> list[str]:
+    """Lines that say what it waits for, what it does, or why it ended, and what to do next."""
+    if not has_ended(status):
+        told = _waits(status, at) or _runs(status, at)
+    else:
+        told = _ended_badly(status) if did_fail(status) else _ended_well(status)
+    warnings = [f"Warning: {warning.get('message')}" for warning in status.get("warnings") or []]
+    return [line for line in (*told, *warnings) if line]
+
+
+def _waits(status: Status, at: datetime) -> list[str]:
+    wanted = waiting_for(status)
+    if not wanted and status.get("state") == "STARTED":
+        return []
+    words = wanted.get("message") or ("a human" if status.get("state") == "PENDING_HUMAN_INPUT" else "a worker")
+    since = seconds_since(status.get("created_at"), at)
+    return [
+        f"It waits for {words}.",
+        f"It was accepted {lapse(since)} ago." if since is not None else "",
+        _earlier_attempts(status),
+        WHILE_IT_WAITS.get(str(wanted.get("code")), ""),
+    ]
+
+
+def _earlier_attempts(status: Status) -> str:
+    attempts = status.get("attempt") or 0
+    if status.get("state") == "PENDING" and attempts:
+        return f"It has been begun {attempts} time{'s' if attempts > 1 else ''} before."
+    return ""
+
+
+def _runs(status: Status, at: datetime) -> list[str]:
+    return [_what_it_does(status, at), _how_far(status), _attempt(status)]
+
+
+def _what_it_does(status: Status, at: datetime) -> str:
+    task = running_task(status)
+    began = seconds_since((task or status).get("started_at"), at)
+    since = f", for {lapse(began)} now" if began is not None else ""
+    if task is None:
+        return f"It runs, between two tasks or before the first{since}."
+    by = f", by {str(task['agent']).strip()}" if task.get("agent") else ""
+    return f"It runs the task {task.get('name') or task.get('task_id')}{by}{since}."
+
+
+def _how_far(status: Status) -> str:
+    progress = status.get("progress") or {}
+    total = progress.get("total_tasks")
+    return f"{progress.get('completed_tasks', 0)} of {total} tasks are done." if total else ""
+
+
+def _attempt(status: Status) -> str:
+    attempt = status.get("attempt") or 0
+    return f"This is attempt {attempt}: the ones before were lost or given back." if attempt > 1 else ""
+
+
+def _ended_well(status: Status) -> list[str]:
+    return [f"It ended well{_after(status)}. `windlass status` shows its output."]
+
+
+def _ended_badly(status: Status) -> list[str]:
+    reason = str(status.get("reason") or "error")
+    task = failed_task(status)
+    return [
+        f"It ended badly{_after(status)} ({reason}): {status.get('error') or 'the server does not say why'}",
+        f"That was in the task {task.get('name') or task.get('task_id')}." if task else "",
+        AFTER_A_BAD_END.get(reason, ""),
+    ]
+
+
+def lapse(seconds: float) -> str:
+    """`90 s`, `5 minutes`, `3 hours`, `2 days`: as exact as a person wants it."""
+    for unit, length in UNITS.items():
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def _after(status: Status) -> str:
+    seconds = status.get("execution_time")
+    return f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""

@@ -1,0 +1,75 @@
+"""The options of a kickoff that say when it may run and how much it may use; each is a member of its request."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+STRATEGIES = ("enqueue", "reject", "cancel_running")
+
+
+def limits_given(_: click.Context, __: click.Parameter, pairs: Iterable[str]) -> dict[str, Any] | None:
+    return dict(map(limit, pairs)) or None
+
+
+def limit(given: str) -> tuple[str, Any]:
+    """`token_limit=1000` as a number, `memory_limit=512 MB` as text: the server knows what each takes."""
+    name, equals, value = given.partition("=")
+    if not (equals and name and value):
+        raise click.BadParameter(f"{given!r}: give NAME=VALUE, such as timeout=600 or 'memory_limit=512 MB'.")
+    try:
+        number = json.loads(value)
+    except ValueError:
+        return name, value
+    return name, number if isinstance(number, int | float) else value
+
+
+def queue_options(command: Command) -> Command:
+    """Gives the command an option for each of these members of the request, by the member's name."""
+    for decorate in (
+        click.option(
+            "--concurrency-strategy",
+            "concurrencyStrategy",
+            type=click.Choice(STRATEGIES),
+            help="What to do when another kickoff of the same key is open, in place of what the crew says.",
+        ),
+        click.option(
+            "--concurrency-key",
+            "concurrencyKey",
+            metavar="KEY",
+            help="Of the crew's kickoffs with the same key, one runs at a time.",
+        ),
+        click.option(
+            "--limit",
+            "limits",
+            multiple=True,
+            metavar="NAME=VALUE",
+            callback=limits_given,
+            help="A limit of the run, such as token_limit=100000 or 'memory_limit=512 MB'; may be given again.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="How long it may take from its first start.",
+        ),
+        click.option("--run-at", "runAt", metavar="TIME", help="Not to begin before, such as 2026-01-15T09:30:00Z."),
+        click.option(
+            "--priority",
+            type=click.IntRange(-100, 100),
+            metavar="NUMBER",
+            help="From -100 to 100: those of the crew with a higher one begin first.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def given_members(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}

@@ -1,0 +1,117 @@
+"""What a kickoff waits for, in words, decided from the facts that the database tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from windlass.kickoffs.states import State
+
+Code = Literal["slot", "concurrency", "key", "time", "retry", "paused", "worker", "zygote", "human"]
+MOST_COUNTED = 1000
+"""Further back than this a place in a queue is not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """`message` goes on after "It waits for". `place` is its place in the queue, 1 for the next, where it has one."""
+
+    code: Code
+    message: str
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`holder` is the kickoff that has its turn with the same key; `ahead` how many of those that wait for the same
+    come before it, MOST_COUNTED for that many or more; `running_here` counts those of its crew, `running` all;
+    `workers` and `slots` those that are alive.
+    """
+
+    state: State
+    slug: str
+    paused: bool = False
+    concurrency: int | None = None
+    run_at: datetime | None = None
+    losses: int = 0
+    concurrency_key: str | None = None
+    waits_for_key: bool = False
+    holder: str | None = None
+    holder_state: State | None = None
+    waiting_for: str | None = None
+    ahead: int = 0
+    running_here: int = 0
+    running: int = 0
+    workers: int = 1
+    slots: int = 1
+
+    @property
+    def place(self) -> int | None:
+        return self.ahead + 1 if self.ahead < MOST_COUNTED else None
+
+    @property
+    def is_held_back_by_key(self) -> bool:
+        return self.waits_for_key or self.holder_state in {State.STARTED, State.PENDING_HUMAN_INPUT}
+
+    @property
+    def is_full(self) -> bool:
+        return self.concurrency is not None and self.running_here >= self.concurrency
+
+
+def waiting(facts: Facts) -> Waiting | None:
+    """None for what runs or has ended. Of several things that it waits for, the one that a person looks for first."""
+    match facts:
+        case Facts(state=State.PENDING_HUMAN_INPUT):
+            return Waiting("human", "a person to answer a question of its crew")
+        case Facts(state=State.STARTED, waiting_for="zygote"):
+            return Waiting("zygote", "the process that crews are forked from, which is being started: some seconds")
+        case Facts(state=State.PENDING):
+            return _in_the_queue(facts)
+    return None
+
+
+def _in_the_queue(facts: Facts) -> Waiting:
+    if facts.run_at is not None:
+        return _for_its_time(facts.run_at, facts.losses)
+    if facts.paused:
+        return Waiting("paused", f"its crew, which is paused: windlass deployments resume {facts.slug}", facts.place)
+    if facts.is_held_back_by_key:
+        return Waiting("key", _key(facts), facts.place if facts.waits_for_key else 1)
+    if facts.workers == 0:
+        return Waiting("worker", "a worker: none is alive. Start one, with windlass dev", facts.place)
+    if facts.is_full:
+        return Waiting("concurrency", f"its crew, {_cap(facts)}; {_place(facts)}", facts.place)
+    return Waiting("slot", f"a free slot: {facts.running} of {facts.slots} are taken; {_place(facts)}", facts.place)
+
+
+def _for_its_time(run_at: datetime, losses: int) -> Waiting:
+    at = f"{run_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if losses:
+        times = "once" if losses == 1 else f"{losses} times"
+        return Waiting("retry", f"its next attempt, at {at}: its process or its worker was lost {times}")
+    return Waiting("time", f"its time to start, {at}")
+
+
+def _key(facts: Facts) -> str:
+    if facts.holder is None:
+        return f"its turn with the concurrencyKey {facts.concurrency_key!r}"
+    does = {State.STARTED: "runs", State.PENDING_HUMAN_INPUT: "waits for a person"}
+    now = does.get(facts.holder_state or State.PENDING, "is to run before it")
+    return f"its turn with the concurrencyKey {facts.concurrency_key!r}: {facts.holder} has the same and {now}"
+
+
+def _cap(facts: Facts) -> str:
+    return f"of which {facts.running_here} run: its concurrency is {facts.concurrency}"
+
+
+def _place(facts: Facts) -> str:
+    if facts.place is None:
+        return f"{MOST_COUNTED} or more are before it in the queue of this crew"
+    return f"it is the {ordinal(facts.place)} in the queue of this crew"
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `11th`."""
+    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")  # noqa: PLR2004
+    return f"{number}{ending}"

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from windlass.kickoffs.events import StoredEvent, stored_event
+from windlass.lifecycle.loops import until_the_database_answers
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
+    from windlass.store.kickoffs import Claimed, KickoffStore
+
+MOST_WAITING = 500
+MOST_BYTES_WAITING = 16 * 1024 * 1024
+"""Events of one run, and bytes of them, that wait to be written before its child is made to wait."""
+
+
+class NoLongerOurs(Exception):  # noqa: N818 - said of the kickoff
+    """The kickoff went on without this run: its lease had ended, or it was stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    events: list[StoredEvent]
+    records: list[TaskRecord]
+    warnings: list[Warning_]
+
+    @property
+    def tells(self) -> bool:
+        return bool(self.events or self.records or self.warnings)
+
+
+class Reports:
+    """What a run tells, on its way into the database: in order, in batches, each batch with the task records that
+    changed, new warnings, and what the run waits for.
+    """
+
+    def __init__(self, store: KickoffStore, claimed: Claimed, records: TaskRecords) -> None:
+        self._store = store
+        self._kickoff: UUID = claimed.id
+        self._attempt = claimed.attempt
+        self._records = records
+        self._seq = 0
+        self._waiting: list[StoredEvent] = []
+        self._bytes = 0
+        self._something = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._closed = False
+        self._told_warnings = 0
+        self._told_waiting_for: str | None = None
+        self.waiting_for: str | None = None
+
+    async def open(self) -> None:
+        if self._attempt > 1:
+            self._seq = await self._store.last_event(self._kickoff)
+
+    async def add(self, kind: str, at: float, payload: dict[str, object]) -> None:
+        """Waits while too much is unwritten: the run is not read any further then, and its child waits too."""
+        await self._room.wait()
+        self._seq += 1
+        event = stored_event(self._seq, kind, at, payload)
+        self._waiting.append(event)
+        self._bytes += len(event.payload)
+        if len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES_WAITING:
+            self._room.clear()
+
+    def warn(self, warning: Warning_) -> None:
+        self._records.warnings.append(warning)
+
+    def take_warnings(self) -> list[Warning_]:
+        """Those that came since it was last asked."""
+        new = self._records.warnings[self._told_warnings :]
+        self._told_warnings += len(new)
+        return new
+
+    def wake(self) -> None:
+        self._something.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._something.set()
+
+    async def write(self) -> None:
+        """Until closed and empty. Raises NoLongerOurs."""
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            last = self._closed
+            batch = self._take()
+            if batch.tells or self.waiting_for != self._told_waiting_for:
+                await until_the_database_answers(lambda: self._write(batch))  # noqa: B023 - awaited here
+            if last:
+                return
+
+    def _take(self) -> Batch:
+        events, self._waiting, self._bytes = self._waiting, [], 0
+        self._room.set()
+        return Batch(events, self._records.take_changed(), self.take_warnings())
+
+    async def _write(self, batch: Batch) -> None:
+        waiting_for = self.waiting_for
+        if not await self._store.write_reports(
+            self._kickoff, self._attempt, batch.events, batch.records, batch.warnings, waiting_for
+        ):
+            raise NoLongerOurs
+        self._told_waiting_for = waiting_for

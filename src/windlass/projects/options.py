@@ -1,0 +1,109 @@
+"""What a project says of how it is run, in [tool.windlass] of its pyproject.toml (docs/queue.md, docs/limits.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from windlass.errors import ProjectError
+from windlass.kickoffs.limits import BadLimit, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+Strategy = Literal["enqueue", "reject", "cancel_running"]
+OTHERS = {"entrypoint", "crew"}
+"""Keys of the same table that say what the crew is (kinds.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`concurrency` is how many of its kickoffs run at once at most, over all workers; `weight` its share of the slots
+    against those of others; `max_waiting` how many may wait, None for the server's default.
+
+    With `preload` "project" its processes are forked from one that has imported its own modules too; with `start`
+    "exec" they are not forked but begin as fresh interpreters.
+    """
+
+    concurrency: int | None = None
+    weight: float = 1
+    max_waiting: int | None = None
+    concurrency_strategy: Strategy = "enqueue"
+    preload: Literal["framework", "project"] = "framework"
+    start: Literal["fork", "exec"] = "fork"
+    limits: Limits = field(default_factory=Limits)
+
+    @classmethod
+    def parse(cls, table: Mapping[str, Any], file: Path) -> Self:
+        """Raises ProjectError, which names the file and the key."""
+        known = {one.name for one in fields(cls)}
+        if unknown := sorted(table.keys() - known - OTHERS):
+            raise _fault(file, unknown[0], f"is no option; there are: {', '.join(sorted(known | OTHERS))}")
+        given: dict[str, Any] = {name: table[name] for name in known - {"limits"} if name in table}
+        for name, value in given.items():
+            if not CHECKS[name].takes(value):
+                raise _fault(file, name, f"must be {CHECKS[name].wanted}, not {value!r}")
+        return cls(**given, limits=_limits(table.get("limits", {}), file))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """`value` is what `to_json` made."""
+        return cls(**{**value, "limits": Limits.parse(value.get("limits", {}))})
+
+    def to_json(self) -> dict[str, Any]:
+        """Those that are not the default."""
+        usual = Options()
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "limits"}
+        found = {name: value for name, value in given.items() if value != getattr(usual, name)}
+        return found | ({"limits": limits} if (limits := self.limits.to_json()) else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    takes: Callable[[Any], bool]
+    wanted: str
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST
+
+
+def _is_weight(value: Any) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and LEAST <= value <= MOST
+    )
+
+
+def _one_of(*words: str) -> Check:
+    listed = " or ".join(f'"{word}"' for word in words)
+    return Check(lambda value: isinstance(value, str) and value in words, listed)
+
+
+LARGEST = 2**31 - 1
+LEAST, MOST = 0.001, 1000
+CHECKS = {
+    "concurrency": Check(_is_count, "a whole number of 1 or more"),
+    "max_waiting": Check(_is_count, "a whole number of 1 or more"),
+    "weight": Check(_is_weight, f"a number from {LEAST} to {MOST}"),
+    "concurrency_strategy": _one_of("enqueue", "reject", "cancel_running"),
+    "preload": _one_of("framework", "project"),
+    "start": _one_of("fork", "exec"),
+}
+
+
+def _limits(table: Any, file: Path) -> Limits:
+    if not isinstance(table, dict):
+        raise _fault(file, "limits", f"must be a table of limits, not {table!r}")
+    try:
+        return Limits.parse(table)
+    except BadLimit as error:
+        raise ProjectError(f"{file}: in [tool.windlass.limits], {error}.") from None
+
+
+def _fault(file: Path, key: str, what: str) -> ProjectError:
+    return ProjectError(f"{file}: in [tool.windlass], {key} {what}.")

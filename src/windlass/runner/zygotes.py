@@ -1,0 +1,157 @@
+"""The zygotes of one runner: started when they are needed, shared, and stopped when they have been idle for long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from windlass.errors import ChildLost
+from windlass.runner.processes import process
+from windlass.runner.uninterrupted import uninterrupted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from windlass.runner.zygote import Mould, Zygote
+
+TIDY_EVERY = 1.0
+"""Seconds."""
+
+Key = tuple["Mould", str]
+"""What is imported, and the name of the only run that may use it, or nothing."""
+
+
+@dataclass(slots=True)
+class Kept:
+    starting: asyncio.Task[Zygote]
+    users: int = 0
+    used_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def over(self) -> bool:
+        """Whether it could not be started, or has ended."""
+        if not self.starting.done():
+            return False
+        return self.starting.cancelled() or self.starting.exception() is not None or self.starting.result().lost
+
+    @property
+    def idle(self) -> bool:
+        return self.users == 0 and self.starting.done()
+
+    @property
+    def memory(self) -> int:
+        """In bytes, as long as it runs."""
+        if not self.starting.done() or self.over:
+            return 0
+        found = process(self.starting.result().pid)
+        return found.rss if found else 0
+
+    async def stop(self) -> None:
+        self.starting.cancel()
+        await asyncio.wait([self.starting])
+        if not self.starting.cancelled() and self.starting.exception() is None:
+            await self.starting.result().stop()
+
+
+class Zygotes:
+    """`idle_seconds` is how long one is kept that nobody uses; `memory` (bytes) what all together may hold before idle
+    ones make room, and a new one waits for it.
+    """
+
+    def __init__(
+        self, begin: Callable[[Mould], Coroutine[Any, Any, Zygote]], *, idle_seconds: float, memory: int | None
+    ) -> None:
+        self._begin = begin
+        self._idle_seconds = idle_seconds
+        self._memory = memory
+        self._kept: dict[Key, Kept] = {}
+        self._released = asyncio.Event()
+        self._tidying: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def start(self) -> None:
+        self._stopping = False
+        self._tidying = self._tidying or asyncio.create_task(self._tidy(), name="zygotes")
+
+    async def stop(self) -> None:
+        self._stopping = True
+        tidying, self._tidying = self._tidying, None
+        if tidying:
+            tidying.cancel()
+            await asyncio.wait([tidying])
+        kept, self._kept = list(self._kept.values()), {}
+        await asyncio.gather(*(one.stop() for one in kept))
+
+    @contextlib.asynccontextmanager
+    async def use(self, mould: Mould, alone: str = "") -> AsyncIterator[Zygote]:
+        """One that is ready, and is kept as long as the block. Raises ProjectError or ChildLost when there is none."""
+        kept = await self._get((mould, alone))
+        kept.users += 1
+        try:
+            await asyncio.wait([kept.starting])  # not awaited itself: who is cancelled would cancel it for all
+            if kept.starting.cancelled():
+                raise ChildLost("the runner was stopped.")
+            yield kept.starting.result()
+        finally:
+            kept.users -= 1
+            kept.used_at = time.monotonic()
+            self._released.set()
+            if alone and not kept.users:
+                await self._drop((mould, alone), kept)
+
+    def ready(self, mould: Mould, alone: str = "") -> bool:
+        kept = self._kept.get((mould, alone))
+        return kept is not None and kept.starting.done() and not kept.over
+
+    async def _get(self, key: Key) -> Kept:
+        if (kept := self._usable(key)) is None:
+            await self._make_room()
+            kept = self._usable(key) or self._add(key)  # another may have started it while this one waited
+        return kept
+
+    def _usable(self, key: Key) -> Kept | None:
+        kept = self._kept.get(key)
+        return None if kept is None or kept.over else kept
+
+    def _add(self, key: Key) -> Kept:
+        if self._stopping:
+            raise ChildLost("the runner is not running.")
+        former = self._kept.get(key)
+        self._kept[key] = Kept(asyncio.create_task(self._replace(former, key[0])))
+        return self._kept[key]
+
+    async def _replace(self, former: Kept | None, mould: Mould) -> Zygote:
+        if former is not None:
+            await former.stop()
+        return await self._begin(mould)
+
+    async def _make_room(self) -> None:
+        """Waits while all that there are hold too much, and are in use."""
+        while self._memory is not None and sum(kept.memory for kept in self._kept.values()) >= self._memory:
+            if idle := self._longest_idle():
+                await self._drop(*idle)
+            elif any(kept.users for kept in self._kept.values()):
+                self._released.clear()
+                await self._released.wait()
+            else:
+                return
+
+    def _longest_idle(self) -> tuple[Key, Kept] | None:
+        idle = [(key, kept) for key, kept in self._kept.items() if kept.idle]
+        return min(idle, key=lambda found: found[1].used_at, default=None)
+
+    async def _drop(self, key: Key, kept: Kept) -> None:
+        if self._kept.get(key) is kept:
+            del self._kept[key]
+        await uninterrupted(kept.stop())
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_EVERY)
+            old = time.monotonic() - self._idle_seconds
+            for key, kept in list(self._kept.items()):
+                if kept.idle and kept.used_at < old:
+                    await self._drop(key, kept)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from psycopg import AsyncClientCursor
+from psycopg.rows import dict_row
+
+from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.manifest import Manifest
+from windlass.store.named_queries import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windlass.store.database import Database, Row
+
+SQL = queries("claiming")
+AT_ONCE = 1000
+"""Kickoffs that one turn of `promote` makes ready, of each kind and deployment, and keys that it looks at."""
+FIRST = (UUID(int=0), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
+
+    `ran_for` is the seconds since its first start.
+    """
+
+    id: UUID
+    attempt: int
+    inputs: dict[str, Any]
+    slug: str
+    source: dict[str, Any]
+    manifest: Manifest
+    limits: Limits = field(default_factory=Limits)
+    ran_for: float = 0.0
+    losses: int = 0
+    concurrency_key: str | None = None
+    stop_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """How many became ready, and where the next turn goes on: after which deployment's key."""
+
+    count: int
+    last: tuple[UUID, str]
+
+
+async def claim(database: Database, worker: UUID, slots: int, lease: float) -> list[Claimed]:
+    ids = await _take(database, {"worker": worker, "slots": slots, "lease": timedelta(seconds=lease)})
+    # What comes with a kickoff can be large: it is read when the lock is gone.
+    rows = await database.rows(SQL["claimed"], {"ids": ids, "worker": worker}) if ids else []
+    return [_claimed(row) for row in rows]
+
+
+async def _take(database: Database, values: dict[str, Any]) -> list[UUID]:
+    async with database.connection() as connection:
+        cursor = AsyncClientCursor(connection, row_factory=dict_row)  # it alone sends two statements in one message
+        await cursor.execute(SQL["claim"], values)
+        cursor.nextset()
+        return [row["id"] for row in await cursor.fetchall()]
+
+
+async def renew(
+    database: Database, worker: UUID, kickoffs: Sequence[UUID], lease: float
+) -> dict[tuple[UUID, int], bool]:
+    values = {"worker": worker, "kickoffs": list(kickoffs), "lease": timedelta(seconds=lease)}
+    rows = await database.rows(SQL["renew"], values)
+    return {(row["id"], row["attempt"]): row["stop_requested"] for row in rows}
+
+
+async def promote(database: Database, after: tuple[UUID, str], limit: int = AT_ONCE) -> Promoted:
+    due = await database.row(SQL["promote_due"], {"limit": limit})
+    deployment, key = after
+    turn = await database.row(SQL["promote_keys"], {"deployment": deployment, "key": key, "limit": limit})
+    assert due  # noqa: S101 - a count
+    assert turn  # noqa: S101 - a count
+    last = turn["last"]
+    return Promoted(due["promoted"] + turn["promoted"], (UUID(last[0]), last[1]) if last else FIRST)
+
+
+def _claimed(row: Row) -> Claimed:
+    return Claimed(
+        **{
+            **row,
+            "manifest": Manifest.from_json(row["manifest"]),
+            "limits": Limits.parse(row["limits"] or {}),
+        }
+    )

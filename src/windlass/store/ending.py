@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.kickoffs.events import to_json
+from windlass.kickoffs.outcome import lost_too_often
+from windlass.kickoffs.states import State
+from windlass.kickoffs.stopping import STOPPED
+from windlass.store.named_queries import queries
+from windlass.store.reporting import text, warnings_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from windlass.kickoffs.outcome import Outcome
+    from windlass.kickoffs.tasks import Warning_
+    from windlass.kickoffs.usage import TokenUsage
+    from windlass.store.database import Database, Row
+
+SQL = queries("ending")
+
+
+async def settle(
+    database: Database, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
+) -> bool:
+    if not outcome.state.ended:
+        raise ValueError(f"no run ends as {outcome.state}")
+    settled = await database.rows(
+        SQL["settle"],
+        {
+            "kickoff": kickoff,
+            "attempt": attempt,
+            "state": outcome.state,
+            "reason": outcome.reason,
+            "error": text(outcome.error),
+            "output": None if outcome.output is None else to_json(outcome.output),
+            "structured": None if outcome.json is None else to_json(outcome.json),
+            "token_usage": to_json(usage.to_json()),
+            "warnings": warnings_json(warnings),
+        },
+    )
+    return bool(settled)
+
+
+async def put_back(database: Database, kickoff: UUID, attempt: int, *, max_losses: int) -> State | None:
+    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses}
+    return _state(await database.row(SQL["put_back"], values))
+
+
+async def release(database: Database, worker: UUID) -> list[tuple[UUID, int, State]]:
+    rows = await database.rows(SQL["release"], {"worker": worker})
+    return [(row["id"], row["attempt"], State(row["state"])) for row in rows]
+
+
+async def reap(database: Database, *, max_losses: int, limit: int) -> list[tuple[UUID, State]]:
+    error = lost_too_often(max_losses)
+    rows = await database.rows(SQL["reap"], {"max_losses": max_losses, "limit": limit, "error": error})
+    return [(row["id"], State(row["state"])) for row in rows]
+
+
+async def end_all_leases(database: Database) -> int:
+    return await database.execute(SQL["end_all_leases"])
+
+
+async def stop(database: Database, kickoff: UUID) -> State | None:
+    asked = await database.row(SQL["stop"], {"kickoff": kickoff, "error": STOPPED})
+    return _state(asked or await database.row(SQL["state"], {"kickoff": kickoff}))
+
+
+def _state(row: Row | None) -> State | None:
+    return State(row["state"]) if row else None

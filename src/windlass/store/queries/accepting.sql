@@ -1,0 +1,182 @@
+-- Arrays are sent in binary form, %(...)b: in text form, quoting inputs of 20 MB keeps the server busy for seconds.
+
+-- name: accept
+-- A batch without concurrency keys, of deployments whose queues are known to have room: one statement, one commit, one wake-up. A row whose
+-- idempotency key is taken inserts nothing. No two rows of one batch have the same key: INSERT ... ON CONFLICT can't touch a row twice.
+WITH given AS (
+    SELECT *
+      FROM unnest(
+           %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
+           %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
+           %(run_ats)b::timestamptz[], %(limits)b::text[]
+         ) AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, limits)
+), reserved AS (
+    INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
+    SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
+      FROM given
+     WHERE key IS NOT NULL
+     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- as every batch does: else two could wait for each other
+        ON CONFLICT (deployment_id, principal, key) DO UPDATE
+       SET request_digest = excluded.request_digest, kickoff_id = excluded.kickoff_id, expires_at = excluded.expires_at
+     WHERE idempotency_keys.expires_at <= now()
+    RETURNING kickoff_id
+), accepted AS (
+    INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, limits)
+    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority,
+           CASE WHEN run_at > now() THEN run_at END, coalesce(run_at <= now(), true), limits::json
+      FROM given
+     WHERE key IS NULL OR id IN (SELECT kickoff_id FROM reserved)
+    RETURNING id
+)
+SELECT (SELECT array_agg(id) FROM accepted) AS accepted, pg_notify('windlass_kickoffs', '')
+
+-- name: accept_with_care
+-- As `accept`, for any batch. What inserts nothing comes back as `full` or `taken`, or else has an idempotency key that stands for an earlier
+-- kickoff. No two rows of one batch have the same concurrency key either, but to enqueue: they would not see each other.
+WITH given AS (
+    SELECT row.*, coalesce(row.strategy, deployments.concurrency_strategy) AS wanted,
+           coalesce(deployments.max_waiting, %(max_waiting)s) AS most
+      FROM unnest(
+           %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
+           %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
+           %(run_ats)b::timestamptz[], %(concurrency_keys)b::text[], %(strategies)b::text[], %(limits)b::text[]
+         ) WITH ORDINALITY
+           AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, concurrency_key,
+                   strategy, limits, place)
+      LEFT JOIN deployments ON deployments.id = row.deployment_id
+), taken AS (
+    SELECT given.id, holder.id AS holder
+      FROM given
+     CROSS JOIN LATERAL (
+           SELECT kickoffs.id
+             FROM kickoffs
+            WHERE kickoffs.deployment_id = given.deployment_id AND kickoffs.concurrency_key = given.concurrency_key
+              AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
+            LIMIT 1
+           ) AS holder
+     WHERE given.wanted = 'reject'
+), backlogs AS MATERIALIZED (  -- counted once a deployment, and no further than it matters
+    SELECT deployment_id, most,
+           (SELECT count(*)
+              FROM (SELECT FROM kickoffs WHERE deployment_id = queue.deployment_id AND state = 'PENDING' AND ready LIMIT most) AS ready)
+         + (SELECT count(*)
+              FROM (SELECT FROM kickoffs WHERE deployment_id = queue.deployment_id AND state = 'PENDING' AND NOT ready LIMIT most) AS other)
+           AS waiting
+      FROM (SELECT DISTINCT deployment_id, most FROM given) AS queue
+), counted AS (
+    SELECT given.*, waiting, waiting + row_number() OVER (PARTITION BY deployment_id ORDER BY place) <= given.most AS fits
+      FROM given
+      JOIN backlogs USING (deployment_id)
+      LEFT JOIN LATERAL (
+           SELECT expires_at
+             FROM idempotency_keys
+            WHERE idempotency_keys.deployment_id = given.deployment_id
+              AND idempotency_keys.principal = coalesce(given.user_id, given.deployment_id) AND idempotency_keys.key = given.key
+            LIMIT 1
+           ) AS known ON given.key IS NOT NULL
+     WHERE id NOT IN (SELECT id FROM taken) AND coalesce(known.expires_at <= now(), true)
+), reserved AS (
+    INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
+    SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
+      FROM counted
+     WHERE key IS NOT NULL AND fits
+     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- as every batch does: else two could wait for each other
+        ON CONFLICT (deployment_id, principal, key) DO UPDATE
+       SET request_digest = excluded.request_digest, kickoff_id = excluded.kickoff_id, expires_at = excluded.expires_at
+     WHERE idempotency_keys.expires_at <= now()
+    RETURNING kickoff_id
+), admitted AS (
+    SELECT counted.*, CASE WHEN run_at > now() THEN run_at END AS not_before
+      FROM counted
+     WHERE fits AND (key IS NULL OR id IN (SELECT kickoff_id FROM reserved))
+), placed AS (
+    SELECT admitted.*,
+           not_before IS NULL AND (concurrency_key IS NULL OR (holder.id IS NULL AND earlier.id IS NULL AND
+               row_number() OVER (PARTITION BY admitted.deployment_id, concurrency_key, not_before IS NULL
+                                      ORDER BY priority DESC, place) = 1)) AS ready
+      FROM admitted
+      LEFT JOIN LATERAL (
+           SELECT held.id
+             FROM kickoffs AS held
+            WHERE held.deployment_id = admitted.deployment_id AND held.concurrency_key = admitted.concurrency_key
+              AND (held.state = 'STARTED' OR held.state = 'PENDING_HUMAN_INPUT' OR (held.state = 'PENDING' AND held.ready))
+            LIMIT 1
+           ) AS holder ON admitted.concurrency_key IS NOT NULL
+      LEFT JOIN LATERAL (
+           SELECT waiting.id
+             FROM kickoffs AS waiting
+            WHERE waiting.deployment_id = admitted.deployment_id AND waiting.concurrency_key = admitted.concurrency_key
+              AND waiting.state = 'PENDING' AND NOT waiting.ready AND waiting.run_at IS NULL
+            LIMIT 1
+           ) AS earlier ON admitted.concurrency_key IS NOT NULL
+), accepted AS (
+    INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, concurrency_key,
+                          limits)
+    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority, not_before, ready,
+           concurrency_key, limits::json
+      FROM placed
+    RETURNING id
+)
+SELECT (SELECT array_agg(id) FROM accepted) AS accepted,
+       (SELECT json_agg(json_build_array(id, waiting, most)) FROM counted WHERE NOT fits) AS full,
+       (SELECT json_agg(json_build_array(deployment_id, most - waiting)) FROM backlogs) AS room,
+       (SELECT json_agg(json_build_array(id, holder)) FROM taken) AS taken,
+       pg_notify('windlass_kickoffs', '')
+
+-- name: lock_keys
+-- In the order of their numbers, as every batch does: else two could wait for each other.
+SELECT count(pg_advisory_xact_lock(number))
+  FROM (SELECT DISTINCT hashtextextended('concurrency key ' || name, 0) AS number
+          FROM unnest(%(names)b::text[]) AS name
+         ORDER BY number) AS numbers
+
+-- name: supersede
+-- For those of the batch that are rows now and whose strategy it is: what else is open with their key ends, or is told to.
+WITH newer AS (
+    SELECT kickoffs.id, kickoffs.deployment_id, kickoffs.concurrency_key
+      FROM unnest(%(ids)b::uuid[], %(strategies)b::text[]) AS given (id, strategy)
+      JOIN kickoffs ON kickoffs.id = given.id
+      JOIN deployments ON deployments.id = kickoffs.deployment_id
+     WHERE kickoffs.concurrency_key IS NOT NULL AND coalesce(given.strategy, deployments.concurrency_strategy) = 'cancel_running'
+), asked AS (
+    UPDATE kickoffs
+       SET state = CASE kickoffs.state WHEN 'STARTED' THEN 'STARTED' ELSE 'CANCELLED' END,
+           reason = CASE kickoffs.state WHEN 'STARTED' THEN NULL ELSE 'cancelled' END,
+           finished_at = CASE kickoffs.state WHEN 'STARTED' THEN NULL ELSE now() END,
+           error = CASE WHEN stop_requested_at IS NULL THEN %(error)s ELSE error END,
+           stop_requested_at = coalesce(stop_requested_at, now())
+      FROM newer
+     WHERE kickoffs.deployment_id = newer.deployment_id AND kickoffs.concurrency_key = newer.concurrency_key
+       AND kickoffs.id <> newer.id AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
+    RETURNING kickoffs.id, kickoffs.state, kickoffs.version_id
+), skipped AS (
+    INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state)
+    SELECT asked.id, position, task_id, key, name, agent, 'skipped'
+      FROM asked
+      JOIN registered_tasks USING (version_id)
+     WHERE asked.state = 'CANCELLED'
+        ON CONFLICT DO NOTHING
+), closed AS (
+    UPDATE task_records
+       SET state = CASE task_records.state WHEN 'running' THEN 'failed' ELSE 'skipped' END,
+           finished_at = CASE task_records.state WHEN 'running' THEN now() END
+      FROM asked
+     WHERE kickoff_id = asked.id AND asked.state = 'CANCELLED' AND task_records.state IN ('pending_run', 'running', 'pending_human_input')
+), first AS (
+    UPDATE kickoffs
+       SET ready = true
+      FROM newer
+     WHERE kickoffs.id = newer.id AND kickoffs.run_at IS NULL AND NOT EXISTS (
+           SELECT FROM kickoffs AS held
+            WHERE held.deployment_id = newer.deployment_id AND held.concurrency_key = newer.concurrency_key AND held.state = 'STARTED')
+)
+SELECT id, state, pg_notify(CASE state WHEN 'STARTED' THEN 'windlass_stops' ELSE 'windlass_ended' END, id::text) FROM asked
+
+-- name: reserved
+SELECT kickoff_id, request_digest
+  FROM idempotency_keys
+ WHERE deployment_id = %(deployment)s AND principal = %(principal)s AND key = %(key)s
+
+-- name: forget_idempotency_keys
+DELETE FROM idempotency_keys
+ WHERE ctid = ANY (ARRAY (SELECT ctid FROM idempotency_keys WHERE expires_at <= now() LIMIT %(limit)s))

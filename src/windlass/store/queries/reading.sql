@@ -1,0 +1,74 @@
+-- name: statuses
+-- What holds any JSON comes as text, to be passed on unread.
+SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, error, attempt, waiting_for, meta::text,
+       warnings::text, kickoffs.output::text, structured::text, token_usage::text, created_at, kickoffs.started_at, kickoffs.finished_at,
+       records.tasks, records.total AS total_tasks, records.completed AS completed_tasks, records.current AS current_task,
+       CASE kickoffs.state WHEN 'SUCCESS' THEN outputs.tasks END AS task_outputs
+  FROM kickoffs
+  LEFT JOIN LATERAL (
+       SELECT json_agg(json_build_object(
+                       'task_id', task_id, 'key', key, 'name', name, 'agent', agent, 'state', state, 'unregistered', NOT registered,
+                       'started_at', to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                       'finished_at', to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+                       ORDER BY position)::text AS tasks,
+              count(*) AS total,
+              count(*) FILTER (WHERE state = 'completed') AS completed,
+              (array_agg(coalesce(name, task_id) ORDER BY position) FILTER (WHERE state = 'running'))[1] AS current
+         FROM task_records
+        WHERE kickoff_id = kickoffs.id
+       ) AS records ON kickoffs.state <> 'PENDING'
+  LEFT JOIN LATERAL (
+       SELECT json_agg(json_build_object(
+                       'task_id', task_id, 'name', name, 'output', output, 'agent', agent, 'execution_time', execution_time)
+                       ORDER BY position)::text AS tasks
+         FROM task_records
+        WHERE kickoff_id = kickoffs.id AND state = 'completed'
+       ) AS outputs ON kickoffs.state = 'SUCCESS'
+ WHERE kickoffs.id = ANY (%(ids)s)
+
+-- name: waiting
+-- All that `kickoffs.waiting` decides by. A place is counted among the first thousand that wait for the same: in the queue of the crew, or
+-- for the same key. Whoever holds the key is told only to the one that waits for it.
+WITH asked AS (
+    SELECT kickoffs.*, slug, paused_at, concurrency,
+           state = 'PENDING' AND NOT ready AND run_at IS NULL AND concurrency_key IS NOT NULL AS waits_for_key
+      FROM kickoffs
+      JOIN deployments ON deployments.id = kickoffs.deployment_id
+     WHERE kickoffs.id = %(kickoff)s
+)
+SELECT asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, asked.concurrency_key, waiting_for,
+       waits_for_key, holder.id AS holder, holder.state AS holder_state,
+       CASE WHEN waits_for_key THEN same_key.ahead ELSE queue.ahead END AS ahead,
+       runs.of_deployment AS running_here, runs.total AS running, alive.workers, alive.slots
+  FROM asked
+ CROSS JOIN (SELECT count(*) AS workers, coalesce(sum(slots), 0) AS slots FROM workers WHERE alive_until > now()) AS alive
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS total, count(*) FILTER (WHERE deployment_id = asked.deployment_id) AS of_deployment
+         FROM kickoffs
+        WHERE state = 'STARTED'
+       ) AS runs
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE (-priority, id) < (-asked.priority, asked.id)) AS ahead
+         FROM (SELECT priority, id
+                 FROM kickoffs
+                WHERE deployment_id = asked.deployment_id AND state = 'PENDING' AND ready
+                ORDER BY priority DESC, id
+                LIMIT CASE WHEN asked.ready AND asked.state = 'PENDING' THEN %(most)s ELSE 0 END) AS head
+       ) AS queue
+ CROSS JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE (-priority, id) < (-asked.priority, asked.id)) AS ahead
+         FROM (SELECT priority, id
+                 FROM kickoffs
+                WHERE deployment_id = asked.deployment_id AND concurrency_key = asked.concurrency_key
+                  AND state = 'PENDING' AND NOT ready AND run_at IS NULL
+                ORDER BY priority DESC, id
+                LIMIT CASE WHEN waits_for_key THEN %(most)s ELSE 0 END) AS head
+       ) AS same_key
+  LEFT JOIN LATERAL (
+       SELECT held.id, held.state
+         FROM kickoffs AS held
+        WHERE held.deployment_id = asked.deployment_id AND held.concurrency_key = asked.concurrency_key AND held.id <> asked.id
+          AND (held.state = 'STARTED' OR held.state = 'PENDING_HUMAN_INPUT' OR (held.state = 'PENDING' AND held.ready))
+        ORDER BY held.state = 'PENDING', held.id
+        LIMIT 1
+       ) AS holder ON asked.state = 'PENDING'

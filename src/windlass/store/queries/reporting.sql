@@ -1,0 +1,47 @@
+-- Arrays are sent in binary form, %(...)b: in text form, quoting an output of 20 MB keeps the server busy for seconds.
+
+-- name: write_reports
+-- Nothing is written once the kickoff has gone on to another attempt: then `live` is empty, and the caller's run is to end.
+WITH live AS (
+    SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' FOR SHARE
+), stored AS (
+    INSERT INTO events (kickoff_id, attempt, seq, type, at, payload)
+    SELECT live.id, %(attempt)s, event.seq, event.type, to_timestamp(event.at), event.payload::json
+      FROM live,
+           unnest(%(seqs)b::bigint[], %(types)b::text[], %(ats)b::float8[], %(payloads)b::text[]) AS event (seq, type, at, payload)
+        ON CONFLICT DO NOTHING  -- written before, when the answer to it was lost
+), moved AS (
+    INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state, registered, output, execution_time,
+                              started_at, finished_at)
+    SELECT live.id, task.position, task.task_id, task.key, task.name, task.agent, task.state, task.registered, task.output::json,
+           task.execution_time, to_timestamp(task.started_at), to_timestamp(task.finished_at)
+      FROM live,
+           unnest(%(positions)b::int[], %(task_ids)b::text[], %(task_keys)b::text[], %(names)b::text[], %(agents)b::text[],
+                  %(states)b::text[], %(registered)b::bool[], %(outputs)b::text[], %(seconds)b::float8[], %(starts)b::float8[],
+                  %(ends)b::float8[]
+           ) AS task (position, task_id, key, name, agent, state, registered, output, execution_time, started_at, finished_at)
+        ON CONFLICT (kickoff_id, position) DO UPDATE
+       SET task_id = excluded.task_id, key = excluded.key, name = excluded.name, agent = excluded.agent, state = excluded.state,
+           registered = excluded.registered, output = excluded.output, execution_time = excluded.execution_time,
+           started_at = excluded.started_at, finished_at = excluded.finished_at
+), told AS (
+    UPDATE kickoffs
+       SET waiting_for = %(waiting_for)s,
+           warnings = CASE WHEN %(warnings)s::text = '[]' THEN warnings ELSE (warnings::jsonb || coalesce((
+               SELECT jsonb_agg(new)
+                 FROM jsonb_array_elements(%(warnings)s::jsonb) AS new
+                WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(warnings::jsonb) AS told WHERE told = new)), '[]'))::json END
+      FROM live
+     WHERE kickoffs.id = live.id AND (%(warnings)s::text <> '[]' OR waiting_for IS DISTINCT FROM %(waiting_for)s)
+)
+SELECT id FROM live
+
+-- name: last_event
+SELECT coalesce(max(seq), 0) AS seq FROM events WHERE kickoff_id = %(kickoff)s
+
+-- name: events
+SELECT seq, attempt, type, at, payload
+  FROM events
+ WHERE kickoff_id = %(kickoff)s AND seq > %(after)s
+ ORDER BY seq
+ LIMIT %(limit)s

@@ -1,0 +1,60 @@
+"""What a run has used of what it may use, and the words for what it has used up."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+from windlass_crewside.faults import LimitReached
+
+if TYPE_CHECKING:
+    from windlass_crewside.messages import Budget, Succeeded
+
+UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+
+
+class Spending:
+    """Model calls and tokens of a run. Safe from any thread."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._tokens = 0
+
+    def count_tokens(self, tokens: int) -> None:
+        with self._lock:
+            self._tokens += tokens
+
+    def begin_call(self) -> None:
+        """Counts a model call that is about to be made. Raises LimitReached instead when nothing is left for it."""
+        with self._lock:
+            tokens, calls = self._budget.token_limit, self._budget.model_call_limit
+            if tokens is not None and self._tokens >= tokens:
+                raise LimitReached(f"used {self._tokens} tokens; its limit is {tokens}", hint("token_limit"))
+            if calls is not None and self._calls >= calls:
+                raise LimitReached(f"made {self._calls} model calls; its limit is {calls}", hint("model_call_limit"))
+            self._calls += 1
+
+
+def check_result(result: Succeeded, limit: int | None) -> None:
+    """Raises LimitReached for a result whose JSON is larger."""
+    if limit is None:
+        return
+    value = result.output if result.json is None else result.json
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    if size > limit:
+        words = f"its result is {size_in_words(size)}; its limit is {size_in_words(limit)}"
+        raise LimitReached(words, hint("result_limit"))
+
+
+def hint(name: str) -> str:
+    return f"Raise {name} under [tool.windlass.limits] in pyproject.toml, or in the kickoff's `limits`."
+
+
+def size_in_words(size: int) -> str:
+    for unit, factor in UNITS:
+        if size >= factor:
+            return f"{round(size / factor, 1):g} {unit}"
+    return f"{size} bytes"

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import get_args
+
+import pytest
+
+from cli.fake_crew import completed, failed, running, task, waiting
+from windlass.cli.explaining import AFTER_A_BAD_END, WHILE_IT_WAITS, explain, lapse
+from windlass.kickoffs.states import Reason
+from windlass.kickoffs.waiting import Code
+
+AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
+
+
+def test_a_kickoff_in_the_queue_says_what_it_waits_for_and_since_when() -> None:
+    queued = waiting("slot", "a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew", 3)
+    assert explain(queued, AT) == [
+        "It waits for a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew.",
+        "It was accepted 15 s ago.",
+        WHILE_IT_WAITS["slot"],
+    ]
+
+
+def test_there_are_words_for_whatever_a_kickoff_waits_for() -> None:
+    assert set(WHILE_IT_WAITS) == set(get_args(Code))
+    for code, words in WHILE_IT_WAITS.items():
+        assert explain(waiting(code, "something"), AT)[-1] == words
+
+
+def test_a_kickoff_that_waits_after_a_loss_says_how_often_it_was_begun() -> None:
+    lost = waiting("retry", "its next try", attempt=2, started_at="2026-01-02T03:04:06Z")
+    assert "It has been begun 2 times before." in explain(lost, AT)
+
+
+def test_a_wait_that_nobody_has_words_for_is_told_by_the_state() -> None:
+    assert explain({**waiting("x", ""), "waiting_for": None}, AT)[0] == "It waits for a worker."
+    human = {**running(task("a", "pending_human_input")), "state": "PENDING_HUMAN_INPUT"}
+    assert explain(human, AT)[0] == "It waits for a human."
+
+
+def test_a_run_says_its_task_since_when_how_far_and_its_warnings() -> None:
+    tasks = (task("a", "completed"), task("b", "running", started_at="2026-01-02T03:04:10Z"))
+    stalled = {"code": "stalled", "message": "No sign of life for 300 s."}
+    assert explain(running(*tasks, attempt=2, warnings=[stalled]), AT) == [
+        "It runs the task b, by Researcher, for 10 s now.",
+        "1 of 2 tasks are done.",
+        "This is attempt 2: the ones before were lost or given back.",
+        "Warning: No sign of life for 300 s.",
+    ]
+
+
+def test_a_run_between_two_tasks_says_so() -> None:
+    assert explain(running(), AT) == ["It runs, between two tasks or before the first, for 14 s now."]
+
+
+def test_a_run_whose_process_is_being_started_waits_for_it() -> None:
+    starting = running(waiting_for={"code": "zygote", "message": "a process to be forked from", "place": None})
+    told = explain(starting, AT)
+    assert told[0] == "It waits for a process to be forked from."
+    assert WHILE_IT_WAITS["zygote"] in told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-1, "0 s"),
+        (0.4, "0 s"),
+        (119, "119 s"),
+        (120, "2 minutes"),
+        (7199, "119 minutes"),
+        (7200, "2 hours"),
+        (172799, "47 hours"),
+        (27978922, "323 days"),
+    ],
+)
+def test_a_lapse_is_told_as_exactly_as_a_person_wants_it(seconds: float, words: str) -> None:
+    assert lapse(seconds) == words
+
+
+def test_a_good_end_says_how_to_see_the_output() -> None:
+    assert explain(completed(), AT) == ["It ended well after 4.2 s. `windlass status` shows its output."]
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_a_bad_end_says_its_reason_its_task_and_what_to_do_next(reason: Reason) -> None:
+    told = explain(failed(task("a", "completed"), task("b", "failed"), reason=reason, error="so it is"), AT)
+    assert told == [
+        f"It ended badly after 1.0 s ({reason}): so it is",
+        "That was in the task b.",
+        AFTER_A_BAD_END[reason],
+    ]
+    assert told[-1]
+
+
+def test_an_answer_without_the_members_that_may_be_missing_is_still_explained() -> None:
+    assert explain({"state": "STARTED"}, AT) == ["It runs, between two tasks or before the first."]
+    assert explain({"state": "PENDING"}, AT) == ["It waits for a worker."]
+    assert explain({"state": "SUCCESS"}, AT) == ["It ended well. `windlass status` shows its output."]
+    assert explain({"state": "FAILED"}, AT)[0] == "It ended badly (error): the server does not say why"

@@ -1,0 +1,186 @@
+"""A crew ends from within: when it is asked to, and when it has used up what it may."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from projects_for_tests.crews import PRELUDE, crew_project
+from projects_for_tests.driver import DrivenChild, DrivenZygote
+from projects_for_tests.making import function_project
+from projects_for_tests.model_server import ModelServer
+from windlass_crewside.messages import (
+    Abort,
+    Budget,
+    Event,
+    Project,
+    Succeeded,
+    TaskEnded,
+    Tokens,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("crewai")
+
+HINT = "Raise {} under [tool.windlass.limits] in pyproject.toml, or in the kickoff's `limits`."
+
+ENDLESS = '''
+from crewai.tools import tool
+
+@tool("look")
+def look(text: str) -> str:
+    """Looks."""
+    import time
+    os.write(1, b"looked\\n")
+    time.sleep(0.3)
+    return "again, and again " + os.urandom(8).hex()
+
+
+class Restless(BaseLLM):
+    """Never has enough."""
+
+    def call(self, messages, *arguments, **named):
+        os.write(1, b"called\\n")
+        word = os.urandom(8).hex()
+        return f'Thought: more\\nAction: look\\nAction Input: {{"text": "{word}"}}'
+
+    def supports_function_calling(self):
+        return False
+
+    def get_context_window_size(self):
+        return 8192
+
+
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        one = worker(llm=Restless(model="restless"), tools=[look], max_iter=500)
+        return Crew(agents=[one], tasks=[Task(description="Work", expected_output="Work", agent=one)])
+'''
+
+MANY_TASKS = """
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        one = worker(llm={llm})
+        tasks = [Task(description=f"Work {{n}}", expected_output="Work", agent=one) for n in range(8)]
+        return Crew(agents=[one], tasks=tasks)
+"""
+
+REAL_MODEL = 'LLM(model="openai/gpt-4o-mini")'
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenZygote]:
+    with DrivenZygote(tmp_path_factory.mktemp("zygote"), "crewai") as zygote:
+        zygote.ready()
+        yield zygote
+
+
+def start(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
+    child = zygote.fork()
+    project = Project("crew", str(crew_project(folder / "project", code)), "work.crew")
+    child.run(project, folder / "folder", **given)
+    return child
+
+
+def start_function(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
+    child = zygote.fork()
+    project = Project("function", str(function_project(folder / "project", code)), "work:run")
+    child.run(project, folder / "folder", **given)
+    return child
+
+
+def test_a_crew_that_is_asked_to_end_does_at_its_next_step(zygote: DrivenZygote, tmp_path: Path) -> None:
+    child = start(zygote, tmp_path, ENDLESS)
+    zygote.until(lambda: child.printed.count("looked") >= 2)
+    asked = time.monotonic()
+    child.talk.send(Abort("the kickoff was stopped on request"))
+    failed = child.failure()
+    child.exited()
+    assert time.monotonic() - asked < 3, "0.4 s on a machine with nothing else to do"
+    assert failed.message == "the kickoff was stopped on request"
+    assert [ended.state for ended in child.talk.of(TaskEnded)] == ["failed"]
+
+
+def test_nothing_is_called_after_a_crew_was_asked_to_end(zygote: DrivenZygote, tmp_path: Path) -> None:
+    child = start(zygote, tmp_path, ENDLESS)
+    zygote.until(lambda: child.printed.count("looked") >= 1)
+    child.talk.send(Abort("enough"))
+    child.exited()
+    assert child.printed.count("called") <= 3
+    steps = [line for line in child.printed.splitlines() if line in ("called", "looked")]
+    assert steps[-1] == "looked", "the model is not asked again"
+
+
+def test_a_crew_that_is_asked_before_it_begins_calls_no_model(zygote: DrivenZygote, tmp_path: Path) -> None:
+    child = zygote.fork()
+    project = Project("crew", str(crew_project(tmp_path / "project", ENDLESS)), "work.crew")
+    child.talk.send(Abort("never mind"))
+    child.run(project, tmp_path / "folder")
+    assert child.failure().message == "never mind"
+    child.exited()
+    assert "called" not in child.printed
+
+
+def test_exactly_as_many_model_calls_are_made_as_may_be(zygote: DrivenZygote, tmp_path: Path) -> None:
+    with ModelServer() as model:
+        code = MANY_TASKS.format(llm=REAL_MODEL)
+        environment = model.environment
+        child = start(zygote, tmp_path, code, environment=environment, budget=Budget(model_call_limit=5))
+        failed = child.failure()
+        child.exited()
+        assert len(model.requests) == 5
+    assert (failed.reason, failed.message) == ("limit", "made 5 model calls; its limit is 5.")
+    assert failed.hint == HINT.format("model_call_limit")
+    assert [ended.state for ended in child.talk.of(TaskEnded)] == ["completed"] * 5 + ["failed"]
+
+
+def test_calls_of_a_model_class_of_the_crews_own_count_too(zygote: DrivenZygote, tmp_path: Path) -> None:
+    child = start(zygote, tmp_path, ENDLESS, budget=Budget(model_call_limit=2))
+    assert child.failure().message == "made 2 model calls; its limit is 2."
+    child.exited()
+    assert child.printed.count("called") == 2
+
+
+def test_a_crew_that_has_used_up_its_tokens_calls_no_model_again(zygote: DrivenZygote, tmp_path: Path) -> None:
+    with ModelServer() as model:
+        code = MANY_TASKS.format(llm=REAL_MODEL)
+        environment = model.environment
+        child = start(zygote, tmp_path, code, environment=environment, budget=Budget(token_limit=50))
+        failed = child.failure()
+        child.exited()
+        assert len(model.requests) == 3
+    assert (failed.reason, failed.message) == ("limit", "used 54 tokens; its limit is 50.")
+    assert failed.hint == HINT.format("token_limit")
+    assert sum(used.total for used in child.talk.of(Tokens)) == 54
+
+
+def test_a_crew_within_its_budget_runs_to_its_end(zygote: DrivenZygote, tmp_path: Path) -> None:
+    budget = Budget(token_limit=1000, model_call_limit=8, result_limit=1000)
+    child = start(zygote, tmp_path, MANY_TASKS.format(llm='Parrot(model="parrot")'), budget=budget)
+    assert child.answer() == Succeeded("said")
+
+
+def test_a_crew_in_a_function_is_asked_to_end_and_counted_too(zygote: DrivenZygote, tmp_path: Path) -> None:
+    crew = ENDLESS.partition("@CrewBase")[0]
+    made = (
+        "def run():\n"
+        "    one = worker(llm=Restless(model='restless'), tools=[look], max_iter=500)\n"
+        "    task = Task(description='Work', expected_output='Work', agent=one)\n"
+        "    return str(Crew(agents=[one], tasks=[task]).kickoff())\n"
+    )
+    child = start_function(zygote, tmp_path / "a", PRELUDE + crew + made, budget=Budget(model_call_limit=2))
+    assert child.failure().message == "made 2 model calls; its limit is 2."
+    child = start_function(zygote, tmp_path / "b", PRELUDE + crew + made)
+    zygote.until(lambda: "looked" in child.printed)
+    child.talk.send(Abort("enough"))
+    assert child.failure().message == "enough"
+    assert not child.talk.of(Event), "a function tells no events of crewai"

@@ -1,0 +1,164 @@
+"""A zygote that has a project's own modules imported, in the project's environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from projects_for_tests.crews import crew_project, one_task
+from projects_for_tests.driver import DrivenZygote
+from projects_for_tests.making import function_project
+from projects_for_tests.wild import wild
+from windlass_crewside.messages import Inspected, Preload, Project, Ready, Succeeded, Unready
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windlass_crewside.messages import Failed
+
+CODE = """
+import os, sys
+
+imported_by = os.getpid()
+key = os.environ.get("MODEL_KEY")
+temporary = os.environ["TMPDIR"]
+
+def run():
+    return {
+        "in_the_child": imported_by == os.getpid(),
+        "key": key,
+        "now": os.environ.get("MODEL_KEY"),
+        "only_of_the_zygote": os.environ.get("ONLY_OF_THE_ZYGOTE"),
+    }
+"""
+
+
+def order_for(folder: Path, code: str = CODE, **environment: str) -> Preload:
+    project = Project("function", str(function_project(folder, code)), "work:run")
+    return Preload(project, environment)
+
+
+def run(zygote: DrivenZygote, project: Project, folder: Path, start: str = "fork", **environment: str) -> Any:
+    child = zygote.fork(start)
+    child.run(project, folder / child.name, environment=environment)
+    answer = child.answer()
+    assert isinstance(answer, Succeeded), answer
+    return answer.json or answer.output
+
+
+def test_a_child_finds_its_project_imported_in_its_environment(tmp_path: Path) -> None:
+    order = order_for(tmp_path / "project", MODEL_KEY="sk-at-import", ONLY_OF_THE_ZYGOTE="1")
+    with DrivenZygote(tmp_path / "zygote", order=order) as zygote:
+        assert isinstance(zygote.ready(), Ready)
+        found = run(zygote, order.project, tmp_path, MODEL_KEY="sk-of-the-run")
+    assert found == {"in_the_child": False, "key": "sk-at-import", "now": "sk-of-the-run", "only_of_the_zygote": None}
+
+
+def test_a_child_by_exec_imports_it_itself_and_gets_no_environment_of_it(tmp_path: Path) -> None:
+    order = order_for(tmp_path / "project", MODEL_KEY="sk-at-import")
+    with DrivenZygote(tmp_path / "zygote", order=order) as zygote:
+        assert isinstance(zygote.ready(), Ready)
+        found = run(zygote, order.project, tmp_path, "exec")
+    assert found == {"in_the_child": True, "key": None, "now": None, "only_of_the_zygote": None}
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="it takes Linux, and root to read it")
+def test_a_child_by_exec_is_not_started_with_the_environment_of_the_project(tmp_path: Path) -> None:
+    order = Preload(wild(tmp_path / "project"), {"MODEL_KEY": "sk-at-import"})
+    with DrivenZygote(tmp_path / "zygote", order=order, environment={"OF_THE_MACHINE": "1"}) as zygote:
+        assert isinstance(zygote.ready(), Ready)
+        child = zygote.fork("exec")
+        child.run(order.project, tmp_path / "folder", inputs={"do": "environment_at_start"})
+        answer = child.answer()
+    assert isinstance(answer, Succeeded), answer
+    assert "OF_THE_MACHINE=1" in answer.json
+    assert "MODEL_KEY=sk-at-import" not in answer.json
+
+
+def test_its_environment_is_on_no_command_line_and_not_what_it_was_started_with(tmp_path: Path) -> None:
+    order = order_for(tmp_path / "project", MODEL_KEY="sk-at-import")
+    with DrivenZygote(tmp_path / "zygote", order=order) as zygote:
+        zygote.ready()
+        process = psutil.Process(zygote.process.pid)
+        assert "sk-at-import" not in repr([process.cmdline(), process.environ()])
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise RuntimeError('not today')\n", "RuntimeError: not today (work.py:1)"),
+        ("import no_such_package\n", "the package 'no_such_package' is not installed in "),
+        ("import sys\nsys.exit(3)\n", "the crew's code ended its process with sys.exit(3) (work.py:2)."),
+    ],
+    ids=["raises", "lacks", "exits"],
+)
+def test_a_project_that_can_not_be_imported_is_told_in_words(tmp_path: Path, code: str, words: str) -> None:
+    with DrivenZygote(tmp_path / "zygote", order=order_for(tmp_path / "project", code)) as zygote:
+        answer = zygote.ready()
+    assert isinstance(answer, Unready)
+    assert answer.message.startswith(words)
+
+
+def test_processes_that_the_project_starts_at_import_live_as_long_as_the_zygote(tmp_path: Path) -> None:
+    code = "import subprocess\nhelper = subprocess.Popen(['sleep', '600'])\ndef run():\n    return helper.pid\n"
+    order = order_for(tmp_path / "project", code)
+    with DrivenZygote(tmp_path / "zygote", order=order) as zygote:
+        zygote.ready()
+        pid = run(zygote, order.project, tmp_path)
+        run(zygote, order.project, tmp_path)
+        assert psutil.pid_exists(pid)
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_worker_that_goes_away_before_it_says_what_to_import_ends_it(tmp_path: Path) -> None:
+    with DrivenZygote(tmp_path / "zygote", order=order_for(tmp_path / "project")) as zygote:
+        zygote.channel.shutdown(2)
+        assert zygote.process.wait(10) == 0
+
+
+@pytest.mark.xdist_group("crewai")
+def test_a_crew_is_imported_and_not_built(tmp_path: Path) -> None:
+    code = "imported_by = os.getpid()\n" + one_task().replace("    @crew\n", AFTER + "    @crew\n")
+    project = Project("crew", str(crew_project(tmp_path / "project", code)), "work.crew")
+    with DrivenZygote(tmp_path / "zygote", "crewai", Preload(project, {})) as zygote:
+        answer = zygote.ready()
+        assert isinstance(answer, Ready), answer
+        assert run(zygote, project, tmp_path) == "imported before"
+        assert run(zygote, project, tmp_path) == "imported before"
+
+
+@pytest.mark.xdist_group("crewai")
+def test_a_crew_runs_in_a_child_by_exec(tmp_path: Path) -> None:
+    project = Project("crew", str(crew_project(tmp_path / "project", one_task())), "work.crew")
+    with DrivenZygote(tmp_path / "zygote") as zygote:
+        zygote.ready()
+        inspected = zygote.fork("exec")
+        inspected.inspect(project, tmp_path / "inspection")
+        found: Inspected | Succeeded | Failed = inspected.answer()
+        assert isinstance(found, Inspected), found
+        assert run(zygote, project, tmp_path, "exec") == "said"
+
+
+@pytest.mark.xdist_group("crewai")
+def test_a_project_that_runs_a_crew_at_import_leaves_no_thread_that_children_wait_for(tmp_path: Path) -> None:
+    at_import = """
+one = worker()
+Crew(agents=[one], tasks=[Task(description="Early", expected_output="Early", agent=one)]).kickoff()
+"""
+    project = Project("crew", str(crew_project(tmp_path / "project", at_import + one_task())), "work.crew")
+    with DrivenZygote(tmp_path / "zygote", "crewai", Preload(project, {})) as zygote:
+        answer = zygote.ready()
+        assert isinstance(answer, Ready), answer
+        assert run(zygote, project, tmp_path) == "said"
+
+
+AFTER = """
+    @after_kickoff
+    def who(self, result):
+        return "imported before" if imported_by == os.getppid() else "imported here"
+
+"""

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from windlass.kickoffs.states import State
+from windlass.kickoffs.waiting import MOST_COUNTED, Facts, Waiting, ordinal, waiting
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def in_queue(**facts: Any) -> Waiting:
+    found = waiting(Facts(state=State.PENDING, slug="crew", **facts))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("state", [state for state in State if state.ended or state is State.STARTED])
+def test_what_runs_or_has_ended_waits_for_nothing(state: State) -> None:
+    assert waiting(Facts(state=state, slug="crew", paused=True, workers=0)) is None
+
+
+def test_a_free_slot_and_the_place_in_the_queue() -> None:
+    assert in_queue(ahead=2, running=4, slots=4) == Waiting(
+        "slot", "a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew", 3
+    )
+
+
+def test_a_place_far_back_is_not_counted() -> None:
+    found = in_queue(ahead=MOST_COUNTED, running=4, slots=4)
+    assert found.place is None
+    assert "1000 or more are before it" in found.message
+
+
+def test_the_cap_of_the_crew() -> None:
+    found = in_queue(concurrency=2, running_here=2, running=2, slots=8)
+    assert (found.code, found.place) == ("concurrency", 1)
+    assert "of which 2 run: its concurrency is 2" in found.message
+
+
+def test_its_time() -> None:
+    assert in_queue(run_at=NOON) == Waiting("time", "its time to start, 2026-11-21T12:00:00Z")
+
+
+@pytest.mark.parametrize(("losses", "words"), [(1, "once"), (2, "2 times")])
+def test_its_next_attempt(losses: int, words: str) -> None:
+    found = in_queue(run_at=NOON, losses=losses)
+    assert found.code == "retry"
+    assert found.message.endswith(f"at 2026-11-21T12:00:00Z: its process or its worker was lost {words}")
+
+
+def test_a_paused_crew_is_told_with_how_to_resume_it() -> None:
+    found = in_queue(paused=True, workers=0)
+    assert (found.code, found.place) == ("paused", 1)
+    assert found.message.endswith("windlass deployments resume crew")
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (State.STARTED, "0199 has the same and runs"),
+        (State.PENDING_HUMAN_INPUT, "0199 has the same and waits for a person"),
+        (State.PENDING, "0199 has the same and is to run before it"),
+    ],
+)
+def test_the_kickoff_that_has_the_key(state: State, words: str) -> None:
+    found = in_queue(waits_for_key=True, concurrency_key="k", holder="0199", holder_state=state, ahead=1)
+    assert (found.code, found.place) == ("key", 2)
+    assert found.message == f"its turn with the concurrencyKey 'k': {words}"
+
+
+def test_a_key_that_has_just_become_free() -> None:
+    assert in_queue(waits_for_key=True, concurrency_key="k").message == "its turn with the concurrencyKey 'k'"
+
+
+def test_no_worker() -> None:
+    found = in_queue(workers=0, slots=0)
+    assert found.code == "worker"
+    assert "none is alive. Start one" in found.message
+
+
+def test_a_zygote_that_is_being_started() -> None:
+    found = waiting(Facts(state=State.STARTED, slug="crew", waiting_for="zygote"))
+    assert found is not None
+    assert found.code == "zygote"
+
+
+def test_a_person() -> None:
+    found = waiting(Facts(state=State.PENDING_HUMAN_INPUT, slug="crew"))
+    assert found is not None
+    assert found.code == "human"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "1st"),
+        (2, "2nd"),
+        (3, "3rd"),
+        (4, "4th"),
+        (11, "11th"),
+        (12, "12th"),
+        (13, "13th"),
+        (21, "21st"),
+        (112, "112th"),
+    ],
+)
+def test_places_are_numbered_as_people_do(number: int, text: str) -> None:
+    assert ordinal(number) == text

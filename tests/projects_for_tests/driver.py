@@ -1,0 +1,239 @@
+"""A zygote and its children, spoken with over their raw sockets: as the runner does it, and with nothing around it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import windlass_crewside
+from projects_for_tests.ends import alive
+from windlass_crewside.messages import (
+    Budget,
+    Exited,
+    Failed,
+    Fork,
+    Forked,
+    Frames,
+    Inspect,
+    Inspected,
+    Message,
+    Preload,
+    Project,
+    Ready,
+    Run,
+    Succeeded,
+    Surroundings,
+    Unready,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
+SECONDS = 30.0
+
+T = TypeVar("T")
+
+
+def until(found: Callable[[], T], seconds: float = SECONDS) -> T:
+    """Waits until it gives something, and gives that."""
+    deadline = time.monotonic() + seconds
+    while not (result := found()):
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.005)
+    return result
+
+
+def until_gone(*pids: int) -> None:
+    until(lambda: not any(map(alive, pids)))
+
+
+class Line:
+    """One end of a socket or a pipe, and all that has come through it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.data = bytearray()
+        self.descriptors: list[int] = []
+        self.ended = False
+
+    def read(self) -> bytes:
+        if not select.select([self.descriptor], [], [], 0)[0]:
+            return b""
+        data = self._receive()
+        self.ended = not data
+        self.data += data
+        return data
+
+    def _receive(self) -> bytes:
+        with contextlib.suppress(ConnectionResetError):
+            return os.read(self.descriptor, 1 << 16)
+        return b""
+
+
+class Conversation(Line):
+    """The messages that come through a socket."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        super().__init__(channel.fileno())
+        self._channel = channel
+        self._frames = Frames()
+        self.messages: list[Message] = []
+
+    def _receive(self) -> bytes:
+        with contextlib.suppress(ConnectionResetError):
+            data, descriptors, _, _ = socket.recv_fds(self._channel, 1 << 16, 4)
+            self.descriptors += descriptors
+            self.messages += self._frames.feed(data)
+            return data
+        return b""
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            if descriptors:
+                socket.send_fds(self._channel, [encode(message)], list(descriptors))
+            else:
+                self._channel.sendall(encode(message))
+
+    def of(self, kind: type[T]) -> list[T]:
+        return [message for message in self.messages if isinstance(message, kind)]
+
+
+class DrivenChild:
+    def __init__(self, zygote: DrivenZygote, name: str, channel: socket.socket, output: int, errors: int) -> None:
+        self._zygote = zygote
+        self.name = name
+        self.talk = Conversation(channel)
+        self.output = Line(output)
+        self.errors = Line(errors)
+
+    @property
+    def lines(self) -> list[Line]:
+        return [self.talk, self.output, self.errors]
+
+    @property
+    def pid(self) -> int:
+        told = self._zygote.until(lambda: [one for one in self._zygote.talk.of(Forked) if one.child == self.name])
+        return told[0].pid
+
+    @property
+    def printed(self) -> str:
+        return self.output.data.decode("utf-8", "replace")
+
+    def run(self, project: Project, folder: Path, **given: Any) -> None:
+        environment = {"PATH": os.defpath, **given.get("environment", {})}
+        inputs, budget = given.get("inputs", {}), given.get("budget", Budget())
+        folder.mkdir(parents=True, exist_ok=True)
+        self.talk.send(Run("kickoff", 1, project, Surroundings(environment, str(folder)), inputs, budget))
+
+    def inspect(self, project: Project, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.talk.send(Inspect(project, Surroundings({"PATH": os.defpath}, str(folder))))
+
+    def numbers(self, word: str) -> list[int]:
+        """Those behind this word, once a whole line with them is printed."""
+
+        def found() -> list[int]:
+            lines = [line.split() for line in self.printed.split("\n")[:-1]]
+            return next(([int(number) for number in line[1:]] for line in lines if line[:1] == [word]), [])
+
+        return self._zygote.until(found)
+
+    def exited(self) -> int:
+        """The wait status that the zygote told."""
+        ended = self._zygote.until(lambda: [one for one in self._zygote.talk.of(Exited) if one.child == self.name])
+        while any(line.read() for line in self.lines if not line.ended):
+            pass
+        return ended[0].status
+
+    def answer(self) -> Succeeded | Failed | Inspected:
+        answers = self._zygote.until(
+            lambda: [one for one in self.talk.messages if isinstance(one, Succeeded | Failed | Inspected)]
+        )
+        return answers[0]
+
+    def failure(self) -> Failed:
+        answer = self.answer()
+        assert isinstance(answer, Failed), answer
+        return answer
+
+
+class DrivenZygote:
+    """Ended, with all that it started, at the end of its block."""
+
+    def __init__(
+        self,
+        folder: Path,
+        preload: str = "",
+        order: Preload | None = None,
+        *,
+        command: Sequence[str] = (sys.executable,),
+        program: Path = PROGRAM,
+        environment: Mapping[str, str] | None = None,
+        **started: Any,
+    ) -> None:
+        self._stack = contextlib.ExitStack()
+        self.children: list[DrivenChild] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        ours, theirs = socket.socketpair()
+        self.channel = self._stack.enter_context(ours)
+        arguments = [*command, "-X", "utf8", str(program), str(theirs.fileno()), preload]
+        with theirs:
+            self.process = subprocess.Popen(
+                arguments + (["project"] if order else []),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={"PATH": os.defpath, **(environment or {})},
+                cwd=folder,
+                start_new_session=True,
+                **started,
+            )
+        self.talk = Conversation(ours)
+        if order:
+            self.talk.send(order)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self.channel.shutdown(socket.SHUT_WR)
+        self.process.wait(SECONDS)
+        self._stack.close()
+
+    def until(self, found: Callable[[], T], seconds: float = SECONDS) -> T:
+        """As the function of this name; meanwhile all that comes is read."""
+
+        def looked() -> T:
+            for line in [self.talk, *(line for child in self.children for line in child.lines)]:
+                if not line.ended:
+                    line.read()
+            return found()
+
+        return until(looked, seconds)
+
+    def ready(self) -> Ready | Unready:
+        answers = self.until(lambda: [one for one in self.talk.messages if isinstance(one, Ready | Unready)])
+        return answers[0]
+
+    def fork(self, start: str = "fork") -> DrivenChild:
+        name = f"child {len(self.children)}"
+        channel, far_end = socket.socketpair()
+        self._stack.enter_context(channel)
+        with far_end:
+            pipes = [os.pipe(), os.pipe()]
+            self.talk.send(Fork(name, start), [far_end.fileno(), *(write for _, write in pipes)])
+            for read, write in pipes:
+                os.close(write)
+                self._stack.callback(os.close, read)
+        child = DrivenChild(self, name, channel, *(read for read, _ in pipes))
+        self.children.append(child)
+        return child

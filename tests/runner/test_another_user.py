@@ -1,0 +1,153 @@
+"""As root, crews run as another user, and what is the server's stays the server's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from projects_for_tests.able import able
+from projects_for_tests.making import Bench
+from windlass.accounts import Account
+from windlass.errors import ProjectError, SettingsError
+from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.states import Reason, State
+from windlass.runner import Runner, Ways
+from windlass.runner.account import UNNAMED, CrewAccount, crew_account
+from windlass.runner.environment import machine_environment
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+OPEN_INTERPRETER = Path("/usr/bin/python3.11")
+
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0 or sys.platform != "linux" or not OPEN_INTERPRETER.exists(),
+    reason="needs root, and an interpreter that every user can reach",
+)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """The folders of pytest are closed to other users."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-open-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def bench(open_folder: Path) -> AsyncIterator[Bench]:
+    machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
+    runner = Runner(open_folder / "scratch", machine, Ways(crew_account=crew_account(None)))
+    await runner.start()
+    yield Bench(runner, OPEN_INTERPRETER)
+    await runner.stop()
+
+
+@as_root
+async def test_a_crew_runs_as_a_user_that_is_not_the_server(bench: Bench, open_folder: Path) -> None:
+    outcome = await bench.run(able(open_folder / "project"), {"do": "look", "paths": {}})
+    assert outcome.json["uid"] not in {0, os.geteuid()}
+    assert outcome.json["home"].startswith(str(open_folder / "scratch"))
+
+
+@as_root
+async def test_a_crew_can_read_nothing_of_the_servers(bench: Bench, open_folder: Path) -> None:
+    key = open_folder / "master.key"
+    key.write_text("a key")
+    key.chmod(0o600)
+    ours = os.getpid()
+    paths = {
+        "environment": f"/proc/{ours}/environ",
+        "memory": f"/proc/{ours}/mem",
+        "key": str(key),
+        "other folders": str(open_folder / "scratch" / ".lock"),
+    }
+    outcome = await bench.run(able(open_folder / "project"), {"do": "look", "paths": paths})
+    assert outcome.json["found"] == dict.fromkeys(paths, "Permission denied")
+
+
+@as_root
+async def test_what_a_crew_starts_as_another_user_ends_with_it(bench: Bench, open_folder: Path) -> None:
+    project = able(open_folder / "project")
+    outcome = await bench.run(project, {"do": "bomb"}, limits=Limits(process_limit=20))
+    assert outcome.reason is Reason.LIMIT
+    assert processes_of(outcome_uid()) == [
+        pid for pid in processes_of(outcome_uid()) if "__main__.py" in command_of(pid)
+    ]
+
+
+@as_root
+async def test_a_crew_that_the_other_user_can_not_reach_runs_as_root(bench: Bench, tmp_path: Path) -> None:
+    outcome = await bench.run(able(tmp_path / "project"), {"do": "look", "paths": {}})
+    assert outcome.json["uid"] == 0
+
+
+@as_root
+async def test_a_crew_that_must_run_as_another_user_is_refused_when_it_can_not(
+    open_folder: Path, tmp_path: Path
+) -> None:
+    demanded = CrewAccount(Account(UNNAMED, UNNAMED, "crews", is_ours=False), demanded=True)
+    runner = Runner(open_folder / "scratch", {}, Ways(crew_account=demanded))
+    await runner.start()
+    outcome = await Bench(runner, OPEN_INTERPRETER).run(able(tmp_path / "project"))
+    await runner.stop()
+    assert (outcome.state, outcome.reason) == (State.FAILED, Reason.ERROR)
+    assert "crews run as the user crews, which can't reach" in str(outcome.error)
+    assert "chmod a+x" in str(outcome.error)
+
+
+@as_root
+def test_a_user_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SettingsError, match="There is no user nosuchuser"):
+        crew_account("nosuchuser")
+
+
+@as_root
+def test_root_can_be_wanted() -> None:
+    assert crew_account("root") is None
+
+
+@as_root
+def test_a_place_behind_a_closed_folder_is_out_of_reach(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    found = crew_account(None)
+    assert found is not None
+    assert found.able([closed]) is None
+    with pytest.raises(ProjectError, match="is closed to it"):
+        CrewAccount(found.account, demanded=True).able([closed])
+
+
+def outcome_uid() -> int:
+    found = crew_account(None)
+    assert found is not None
+    return found.account.uid
+
+
+def processes_of(uid: int) -> list[int]:
+    return [one.pid for one in psutil.process_iter() if uid in one.uids() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+def command_of(pid: int) -> str:
+    return " ".join(psutil.Process(pid).cmdline())
+
+
+@as_root
+async def test_what_the_other_user_may_start_is_bounded(open_folder: Path) -> None:
+    own = UNNAMED - 1  # not the one of the tests that run beside it: a user's processes are counted together
+    account = CrewAccount(Account(own, own, "bounded", is_ours=False), demanded=True)
+    ways = Ways(crew_account=account, tasks=20)
+    runner = Runner(open_folder / "scratch", machine_environment(os.environ), ways)  # noqa: TID251 - as above
+    await runner.start()
+    project = able(open_folder / "project")
+    outcome = await Bench(runner, OPEN_INTERPRETER).run(project, {"do": "start_processes", "count": 100})
+    await runner.stop()
+    assert "Resource temporarily unavailable" in str(outcome.error)
