@@ -81,6 +81,12 @@ def test_no_worker() -> None:
     assert "none is alive. Start one" in found.message
 
 
+def test_its_own_end() -> None:
+    found = waiting(Facts(state=State.STARTED, slug="crew", waiting_for="end"))
+    assert found is not None
+    assert (found.code, found.message) == ("end", "its processes to end: it was stopped on request")
+
+
 def test_a_zygote_that_is_being_started() -> None:
     found = waiting(Facts(state=State.STARTED, slug="crew", waiting_for="zygote"))
     assert found is not None

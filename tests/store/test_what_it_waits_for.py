@@ -81,6 +81,13 @@ async def test_a_worker_when_none_is_alive(rows: Rows) -> None:
     assert (await wait_of(rows, kickoff)).code == "worker"
 
 
+async def test_the_end_of_its_processes_once_it_was_stopped(served: Rows) -> None:
+    claimed = await served.started()
+    await served.store.stop(claimed.id)
+    assert (await wait_of(served, claimed.id)).code == "end"
+    assert (await served.status(claimed.id)).waiting_for == "end"
+
+
 async def test_a_zygote_while_its_worker_says_so(served: Rows) -> None:
     claimed = await served.started()
     assert await served.store.waiting(claimed.id) is None

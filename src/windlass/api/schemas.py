@@ -164,7 +164,7 @@ class WarningBody(BaseModel):
 
 class WaitingBody(BaseModel):
     code: str = Field(
-        description="Such as `slot`, `concurrency`, `key`, `time`, `retry`, `paused`, `worker`, `zygote`, `human`."
+        description="`slot`, `concurrency`, `key`, `time`, `retry`, `paused`, `worker`, `zygote`, `human`, `end`."
     )
     message: str = Field(description='The same for a person: it completes the sentence "It waits for ...".')
     place: int | None = Field(

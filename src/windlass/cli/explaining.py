@@ -31,6 +31,7 @@ WHILE_IT_WAITS = {
     "paused": "No kickoff of the crew begins until then; more are accepted.",
     "worker": "No kickoff of any crew begins until then.",
     "zygote": "Once for each project that is new or has been idle.",
+    "end": "That takes WINDLASS_STOP_GRACE at most, or, where its worker is dead, until its lease ends.",
     "human": "It goes on when the question is answered.",
 }
 """Code of what it waits for -> what to do, or what will happen."""

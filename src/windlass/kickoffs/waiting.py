@@ -8,7 +8,7 @@ from typing import Literal
 
 from windlass.kickoffs.states import State
 
-Code = Literal["slot", "concurrency", "key", "time", "retry", "paused", "worker", "zygote", "human"]
+Code = Literal["slot", "concurrency", "key", "time", "retry", "paused", "worker", "zygote", "human", "end"]
 MOST_COUNTED = 1000
 """Further back than this a place in a queue is not counted."""
 
@@ -64,6 +64,8 @@ def waiting(facts: Facts) -> Waiting | None:
     match facts:
         case Facts(state=State.PENDING_HUMAN_INPUT):
             return Waiting("human", "a person to answer a question of its crew")
+        case Facts(state=State.STARTED, waiting_for="end"):
+            return Waiting("end", "its processes to end: it was stopped on request")
         case Facts(state=State.STARTED, waiting_for="zygote"):
             return Waiting("zygote", "the process that crews are forked from, which is being started: some seconds")
         case Facts(state=State.PENDING):

@@ -1,7 +1,8 @@
 -- name: statuses
 -- What holds any JSON comes as text, to be passed on unread.
-SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, error, attempt, waiting_for, meta::text,
-       warnings::text, kickoffs.output::text, structured::text, token_usage::text, created_at, kickoffs.started_at, kickoffs.finished_at,
+SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, error, attempt, meta::text, warnings::text,
+       CASE WHEN kickoffs.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for,
+       kickoffs.output::text, structured::text, token_usage::text, created_at, kickoffs.started_at, kickoffs.finished_at,
        records.tasks, records.total AS total_tasks, records.completed AS completed_tasks, records.current AS current_task,
        CASE kickoffs.state WHEN 'SUCCESS' THEN outputs.tasks END AS task_outputs
   FROM kickoffs
@@ -36,8 +37,8 @@ WITH asked AS (
       JOIN deployments ON deployments.id = kickoffs.deployment_id
      WHERE kickoffs.id = %(kickoff)s
 )
-SELECT asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, asked.concurrency_key, waiting_for,
-       waits_for_key, holder.id AS holder, holder.state AS holder_state,
+SELECT asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, asked.concurrency_key,
+       CASE WHEN asked.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for, waits_for_key, holder.id AS holder, holder.state AS holder_state,
        CASE WHEN waits_for_key THEN same_key.ahead ELSE queue.ahead END AS ahead,
        runs.of_deployment AS running_here, runs.total AS running, alive.workers, alive.slots
   FROM asked
