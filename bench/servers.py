@@ -108,7 +108,8 @@ async def windlass(port: int) -> None:
     from windlass import config, log
     from windlass.kickoffs.manifest import Manifest, TaskDefinition
     from windlass.store.deployments import DeploymentStore
-    from windlass.wiring import open_ground, serve_http
+    from windlass.wiring.ground import open_ground
+    from windlass.wiring.serving import serve_http
 
     log.configure("text", "ERROR")
     settings = config.load().model_copy(update={"port": port})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
     from windlass.store.deployments import Deployment, DeploymentStore
-    from windlass.wiring import Administration
+    from windlass.wiring.ground import Administration
 
 Answer = TypeVar("Answer")
 
@@ -23,7 +23,7 @@ def administer(settings: Settings, work: Callable[[Administration], Awaitable[An
 
 async def _with_administration(settings: Settings, work: Callable[[Administration], Awaitable[Answer]]) -> Answer:
     from windlass import log
-    from windlass.wiring import administration
+    from windlass.wiring.ground import administration
 
     log.configure(settings.log_format, "WARNING")
     async with administration(settings) as opened:

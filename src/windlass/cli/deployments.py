@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windlass.store.deployments import DeploymentOverview
-    from windlass.wiring import Administration
+    from windlass.wiring.ground import Administration
 
 HEADINGS = ("CREW", "STATE", "RUNNING", "WAITING", "CAP", "WEIGHT", "LAST KICKOFF")
 

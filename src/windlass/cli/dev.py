@@ -26,12 +26,13 @@ def command(project: Path, host: str | None, port: int | None) -> int:
     from windlass.hardening import keep_memory_private
 
     keep_memory_private()  # before secrets are read
-    from windlass import config, log, wiring
+    from windlass import config, log
+    from windlass.wiring.dev import dev
 
     given = {"host": host, "port": port}
     settings = config.load().model_copy(update={name: value for name, value in given.items() if value is not None})
     log.configure(settings.log_format, settings.log_level)
-    return wiring.dev(settings, project, say=_say, tokens_may_be_shown=sys.stdout.isatty())
+    return dev(settings, project, say=_say, tokens_may_be_shown=sys.stdout.isatty())
 
 
 def _say(line: str) -> None:

@@ -14,7 +14,7 @@ from windlass.errors import WindlassError
 if TYPE_CHECKING:
     from windlass.config import Settings
     from windlass.vault.secret import Secret
-    from windlass.wiring import Administration
+    from windlass.wiring.ground import Administration
 
 
 class NoServerHere(WindlassError):  # noqa: N818 - said of the server

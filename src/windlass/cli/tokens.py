@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.tokens import ShownTokens
     from windlass.store.deployments import Deployment
     from windlass.vault.secret import Secret
-    from windlass.wiring import Administration
+    from windlass.wiring.ground import Administration
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 HEADINGS = ("LAST4", "KIND", "CREW", "USER", "PROFILE", "LAST USED", "EXPIRES", "STATE", "ID")

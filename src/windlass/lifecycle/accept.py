@@ -30,7 +30,7 @@ class QueueFull(WindlassError):  # noqa: N818 - said of the queue
     def __init__(self, waiting: int, max_waiting: int) -> None:
         super().__init__(
             f"The queue of this crew is full: {waiting} kickoffs wait, and {max_waiting} may.",
-            "Try again later, or raise its max_waiting.",
+            "Try again later, or raise max_waiting under [tool.windlass] in pyproject.toml, or WINDLASS_MAX_WAITING.",
         )
         self.waiting = waiting
         self.max_waiting = max_waiting

@@ -1,0 +1,132 @@
+"""The parts that run crews: the runner, the worker, and what a project is registered with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass import config, log
+from windlass.accounts import ROOT
+from windlass.api.server import HttpServer
+from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model, offline_model_app
+from windlass.errors import ProjectError
+from windlass.lifecycle.parts import running
+from windlass.lifecycle.worker import Worker
+from windlass.runner import Runner, Ways
+from windlass.runner.account import crew_account
+from windlass.runner.environment import machine_environment
+from windlass.store.cancelling import cancelled
+from windlass.store.deployments import Deployment, DeploymentStore
+from windlass.store.kickoffs import Claimed, KickoffStore
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from windlass.config import Settings
+    from windlass.lifecycle.registration import Registration
+    from windlass.wiring.ground import Ground, Say
+
+EnvironmentOf = Callable[[Path], Mapping[str, str]]
+"""A project's folder -> the environment of its crew."""
+
+logger = log.logger(__name__)
+
+
+def runner_of(settings: Settings) -> Runner:
+    ways = Ways(
+        grace=settings.stop_grace,
+        zygote_idle=settings.zygote_idle,
+        zygote_memory=settings.zygote_memory,
+        tasks=settings.slots * settings.process_limit,
+        crew_account=crew_account(settings.crew_user),
+    )
+    return Runner(settings.home / "runs", machine_environment(config.crew_environment()), ways)
+
+
+def tell_of_root(runner: Runner, registration: Registration, say: Say) -> None:
+    root = Path(registration.recognised.project.root)
+    if os.geteuid() == ROOT and runner.account_for(registration.interpreter, root) is None:
+        logger.event("crews.as_root", deployment=registration.slug)
+        say("warning: this crew runs as root, like the server; docs/security.md says how it runs as another user")
+
+
+async def start_worker(
+    settings: Settings, ground: Ground, runner: Runner, environment: EnvironmentOf, stack: AsyncExitStack
+) -> Worker:
+    store = KickoffStore(ground.database)
+    if ground.alone:
+        await store.end_all_leases()
+
+    async def environment_of(kickoff: Claimed) -> Mapping[str, str]:
+        return environment(Path(kickoff.source["root"]))
+
+    worker = Worker(
+        store,
+        ground.listener,
+        runner,
+        environment_of,
+        slots=settings.slots,
+        lease=settings.lease,
+        renewal=settings.lease_renewal,
+        max_losses=settings.max_losses,
+        limits=settings.limits,
+    )
+    return await stack.enter_async_context(running(worker))
+
+
+async def registered(
+    registration: Registration,
+    ground: Ground,
+    runner: Runner,
+    environment: Mapping[str, str],
+    say: Say,
+    stack: AsyncExitStack,
+) -> Deployment:
+    """At once when the project is as it was at the last start; that it still loads is looked at meanwhile."""
+    store = DeploymentStore(ground.database)
+    known = await registration.known(store)
+    if known is None:
+        say(f"loading the project {registration.slug} (the first time takes some seconds)")
+        return await registration.inspect(store, runner, environment, _warning(say))
+    looking = asyncio.create_task(_look_again(registration, store, runner, environment, say))
+    stack.push_async_callback(cancelled, looking)
+    return known
+
+
+def _warning(say: Say) -> Say:
+    return lambda words: say(f"warning: {words}")
+
+
+async def _look_again(
+    registration: Registration, store: DeploymentStore, runner: Runner, environment: Mapping[str, str], say: Say
+) -> None:
+    try:
+        await registration.inspect(store, runner, environment, _warning(say))
+    except ProjectError as error:
+        say(f"warning: the project can't be loaded any more: {error}")
+    except Exception as error:  # noqa: BLE001 - the server serves on, with what it knew of the project
+        say(f"warning: the project could not be looked at again: {error}")
+
+
+async def crew_environments(project: Path, stack: AsyncExitStack, say: Say) -> EnvironmentOf:
+    """The user's own over that of each project, with the offline model in it when they name no other model.
+
+    Kickoffs of a project that was served from this home before may still wait: they get that one's, not this one's.
+    """
+    environment = config.crew_environment(project)
+    if named := has_provider_key(environment) or names_another_model(environment):
+        say(f"crews use the model of your environment ({named} is set there or in the project's .env)")
+        return config.crew_environment
+    model = HttpServer(offline_model_app(), "127.0.0.1", 0)
+    await stack.enter_async_context(running(model))
+    say("no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model")
+    address = f"http://127.0.0.1:{model.port}"
+
+    def environment_of(root: Path) -> Mapping[str, str]:
+        own = config.crew_environment(root)
+        return own | model_environment(own, address)
+
+    return environment_of
