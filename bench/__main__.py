@@ -3,33 +3,74 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+from typing import TYPE_CHECKING
 
-from bench.scenarios import Figure, latency, start_up, survivors, throughput
+from bench.accepting import survivors, throughput
+from bench.backlogs import claims
+from bench.fairness import fairness
+from bench.figures import Figure
+from bench.hardship import hardship
+from bench.latency import latency, start_up
+from bench.runs import crews
 from bench.stage import CLIENTS, stage
+from bench.stopping import stops
+from bench.waiting import waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Figures = list[Figure]
+
+
+def accepting(*, quick: bool) -> Iterator[Figures]:
+    with stage() as ground:
+        yield throughput(ground, seconds=2 if quick else 5, rounds=2 if quick else 5)
+        yield survivors(ground, seconds=4)
+    yield latency(kickoffs=20 if quick else 200)
+    yield start_up(runs=5 if quick else 20)
+
+
+def runs(*, quick: bool) -> Iterator[Figures]:
+    yield crews(kickoffs=20 if quick else 60, rounds=2 if quick else 5)
+    yield waiting(children=3 if quick else 10, crowd=30 if quick else 300)
+    yield stops(rounds=2 if quick else 5)
+
+
+def queue(*, quick: bool) -> Iterator[Figures]:
+    with stage() as ground:
+        yield claims(ground, waiting=10_000 if quick else 100_000, count=50 if quick else 300)
+        yield fairness(ground, many=100 if quick else 500, few=20)
+
+
+def hard(*, quick: bool) -> Iterator[Figures]:
+    yield hardship(seconds=4 if quick else 15)
+
+
+SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
+    "accepting": accepting,
+    "runs": runs,
+    "queue": queue,
+    "hardship": hard,
+}
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(
         prog="make bench", description="Medians, with least and most, of interleaved runs."
     )
-    arguments.add_argument("--quick", action="store_true", help="a minute, for a first look")
-    quick = arguments.parse_args().quick
+    arguments.add_argument("--quick", action="store_true", help="two minutes, for a first look")
+    arguments.add_argument("--only", choices=SUBJECTS, action="append", help="one subject; may be given again")
+    given = arguments.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {CLIENTS} clients\n")
-    heading()
-    with stage() as ground:
-        show(throughput(ground, seconds=2 if quick else 5, rounds=2 if quick else 5))
-        show(survivors(ground, seconds=4))
-    show(latency(kickoffs=20 if quick else 200))
-    show(start_up(runs=5 if quick else 20))
-
-
-def heading() -> None:
     show([Figure("figure", "measured", "goal"), Figure("---", "---", "---")])
+    for subject in given.only or SUBJECTS:
+        for figures in SUBJECTS[subject](quick=given.quick):
+            show(figures)
 
 
-def show(figures: list[Figure]) -> None:
+def show(figures: Figures) -> None:
     for figure in figures:
-        print(f"| {figure.name:<56} | {figure.value:>24} | {figure.goal:<13} |", flush=True)
+        print(f"| {figure.name:<66} | {figure.value:>24} | {figure.goal:<13} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,12 @@ def stage() -> Iterator[Stage]:
     postgres = EmbeddedPostgres(folder)
     url = postgres.start()
     given = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
-    own = {"BENCH_DATABASE": url, "WINDLASS_DATABASE_URL": url, "WINDLASS_HOME": str(folder / "home")}
+    own = {
+        "BENCH_DATABASE": url,
+        "WINDLASS_DATABASE_URL": url,
+        "WINDLASS_HOME": str(folder / "home"),
+        "WINDLASS_MAX_WAITING": "1000000",  # nobody works on what is accepted
+    }
     try:
         with redis(folder) as address:
             yield Stage(folder, {**given, **own, "BENCH_REDIS": address or ""})

@@ -31,7 +31,7 @@ def test_a_free_slot_and_the_place_in_the_queue() -> None:
 def test_a_place_far_back_is_not_counted() -> None:
     found = in_queue(ahead=MOST_COUNTED, running=4, slots=4)
     assert found.place is None
-    assert "1000 or more are before it" in found.message
+    assert f"{MOST_COUNTED} or more are before it" in found.message
 
 
 def test_the_cap_of_the_crew() -> None:

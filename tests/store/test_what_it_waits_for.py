@@ -23,7 +23,7 @@ async def served(rows: Rows) -> Rows:
 
 
 async def wait_of(rows: Rows, kickoff: UUID) -> Waiting:
-    found = await rows.store.waiting(kickoff)
+    found = (await rows.store.waiting([kickoff]))[kickoff]
     assert found is not None
     return found
 
@@ -90,12 +90,12 @@ async def test_the_end_of_its_processes_once_it_was_stopped(served: Rows) -> Non
 
 async def test_a_zygote_while_its_worker_says_so(served: Rows) -> None:
     claimed = await served.started()
-    assert await served.store.waiting(claimed.id) is None
+    assert (await served.store.waiting([claimed.id]))[claimed.id] is None
     assert await served.store.write_reports(claimed.id, 1, [], [], waiting_for="zygote")
     assert (await wait_of(served, claimed.id)).code == "zygote"
     assert (await served.status(claimed.id)).waiting_for == "zygote"
     assert await served.store.write_reports(claimed.id, 1, [], [])
-    assert await served.store.waiting(claimed.id) is None
+    assert (await served.store.waiting([claimed.id]))[claimed.id] is None
 
 
 async def test_what_it_waited_for_is_forgotten_however_its_run_ends(served: Rows) -> None:
@@ -109,8 +109,8 @@ async def test_what_it_waited_for_is_forgotten_however_its_run_ends(served: Rows
 async def test_nothing_when_it_has_ended_or_never_was(served: Rows) -> None:
     claimed = await served.started()
     await served.settle(claimed)
-    assert await served.store.waiting(claimed.id) is None
-    assert await served.store.waiting(new_id()) is None
+    assert (await served.store.waiting([claimed.id]))[claimed.id] is None
+    assert await served.store.waiting([new_id()]) == {}
 
 
 async def test_workers_are_forgotten_when_they_leave_or_are_silent_for_long(served: Rows) -> None:

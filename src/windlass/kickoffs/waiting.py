@@ -9,7 +9,7 @@ from typing import Literal
 from windlass.kickoffs.states import State
 
 Code = Literal["slot", "concurrency", "key", "time", "retry", "paused", "worker", "zygote", "human", "end"]
-MOST_COUNTED = 1000
+MOST_COUNTED = 200
 """Further back than this a place in a queue is not counted."""
 
 

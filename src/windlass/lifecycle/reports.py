@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
     from windlass.store.kickoffs import Claimed, KickoffStore
 
+BETWEEN_WRITES = 0.05
+"""Seconds. What comes in between goes into one statement; the first and the last words of a run are written at once."""
 MOST_WAITING = 500
 MOST_BYTES_WAITING = 16 * 1024 * 1024
 """Events of one run, and bytes of them, that wait to be written before its child is made to wait."""
@@ -49,6 +52,7 @@ class Reports:
         self._something = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
+        self._urgent = asyncio.Event()
         self._closed = False
         self._told_warnings = 0
         self._told_waiting_for: str | None = None
@@ -67,6 +71,7 @@ class Reports:
         self._bytes += len(event.payload)
         if len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES_WAITING:
             self._room.clear()
+            self._urgent.set()
 
     def warn(self, warning: Warning_) -> None:
         self._records.warnings.append(warning)
@@ -83,6 +88,7 @@ class Reports:
     def close(self) -> None:
         self._closed = True
         self._something.set()
+        self._urgent.set()
 
     async def write(self) -> None:
         """Until closed and empty. Raises NoLongerOurs."""
@@ -95,10 +101,18 @@ class Reports:
                 await until_the_database_answers(lambda: self._write(batch))  # noqa: B023 - awaited here
             if last:
                 return
+            await self._pause()
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BETWEEN_WRITES):
+                await self._urgent.wait()
 
     def _take(self) -> Batch:
         events, self._waiting, self._bytes = self._waiting, [], 0
         self._room.set()
+        if not self._closed:
+            self._urgent.clear()
         return Batch(events, self._records.take_changed(), self.take_warnings())
 
     async def _write(self, batch: Batch) -> None:

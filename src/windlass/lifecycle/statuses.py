@@ -26,6 +26,9 @@ class Statuses:
         self._batches: Batcher[UUID, KickoffStatus | None] = Batcher(
             self._look_up, hopeless=DatabaseUnavailable, lanes=LANES
         )
+        self._places: Batcher[UUID, Waiting | None] = Batcher(
+            self._look_up_waiting, hopeless=DatabaseUnavailable, lanes=LANES
+        )
         self._waiting: defaultdict[UUID, set[asyncio.Future[None]]] = defaultdict(set)
         listener.on(ENDED, lambda kickoff: self._wake(UUID(kickoff)))
         listener.on_gap(self._wake_all)
@@ -35,7 +38,7 @@ class Statuses:
 
     async def waiting(self, kickoff: UUID) -> Waiting | None:
         """What it waits for; None for one that runs or has ended, or is none."""
-        return await self._store.waiting(kickoff)
+        return await self._places.ask(kickoff)
 
     async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:
         """As `get`, but held back until the kickoff has ended, `seconds` at most."""
@@ -49,6 +52,10 @@ class Statuses:
                     return found
             finally:
                 self._forget(kickoff, notice)
+
+    async def _look_up_waiting(self, kickoffs: list[UUID]) -> Sequence[Waiting | None]:
+        found = await self._store.waiting(kickoffs)
+        return [found.get(kickoff) for kickoff in kickoffs]
 
     async def _look_up(self, kickoffs: list[UUID]) -> Sequence[KickoffStatus | None]:
         found = await self._store.statuses(kickoffs)

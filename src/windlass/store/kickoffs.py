@@ -129,9 +129,10 @@ class KickoffStore:
     async def statuses(self, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
         return await reading.statuses(self._database, ids)
 
-    async def waiting(self, kickoff: UUID) -> Waiting | None:
-        facts = await reading.facts_of_waiting(self._database, kickoff)
-        return waiting(facts) if facts else None
+    async def waiting(self, ids: Sequence[UUID]) -> dict[UUID, Waiting | None]:
+        """What each of them waits for, None for nothing."""
+        facts = await reading.facts_of_waiting(self._database, ids)
+        return {kickoff: waiting(found) for kickoff, found in facts.items()}
 
     async def events(self, kickoff: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
         return await reporting.events_of(self._database, kickoff, after=after, limit=limit)

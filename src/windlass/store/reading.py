@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Database
+    from windlass.store.database import Database, Row
 
 SQL = queries("reading")
 
@@ -53,10 +53,12 @@ async def statuses(database: Database, ids: Sequence[UUID]) -> dict[UUID, Kickof
     return {row["id"]: KickoffStatus(**{**row, "state": State(row["state"])}) for row in rows}
 
 
-async def facts_of_waiting(database: Database, kickoff: UUID) -> Facts | None:
-    row = await database.row(SQL["waiting"], {"kickoff": kickoff, "most": MOST_COUNTED})
-    if row is None:
-        return None
+async def facts_of_waiting(database: Database, ids: Sequence[UUID]) -> dict[UUID, Facts]:
+    rows = await database.rows(SQL["waiting"], {"ids": list(ids), "most": MOST_COUNTED})
+    return {row.pop("id"): _facts(row) for row in rows}
+
+
+def _facts(row: Row) -> Facts:
     holder = {
         "holder": str(row["holder"]) if row["holder"] else None,
         "holder_state": State(row["holder_state"]) if row["holder_state"] else None,

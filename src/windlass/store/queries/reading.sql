@@ -28,26 +28,25 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
  WHERE kickoffs.id = ANY (%(ids)s)
 
 -- name: waiting
--- All that `kickoffs.waiting` decides by. A place is counted among the first thousand that wait for the same: in the queue of the crew, or
--- for the same key. Whoever holds the key is told only to the one that waits for it.
+-- All that `kickoffs.waiting` decides by. A place is counted among the first that wait for the same (`most` of them): in the queue of the
+-- crew, or for the same key. Whoever holds the key is told only to the one that waits for it.
 WITH asked AS (
     SELECT kickoffs.*, slug, paused_at, concurrency,
            state = 'PENDING' AND NOT ready AND run_at IS NULL AND concurrency_key IS NOT NULL AS waits_for_key
       FROM kickoffs
       JOIN deployments ON deployments.id = kickoffs.deployment_id
-     WHERE kickoffs.id = %(kickoff)s
+     WHERE kickoffs.id = ANY (%(ids)s)
+), runs AS MATERIALIZED (
+    SELECT deployment_id, count(*) AS here FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id
 )
-SELECT asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, asked.concurrency_key,
-       CASE WHEN asked.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for, waits_for_key, holder.id AS holder, holder.state AS holder_state,
+SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, asked.concurrency_key,
+       CASE WHEN asked.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for,
+       waits_for_key, holder.id AS holder, holder.state AS holder_state,
        CASE WHEN waits_for_key THEN same_key.ahead ELSE queue.ahead END AS ahead,
-       runs.of_deployment AS running_here, runs.total AS running, alive.workers, alive.slots
+       coalesce(runs.here, 0) AS running_here, (SELECT coalesce(sum(here), 0)::int FROM runs) AS running, alive.workers, alive.slots
   FROM asked
+  LEFT JOIN runs ON runs.deployment_id = asked.deployment_id
  CROSS JOIN (SELECT count(*) AS workers, coalesce(sum(slots), 0) AS slots FROM workers WHERE alive_until > now()) AS alive
- CROSS JOIN LATERAL (
-       SELECT count(*) AS total, count(*) FILTER (WHERE deployment_id = asked.deployment_id) AS of_deployment
-         FROM kickoffs
-        WHERE state = 'STARTED'
-       ) AS runs
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE (-priority, id) < (-asked.priority, asked.id)) AS ahead
          FROM (SELECT priority, id

@@ -1,0 +1,95 @@
+"""A crew without any server: python -m bench.bare PROJECT ("forked" | "looping")
+
+Reads numbers from standard input, one a line: so many kickoffs, two at a time; prints one line of JSON for each with
+the seconds that they took. "forked" starts a child for every kickoff from a parent that has crewai imported and warm;
+"looping" has two such processes that do one kickoff after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass_crewside import preload
+from windlass_crewside.messages import Surroundings
+from windlass_crewside.surroundings import inhabit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AT_ONCE = 2
+ANSWER = "done"
+
+
+def main() -> None:
+    project, way = Path(sys.argv[1]).resolve(), sys.argv[2]
+    folder = Path(tempfile.mkdtemp(prefix="windlass-bench-bare-"))
+    os.chdir(folder)  # crewai writes where it is
+    preload.load("crewai")
+    sys.path.insert(0, str(project / "src"))
+    print(json.dumps({"ready": True}), flush=True)
+    try:
+        for line in sys.stdin:
+            begun = time.perf_counter()
+            {"forked": forked, "looping": looping}[way](int(line), folder)
+            print(json.dumps({"seconds": time.perf_counter() - begun}), flush=True)
+    finally:
+        shutil.rmtree(folder)
+
+
+def forked(count: int, folder: Path) -> None:
+    for number in range(count):
+        if number >= AT_ONCE:
+            reap()
+        start(lambda: kick_off(Path(tempfile.mkdtemp(dir=folder))))
+    for _ in range(min(count, AT_ONCE)):
+        reap()
+
+
+def looping(count: int, folder: Path) -> None:
+    def loop() -> None:
+        own = Path(tempfile.mkdtemp(dir=folder))
+        for _ in range(count // AT_ONCE):
+            kick_off(own)
+
+    for _ in range(AT_ONCE):
+        start(loop)
+    for _ in range(AT_ONCE):
+        reap()
+
+
+def start(work: Callable[[], None]) -> None:
+    if os.fork() == 0:
+        status = os.EX_SOFTWARE
+        try:
+            work()
+            status = os.EX_OK
+        except BaseException:  # noqa: BLE001 - the parent's stack is no place for it
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+
+def reap() -> None:
+    _, status = os.wait()
+    if status:
+        raise RuntimeError(f"a bare kickoff ended with wait status {status}")
+
+
+def kick_off(folder: Path) -> None:
+    inhabit(Surroundings(dict(os.environ), str(folder)))
+    result = import_module("three_tasks.crew").ThreeTasks().crew().kickoff(inputs={})
+    if result.raw != ANSWER:
+        raise RuntimeError(f"the crew said {result.raw!r}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+import os
+import time
+
+WRITE = b"x" * 1023 + b"\n"
+
+
+def work(do: str) -> None:
+    """Makes it hard for others, until it is ended: sleep, burn, flood, grow."""
+    globals()[do]()
+
+
+def sleep():
+    while True:
+        time.sleep(3600)
+
+
+def burn():
+    """Two processes that count."""
+    os.fork()
+    number = 0
+    while True:
+        number += 1
+
+
+def flood():
+    """More than 10 MB a second."""
+    while True:
+        os.write(1, WRITE * 160)
+        time.sleep(0.01)
+
+
+def grow():
+    held = []
+    while True:
+        held.append(bytearray(os.urandom(1 << 20)))

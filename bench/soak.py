@@ -1,0 +1,136 @@
+"""Many kickoffs through one server, and what is left of them: python -m bench.soak --kickoffs 5000 --crews 300
+
+Prints a table, and ends with status 1 when anything is left. The machine must be quiet: whatever others put into the
+temporary folder meanwhile counts too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bench.machine import proportional_memory, resident_memory, zygotes_below
+from bench.served import PROJECTS, Served, a_home, served
+from bench.traces import Traces, left, seen_by_root, traces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SAMPLE_EVERY = 100
+WARM_UP = 200
+"""Kickoffs before the first count: the pools of connections and threads have their size then."""
+
+SETTLING = 15.0
+"""Seconds before a count: connections of clients that are kept alive are closed by then."""
+
+KB = 1024
+MEMORY = {"resident": resident_memory, "proportional": proportional_memory}
+
+Post = tuple[Served, dict[str, float]]
+"""To whom, and the inputs."""
+
+
+@dataclass(slots=True)
+class Samples:
+    """Bytes, by what was measured; `ended` is how many kickoffs had ended by then."""
+
+    ended: list[int] = field(default_factory=list)
+    memory: dict[str, list[int]] = field(default_factory=dict)
+
+    def take(self, server: Served, ended: int) -> None:
+        self.ended.append(ended)
+        zygotes = zygotes_below(server.pid)
+        for kind, of in MEMORY.items():
+            self.memory.setdefault(f"server, {kind}", []).append(of(server.pid))
+            self.memory.setdefault(f"zygotes, {kind}", []).append(sum(map(of, zygotes)))
+
+    def slope(self, what: str) -> float:
+        """KB for each 1,000 kickoffs, by least squares over the second half."""
+        half = len(self.ended) // 2
+        return 1000 * least_squares(self.ended[half:], self.memory[what][half:]) / KB
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(prog="make soak", description="Looks for leaks.")
+    arguments.add_argument("--kickoffs", type=int, default=5000, help="of a function")
+    arguments.add_argument("--crews", type=int, default=300, help="of a three-task crew")
+    given = arguments.parse_args()
+    seen_by_root()
+    with a_home() as home:
+        with served(PROJECTS / "three_tasks", home=home) as first:
+            token = first.token
+        with (
+            served(PROJECTS / "short_run", {"WINDLASS_SLOTS": "4"}, home) as server,
+            server.beside("three-tasks", token) as crew,
+        ):
+            return soak(server, list(mixed(server, crew, given.kickoffs, given.crews)), crew)
+
+
+def soak(server: Served, posts: list[Post], crew: Served) -> int:
+    run(server, list(mixed(server, crew, WARM_UP, WARM_UP // 10)), Samples())
+    before, samples, begun = settled(server), Samples(), time.monotonic()
+    run(server, posts, samples)
+    took, after = time.monotonic() - begun, settled(server)
+    print(f"{len(posts):,} kickoffs ended within {took:.0f} s\n")
+    return max(show_left(before, after), show_memory(samples))
+
+
+def mixed(server: Served, crew: Served, functions: int, crews: int) -> Iterator[Post]:
+    """The crews evenly among the functions."""
+    every = max(1, functions // crews) if crews else functions + 1
+    started = 0
+    for number in range(functions):
+        yield server, {"seconds": 0}
+        if number % every == 0 and started < crews:
+            started += 1
+            yield crew, {}
+    for _ in range(crews - started):
+        yield crew, {}
+
+
+def run(server: Served, posts: list[Post], samples: Samples) -> None:
+    """Memory is measured when none runs: what children share would change a zygote's proportional share."""
+    for begin in range(0, len(posts), SAMPLE_EVERY):
+        batch = [(crew, crew.kickoff(inputs)) for crew, inputs in posts[begin : begin + SAMPLE_EVERY]]
+        for crew, kickoff_id in batch:
+            crew.succeeded(kickoff_id)
+        samples.take(server, begin + len(batch))
+
+
+def settled(server: Served) -> Traces:
+    time.sleep(SETTLING)
+    return traces(server)
+
+
+def show_left(before: Traces, after: Traces) -> int:
+    print("| what | before | after | left |\n|---|---|---|---|")
+    found = left(before, after)
+    for what, (count_before, count_after, more) in found.items():
+        print(f"| {what} | {count_before} | {count_after} | {more} |")
+    if fresh := sorted(after.in_temporary - before.in_temporary):
+        print(f"\nnew in the temporary folder: {', '.join(fresh[:20])}")
+    return int(any(more for _, _, more in found.values()))
+
+
+def show_memory(samples: Samples) -> int:
+    print("\n| memory | at first, MB | at last, MB | KB per 1,000 kickoffs, second half |\n|---|---|---|---|")
+    for what, sizes in samples.memory.items():
+        first, last = sizes[0] / KB**2, sizes[-1] / KB**2
+        print(f"| {what} | {first:.1f} | {last:.1f} | {samples.slope(what):+.0f} |")
+    return 0
+
+
+def least_squares(xs: list[int], ys: list[int]) -> float:
+    """The slope of the line; 0 for too few points to have one."""
+    if len(xs) < 2:
+        return 0.0
+    middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    above = sum((x - middle_x) * (y - middle_y) for x, y in zip(xs, ys, strict=True))
+    return above / sum((x - middle_x) ** 2 for x in xs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

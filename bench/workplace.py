@@ -1,0 +1,78 @@
+"""A worker with several crews, in this process: the server serves one crew, and fairness is between some."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from windlass.kickoffs.ids import new_id
+from windlass.lifecycle.accept import Acceptor
+from windlass.lifecycle.parts import running
+from windlass.lifecycle.registration import Registration
+from windlass.lifecycle.worker import Worker
+from windlass.runner import Runner
+from windlass.runner.environment import machine_environment
+from windlass.store.database import Database
+from windlass.store.deployments import DeploymentStore
+from windlass.store.kickoffs import KickoffStore, NewKickoff
+from windlass.store.listener import Listener
+from windlass.store.migrate import migrate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from windlass.store.deployments import Deployment
+    from windlass.store.kickoffs import Claimed
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    folder: Path
+    database: Database
+    store: KickoffStore
+    runner: Runner
+    listener: Listener
+
+    async def crew(self, project: Path, name: str) -> Deployment:
+        """The project as a crew of another name."""
+        copy = self.folder / name
+        shutil.copytree(project, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        declared = copy / "pyproject.toml"
+        declared.write_text(
+            declared.read_text().replace(f'name = "{project.name.replace("_", "-")}"', f'name = "{name}"')
+        )
+        return await Registration.of(copy).inspect(DeploymentStore(self.database), self.runner, {})
+
+    async def accept(self, crew: Deployment, inputs: dict[str, Any], count: int) -> None:
+        version, acceptor = crew.version, Acceptor(self.store)
+        assert version is not None
+        new = [NewKickoff(new_id(), crew.id, version.id, None, json.dumps(inputs)) for _ in range(count)]
+        await asyncio.gather(*map(acceptor.accept, new))
+
+    @asynccontextmanager
+    async def working(self, slots: int) -> AsyncIterator[None]:
+        worker = Worker(
+            self.store, self.listener, self.runner, nothing, slots=slots, lease=15.0, renewal=3.75, max_losses=3
+        )
+        async with running(worker):
+            yield
+
+
+async def nothing(_: Claimed) -> Mapping[str, str]:
+    return {}
+
+
+@asynccontextmanager
+async def workplace(url: str, folder: Path) -> AsyncIterator[Workplace]:
+    async with Database(url) as database:
+        await migrate(database)
+        listener, runner = Listener(url), Runner(folder / "runs", machine_environment(os.environ))
+        async with running(listener), running(runner):
+            await listener.hearing.wait()
+            yield Workplace(folder, database, KickoffStore(database), runner, listener)
