@@ -213,7 +213,7 @@ def test_a_plain_logger_can_be_used_as_well(log: Log) -> None:
     ] * 2
 
 
-@pytest.mark.parametrize("name", ["uvicorn.error", "uvicorn.access", "psycopg", "asyncio"])
+@pytest.mark.parametrize("name", ["uvicorn.error", "uvicorn.access", "httpx", "asyncio"])
 def test_what_libraries_log_takes_the_same_form(log: Log, name: str) -> None:
     log.use("text")
     uvicorn.Config(lambda: None, log_config=None)

@@ -30,6 +30,9 @@ def main() -> int:
         refuse(descriptor)
         return 1
     begin()
+    from windlass_crewside import hardening
+
+    hardening.die_with_parent(descriptor)  # while it imports, it can't hear of that end from its socket
     from windlass_crewside import zygote
 
     zygote.live(descriptor, preload or None, with_project="project" in sys.argv[3:])

@@ -42,8 +42,7 @@ def check_result(result: Succeeded, limit: int | None) -> None:
     """Raises LimitReached for a result whose JSON is larger."""
     if limit is None:
         return
-    value = result.output if result.json is None else result.json
-    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    size = len(result.structured or json.dumps(result.output, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     if size > limit:
         words = f"its result is {size_in_words(size)}; its limit is {size_in_words(limit)}"
         raise LimitReached(words, hint("result_limit"))

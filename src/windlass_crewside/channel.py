@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -30,19 +31,22 @@ class Channel:
         self._frames = Frames()
         self._sending = threading.Lock()
         self._owner = os.getpid()
+        self._identity = identity_of(descriptor)
         self.descriptors: deque[list[int]] = deque()
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Raises OSError when the other side is gone, and what `encode` raises. Silent in a process that crew code
-        forked: it has no say here. With descriptors the message must be a short one.
+        """Raises OSError when the other side is gone, with EBADF when the socket was closed here, and what `encode`
+        raises. Silent in a process that crew code forked: it has no say here. With descriptors the message must be a
+        short one.
         """
         frame = encode(message)
         if os.getpid() != self._owner:
             return
         with self._sending:
+            self._see_that_it_is_there()
             if descriptors:
                 socket.send_fds(self._socket, [frame], list(descriptors))
             else:
@@ -53,6 +57,7 @@ class Channel:
 
         None when the other side is gone. Raises BadMessage.
         """
+        self._see_that_it_is_there()
         # the kernel ends a read at the first frame that carries descriptors, so at most one set comes with it
         data, descriptors, _, _ = socket.recv_fds(self._socket, CHUNK, MOST_DESCRIPTORS)
         if descriptors:
@@ -68,3 +73,13 @@ class Channel:
 
     def close(self) -> None:
         self._socket.close()
+
+    def _see_that_it_is_there(self) -> None:
+        """Crew code may have closed it, and what it opened after that has its number by now."""
+        if identity_of(self.fileno()) != self._identity:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def identity_of(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino

@@ -17,7 +17,7 @@ from windlass_crewside.budget import check_result
 from windlass_crewside.channel import Channel
 from windlass_crewside.faults import explain
 from windlass_crewside.messages import DUMP_SIGNAL, Abort, BadMessage, Born, Inspect, Inspected, Message, Run
-from windlass_crewside.report import Report, end_with_the_worker
+from windlass_crewside.report import Report, end_unheard, end_with_the_worker
 from windlass_crewside.stopping import Stopping
 from windlass_crewside.surroundings import environment, flush_output, inhabit, take_output, write_stacks_when_asked
 from windlass_crewside.veil import Veil
@@ -41,7 +41,7 @@ def live(descriptor: int, output: int, errors: int, zygote: int) -> NoReturn:
         signal.signal(DUMP_SIGNAL, signal.SIG_IGN)  # until there is a file to write to
         take_output(output, errors)
         channel = Channel(descriptor)
-        be_announced(channel)
+        be_announced(channel, stacks_file())
         serve(channel, zygote)
         status = os.EX_OK
     except BaseException:  # noqa: BLE001 - nothing of the zygote's, whose stack this is, may run in a child
@@ -51,17 +51,29 @@ def live(descriptor: int, output: int, errors: int, zygote: int) -> NoReturn:
         os._exit(status)
 
 
-def be_announced(channel: Channel) -> None:
-    """Gives the worker a way to see what memory this process uses, which stays open to it whatever is run here."""
+def be_announced(channel: Channel, stacks: int | None) -> None:
+    """Gives the worker ways to see what memory this process uses and where its threads stand, which stay open to it
+    whatever is run here.
+    """
+    memory = memory_file()
+    given = [file for file in (memory, stacks) if file is not None]
     try:
-        memory = os.open(MEMORY, os.O_RDONLY)
-    except OSError:
-        channel.send(Born())
-        return
-    try:
-        channel.send(Born(), [memory])
+        channel.send(Born(memory is not None, stacks is not None), given)
     finally:
-        os.close(memory)
+        if memory is not None:
+            os.close(memory)
+
+
+def memory_file() -> int | None:
+    with contextlib.suppress(OSError):
+        return os.open(MEMORY, os.O_RDONLY)
+    return None
+
+
+def stacks_file() -> int | None:
+    with contextlib.suppress(OSError):  # it can run without one
+        return write_stacks_when_asked()
+    return None
 
 
 def serve(channel: Channel, zygote: int) -> None:
@@ -70,7 +82,6 @@ def serve(channel: Channel, zygote: int) -> None:
         return
     threading.Thread(target=watch, args=(channel, zygote, stopping), name="windlass-watch", daemon=True).start()
     inhabit(order.surroundings)
-    write_stacks_when_asked()
     shed_the_zygote(order.project.root)
     nobody.answers_input()
     carry_out(order, Report(channel, Veil(environment()), stopping))
@@ -89,20 +100,31 @@ def order_from(channel: Channel, stopping: Stopping) -> Inspect | Run | None:
 
 def watch(channel: Channel, zygote: int, stopping: Stopping) -> None:
     """Hears what the worker asks. A worker or a zygote that is gone must leave no run behind."""
-    with contextlib.suppress(OSError, BadMessage):
-        handle = handle_of(zygote)
-        poll = select.poll()
-        poll.register(channel, select.POLLIN)
-        if handle is not None:
-            poll.register(handle, select.POLLIN)
-        while os.getppid() == zygote:
-            ready = [descriptor for descriptor, _ in poll.poll(None if handle else LOOK_FOR_ZYGOTE_SECONDS * 1000)]
-            if channel.fileno() not in ready:
-                continue
-            if (messages := channel.receive()) is None:
-                break
-            obey(messages, stopping)
+    try:
+        listen(channel, zygote, stopping)
+    except BadMessage:
+        end_with_the_worker()
+    except OSError as error:
+        end_unheard(error)
     end_with_the_worker()
+
+
+def listen(channel: Channel, zygote: int, stopping: Stopping) -> None:
+    """Until the worker or the zygote is gone."""
+    handle = handle_of(zygote)
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    if handle is not None:
+        poll.register(handle, select.POLLIN)
+    while os.getppid() == zygote:
+        ready = dict(poll.poll(None if handle is not None else LOOK_FOR_ZYGOTE_SECONDS * 1000))
+        if handle is not None and ready.get(handle, 0) & select.POLLNVAL:  # the crew's code has closed it
+            poll.unregister(handle)
+            handle = None
+        if channel.fileno() in ready:
+            if (messages := channel.receive()) is None:
+                return
+            obey(messages, stopping)
 
 
 def handle_of(process: int) -> int | None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import resource
+import select
+import signal
 import sys
 from pathlib import Path
 
+PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -39,6 +43,25 @@ def become_subreaper() -> None:
     """What is left behind by a process below this one comes to this one, not to the machine's init process."""
     if sys.platform == "linux":
         control(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(channel: int) -> None:
+    """From now on the kernel kills this process when its parent ends, whatever it is doing. `channel` is the socket
+    that it was given, which tells whether that has happened already.
+    """
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    poll = select.poll()
+    poll.register(channel, 0)  # a hangup is told unasked
+    if os.getppid() != parent or poll.poll(0):
+        os._exit(os.EX_OK)
+
+
+def outlive_parent() -> None:
+    if sys.platform == "linux":
+        control(PR_SET_PDEATHSIG, 0)
 
 
 def control(option: int, value: int) -> None:

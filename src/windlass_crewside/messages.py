@@ -7,10 +7,14 @@ Frames to the zygote that carry descriptors (SCM_RIGHTS) carry them with the fir
 from __future__ import annotations
 
 import json
+import math
+import os
 import signal
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from windlass_crewside.fields import Ascii, Between, Nested, PrintableAscii, maker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +24,28 @@ LARGEST_FRAME = 256 * 1024 * 1024
 """Bytes; what a sender refuses to send and a reader takes for garbage."""
 
 DUMP_SIGNAL = signal.SIGUSR2
-"""Has a child write where each of its threads stands to the file STACKS in its folder."""
+"""Has a child write where each of its threads stands to the file whose descriptor came with its `Born`."""
 
-STACKS = ".stacks"
+
+class WaitStatuses:
+    """Of processes that have ended, as the kernel gives them."""
+
+    def __contains__(self, status: Any) -> bool:
+        return status in range(1 << 16) and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
+
+
+Pid = Annotated[int, range(2, 1 << 31)]
+"""Signals to 0 and 1 go to all that there are."""
+
+Position = Annotated[int, range(1 << 31)]
+Time = Annotated[float, Between(-62_135_596_800, 253_402_300_799)]
+"""Unix time in seconds, of the years 1 to 9999."""
+
+Json = Annotated[dict[str, Any], Nested(400)]
+Key = Annotated[str, PrintableAscii()]
+Stage = Annotated[str, frozenset({"load", "inputs", "run"})]
+FailureReason = Annotated[str, frozenset({"error", "limit"})]
+EndOfTask = Annotated[str, frozenset({"completed", "failed", "skipped"})]
 
 
 class BadMessage(ValueError):  # noqa: N818 - said of the message
@@ -101,7 +124,7 @@ class Unready:
 @dataclass(frozen=True, slots=True)
 class Forked:
     child: str
-    pid: int
+    pid: Pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +138,8 @@ class Exited:
     """The child's wait status as the kernel gave it (os.WIFEXITED and friends read it)."""
 
     child: str
-    pid: int
-    status: int
+    pid: Pid
+    status: Annotated[int, WaitStatuses()]
 
 
 # worker -> child
@@ -183,9 +206,14 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Born:
-    """The first message of a child. A descriptor comes with it where there is one to give: its /proc/self/smaps_rollup,
-    which nobody else may open once the child is not dumpable.
+    """The first message of a child. With it come the descriptors of those files that are there, in this order:
+
+    `memory`, its /proc/self/smaps_rollup, which nobody else may open once the child is not dumpable; `stacks`, what it
+    writes to at DUMP_SIGNAL.
     """
+
+    memory: bool = False
+    stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,31 +223,37 @@ class Inspected:
     manifest: dict[str, Any]
 
 
+class KnownTask(TypedDict):
+    key: Key
+    name: str | None
+    agent: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class TasksKnown:
-    """The tasks of the crew that was built for this run, in its order: {"key", "name", "agent"} each."""
+    """The tasks of the crew that was built for this run, in its order."""
 
-    tasks: list[dict[str, Any]]
+    tasks: list[KnownTask]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStarted:
     """`position` counts from 0 in the order of TasksKnown; a task that was not in it comes with the next free one."""
 
-    position: int
-    key: str
+    position: Position
+    key: Key
     name: str | None
     agent: str | None
-    at: float
+    at: Time
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEnded:
     """`state` is completed, failed or skipped; `output` and `seconds` are known of a completed one."""
 
-    position: int
-    state: str
-    at: float
+    position: Position
+    state: EndOfTask
+    at: Time
     output: str | None = None
     agent: str | None = None
     seconds: float | None = None
@@ -238,11 +272,11 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in the run, as the framework tells it. `at` is Unix time in seconds."""
+    """Something that happened in the run, as the framework tells it."""
 
     type: str
-    at: float
-    payload: dict[str, Any] = field(default_factory=dict)
+    at: Time
+    payload: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +288,10 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """`json` is the structured output where the crew gave one."""
+    """`structured` is JSON text where the crew gave structured output: what stores it need not read it."""
 
     output: str
-    json: Any = None
+    structured: Annotated[str, Ascii()] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,11 +302,11 @@ class Failed:
     "limit" when its budget was used up, else "error".
     """
 
-    stage: str
+    stage: Stage
     message: str
     trace: str = ""
     hint: str = ""
-    reason: str = "error"
+    reason: FailureReason = "error"
 
 
 Message = (
@@ -281,7 +315,8 @@ Message = (
 )  # fmt: skip
 
 TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Message.__args__}
-NESTED: dict[str, type[Any]] = {"project": Project, "surroundings": Surroundings, "budget": Budget}
+MAKERS = {name: maker(kind) for name, kind in TYPES.items()}
+NESTED = {"project", "surroundings", "budget"}
 
 
 def encode(message: Message) -> bytes:
@@ -299,19 +334,35 @@ def _plain(message: Any) -> dict[str, Any]:
     return {name: _plain(value) if name in NESTED else value for name, value in values.items()}
 
 
-def decode(body: bytes) -> Message:
+def decode(body: bytes | bytearray | memoryview) -> Message:
     """Raises BadMessage for anything that `encode` did not make."""
+    return _decoded(_text(body))
+
+
+def _text(body: bytes | bytearray | memoryview) -> str:
     try:
-        fields = json.loads(body)
-        kind = TYPES[fields.pop("is")]
-        message: Message = kind(**{name: _nested(name, value) for name, value in fields.items()})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadMessage(f"{len(body)} bytes that are no message") from error
+        return str(body, "ascii")
+    except ValueError:
+        raise BadMessage(f"{len(body)} bytes that are no message") from None
+
+
+def _decoded(text: str) -> Message:
+    try:
+        fields = DECODER.decode(text)
+        message: Message = MAKERS[fields.pop("is")](fields)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise BadMessage(f"{len(text)} bytes that are no message") from error
     return message
 
 
-def _nested(name: str, value: Any) -> Any:
-    return NESTED[name](**value) if name in NESTED else value
+def _finite(text: str) -> float:
+    """For a number as JSON has it, and for what it has not: NaN and the infinities."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError
+    return value
+
+
+DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 class Frames:
@@ -323,10 +374,10 @@ class Frames:
     def feed(self, data: bytes) -> Iterator[Message]:
         """Yields the messages that `data` completes. Raises BadMessage, after which the stream is of no more use."""
         self._bytes += data
-        while (body := self._take()) is not None:
-            yield decode(body)
+        while (text := self._take()) is not None:
+            yield _decoded(text)
 
-    def _take(self) -> bytes | None:
+    def _take(self) -> str | None:
         if len(self._bytes) < HEADER.size:
             return None
         (length,) = HEADER.unpack_from(self._bytes)
@@ -335,6 +386,7 @@ class Frames:
         end = HEADER.size + length
         if len(self._bytes) < end:
             return None
-        body = bytes(self._bytes[HEADER.size : end])
+        with memoryview(self._bytes) as whole, whole[HEADER.size : end] as body:
+            text = _text(body)  # copied once: a frame may be as large as memory allows
         del self._bytes[:end]
-        return body
+        return text

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from windlass_crewside.faults import explain, install_command, one_line, text_of
 from windlass_crewside.messages import Preload, Ready, Surroundings, Unready
 from windlass_crewside.surroundings import QUIET, environment, flush_output, inhabit, replace_environment
+from windlass_crewside.veil import Veil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
         inhabit(Surroundings(order.environment, str(Path.cwd())))
     answer = warmed(framework) if framework else Ready(sys.version.split()[0], None, None)
     if order is not None and isinstance(answer, Ready):
-        answer = with_project(order.project) or answer
+        answer = with_project(order.project, Veil(order.environment)) or answer
     flush_output()
     gc.collect()
     gc.freeze()
@@ -58,15 +59,15 @@ def warmed(framework: str) -> Ready | Unready:
     return Ready(sys.version.split()[0], framework, version(framework))
 
 
-def with_project(project: Project) -> Unready | None:
-    """Imports its modules; nothing is built before there is a child to build it in."""
+def with_project(project: Project, veil: Veil) -> Unready | None:
+    """Imports its modules; nothing is built before there is a child to build it in. Nothing passes the veil unseen."""
     from windlass_crewside.frameworks.importing import entry_module
 
     try:
         entry_module(project)
     except BaseException as error:  # noqa: BLE001 - code of the project: whatever it raises is why it can't be served
         fault = explain(error, "load", project.root)
-        return Unready(f"{fault.message} {fault.hint}".strip())
+        return Unready(veil.text(f"{fault.message} {fault.hint}".strip()))
     for framework, module in PRELOADS.items():
         if framework in sys.modules:
             import_module(module).stop_bus_threads()

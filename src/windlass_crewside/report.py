@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import time
@@ -11,6 +13,7 @@ from windlass_crewside.budget import size_in_words
 from windlass_crewside.faults import LimitReached
 from windlass_crewside.messages import LARGEST_FRAME, Event, Failed, Succeeded, TaskEnded, TooLarge, Warned
 from windlass_crewside.stopping import Stopping
+from windlass_crewside.surroundings import flush_output
 
 if TYPE_CHECKING:
     from windlass_crewside.messages import Message
@@ -34,8 +37,8 @@ class Report:
         """Raises ProjectFault for a result that is too large. Of all else that is, only that it was is told."""
         try:
             self._channel.send(message)
-        except OSError:
-            end_with_the_worker()
+        except OSError as error:
+            end_unheard(error)
         except TooLarge as error:
             if isinstance(message, Succeeded):
                 words = (
@@ -62,6 +65,20 @@ class Report:
     def fail(self, failed: Failed) -> None:
         message, trace, hint = [self._veil.text(words) for words in (failed.message, failed.trace, failed.hint)]
         self.send(Failed(failed.stage, message, trace, hint, failed.reason))
+
+
+CLOSED = b"the crew's code closed the socket that its process reports on; look for os.closerange or os.close\n"
+
+
+def end_unheard(error: OSError) -> NoReturn:
+    """Ends this process for an error of its channel."""
+    if error.errno != errno.EBADF:
+        end_with_the_worker()
+    flush_output()
+    with contextlib.suppress(OSError):
+        os.write(2, CLOSED)
+    processes.end_all_below()
+    os._exit(os.EX_OSERR)
 
 
 def end_with_the_worker() -> NoReturn:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_crewside.messages import DUMP_SIGNAL, STACKS
+from windlass_crewside.messages import DUMP_SIGNAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,10 +95,22 @@ def take_output(output: int, errors: int) -> None:
     faulthandler.enable(2)
 
 
-def write_stacks_when_asked() -> None:
-    """On DUMP_SIGNAL, to the file STACKS of this folder. No Python runs for it: a thread in C code holds nothing up."""
-    file = os.open(STACKS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+def write_stacks_when_asked() -> int:
+    """On DUMP_SIGNAL, to a file without a name, whose descriptor is given. No Python runs for it: a thread in C code
+    holds nothing up.
+    """
+    file = file_without_a_name("stacks")
     faulthandler.register(DUMP_SIGNAL, file, all_threads=True, chain=False)
+    return file
+
+
+def file_without_a_name(purpose: str) -> int:
+    """Who opens a file by its name may find another one there, which a crew has put in its place."""
+    with contextlib.suppress(OSError, AttributeError):  # Linux alone has it
+        return os.memfd_create(purpose)
+    descriptor, name = tempfile.mkstemp()
+    Path(name).unlink()
+    return descriptor
 
 
 def flush_output() -> None:

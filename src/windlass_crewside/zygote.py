@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 
 from windlass_crewside import child, preload, processes
 from windlass_crewside.channel import Channel
-from windlass_crewside.hardening import become_subreaper
+from windlass_crewside.hardening import become_subreaper, outlive_parent
 from windlass_crewside.messages import (
     Exited,
     Fork,
@@ -50,6 +50,7 @@ def live(descriptor: int, preloaded: str | None, *, with_project: bool = False) 
     channel, machine = Channel(descriptor), environment()
     answer = prepare(channel, preloaded, with_project=with_project)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        outlive_parent()  # from now on it reads its socket, and ends its children first
         if answer is not None:
             channel.send(answer)
         if isinstance(answer, Ready):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
@@ -42,7 +43,8 @@ class Run:
         await self._write()
 
     async def succeed(self, output: str = "It is done.", structured: Any = None) -> None:
-        await self._settle(Outcome(State.SUCCESS, output=output, json=structured))
+        told = None if structured is None else to_json(structured)
+        await self._settle(Outcome(State.SUCCESS, output=output, structured=told))
 
     async def fail(self, reason: Reason = Reason.ERROR, error: str = "the tool is broken") -> None:
         await self._settle(Outcome(State.FAILED, reason=reason, error=error))

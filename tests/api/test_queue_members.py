@@ -141,7 +141,9 @@ async def test_a_full_queue_is_429_with_how_many_wait_and_when_to_try_again(crew
 async def test_a_full_queue_is_no_matter_to_a_repeated_request_nor_to_another_crew(crew: Crew) -> None:
     await bound(crew, 1)
     kickoff = await crew.kickoff(idempotencyKey="once")
-    assert (await crew.post({"inputs": GOOD})).status_code == 429
+    refused = await crew.post({"inputs": GOOD})
+    assert refused.status_code == 429
+    assert "1 kickoff waits, and 1 may" in refused.json()["message"]
     assert await crew.kickoff(idempotencyKey="once") == kickoff
     other = await crew.server.crew()
     assert (await other.post({"inputs": GOOD})).status_code == 200
@@ -159,3 +161,18 @@ async def test_of_many_at_the_same_instant_no_more_than_may_wait_are_accepted(cr
 async def test_an_idempotency_key_stands_for_these_members_too(crew: Crew, member: dict[str, Any]) -> None:
     await crew.kickoff(idempotencyKey="once")
     assert (await crew.post({"inputs": GOOD, **member, "idempotencyKey": "once"})).status_code == 409
+
+
+@pytest.mark.parametrize("key", [7, "", ["a"], "x" * 256])
+async def test_a_malformed_key_is_not_also_called_missing(crew: Crew, key: Any) -> None:
+    answer = await crew.post({"inputs": GOOD, "concurrencyKey": key, "concurrencyStrategy": "reject"})
+    assert answer.status_code == 400
+    assert answer.json()["details"]["invalid_members"].keys() == {"concurrencyKey"}
+
+
+@pytest.mark.parametrize("missing", [{}, {"concurrencyKey": None}])
+async def test_a_strategy_without_a_key_is_told_to_need_one(crew: Crew, missing: dict[str, Any]) -> None:
+    answer = await crew.post({"inputs": GOOD, **missing, "concurrencyStrategy": "reject"})
+    assert answer.json()["details"]["invalid_members"] == {
+        "concurrencyStrategy": "Input should come with a concurrencyKey"
+    }

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
+import signal
 import tempfile
-from contextlib import asynccontextmanager
+import time
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -182,6 +185,45 @@ def own_postgres() -> Iterator[EmbeddedPostgres]:
     yield postgres
     postgres.stop()
     shutil.rmtree(home)
+
+
+@contextmanager
+def frozen(url: str) -> Iterator[None]:
+    """All of its processes stand still, and its sockets are there."""
+    with psycopg.connect(url) as connection:
+        found = [pid for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity")]
+    (parent,) = set(re.findall(r"^PPid:\s+(\d+)", Path(f"/proc/{found[0]}/status").read_text("utf-8"), re.MULTILINE))
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text("ascii").split()
+    processes = [int(parent), *map(int, children)]
+    send(processes, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        send(processes, signal.SIGCONT)
+
+
+def send(processes: list[int], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):  # connections come and go
+            os.kill(process, number)
+
+
+async def test_while_postgresql_stands_still_a_status_and_a_stop_are_answered_within_seconds(
+    own_postgres: EmbeddedPostgres,
+) -> None:
+    async with Database(own_postgres.url) as database:
+        await migrate(database)
+    async with own_crew(own_postgres.url) as crew:
+        kickoff = await crew.kickoff()
+        with frozen(own_postgres.url):
+            began = time.monotonic()
+            requests = [crew.request("POST", f"/stop/{kickoff}"), crew.get(f"/status/{kickoff}")]
+            requests.append(crew.server.http.get(f"{crew.server.url}/ready"))
+            answers = await asyncio.gather(*requests)
+            assert time.monotonic() - began < 8
+        assert [answer.status_code for answer in answers] == [503] * 3
+        await until(lambda: served(crew, kickoff), "all is served again")
+        assert (await crew.stop(kickoff))["state"] == "FAILED"
 
 
 async def test_all_is_served_again_by_itself_when_a_stopped_postgresql_is_back(own_postgres: EmbeddedPostgres) -> None:

@@ -24,13 +24,13 @@ async def waits_for(crew: Crew, kickoff: str) -> dict[str, Any]:
 def asked(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kickoffs of which it was asked what they wait for."""
     seen: list[str] = []
-    ask = crew.server.kickoffs.waiting
+    ask = crew.server.kickoffs.facts_of_waiting
 
-    async def waiting(kickoff: Any) -> Any:
-        seen.append(str(kickoff))
-        return await ask(kickoff)
+    async def facts(kickoffs: Any) -> Any:
+        seen.extend(map(str, kickoffs))
+        return await ask(kickoffs)
 
-    monkeypatch.setattr(crew.server.kickoffs, "waiting", waiting)
+    monkeypatch.setattr(crew.server.kickoffs, "facts_of_waiting", facts)
     return seen
 
 

@@ -50,6 +50,10 @@ def test_a_run_says_its_task_since_when_how_far_and_its_warnings() -> None:
     ]
 
 
+def test_a_run_of_one_task_speaks_of_one() -> None:
+    assert "0 of 1 task is done." in explain(running(task("a", "running")), AT)
+
+
 def test_a_run_between_two_tasks_says_so() -> None:
     assert explain(running(), AT) == ["It runs, between two tasks or before the first, for 14 s now."]
 
@@ -64,8 +68,9 @@ def test_a_run_whose_process_is_being_started_waits_for_it() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (-1, "0 s"),
-        (0.4, "0 s"),
+        (-1, "less than 1 s"),
+        (0.4, "less than 1 s"),
+        (1, "1 s"),
         (119, "119 s"),
         (120, "2 minutes"),
         (7199, "119 minutes"),

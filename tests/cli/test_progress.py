@@ -36,13 +36,13 @@ def test_the_moment_is_told_by_the_task_and_how_long_it_has_run() -> None:
 
 def test_the_moment_is_told_by_the_state_while_no_task_runs() -> None:
     queued = {**running(task("a", "pending_run")), "state": "PENDING", "started_at": None}
-    assert now(queued, AT) == "0 of 1 tasks done; waits for a worker, 15 s"
+    assert now(queued, AT) == "0 of 1 task done; waits for a worker, 15 s"
 
 
 def test_the_moment_of_a_waiting_kickoff_is_told_by_what_it_waits_for() -> None:
     queued = waiting("slot", "a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew", 3)
     assert now(queued, AT) == (
-        "0 of 1 tasks done; waits for a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew, 15 s"
+        "0 of 1 task done; waits for a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew, 15 s"
     )
 
 

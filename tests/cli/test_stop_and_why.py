@@ -134,9 +134,13 @@ def test_a_kickoff_takes_what_says_when_it_runs_and_how_much_it_may_use(windlass
         ("--priority", "101"),
         ("--priority", "high"),
         ("--timeout", "0"),
+        ("--timeout", "inf"),
+        ("--timeout", "nan"),
         ("--limit", "token_limit"),
         ("--limit", "token_limit="),
         ("--limit", "=5"),
+        ("--limit", "timeout=Infinity"),
+        ("--limit", "timeout=1e999"),
         ("--concurrency-strategy", "wait"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_terminal_sees_one_line_that_changes_and_no_code_of_the_output(windlas
     os.close(theirs)
     shown = read_to_end(ours)
     assert process.wait(DEADLINE) == 0
-    assert "\r\x1b[K0 of 1 tasks done; research" in shown
+    assert "\r\x1b[K0 of 1 task done; research" in shown
     assert shown.endswith("\\x1b[2Jgone\r\n")
 
 

@@ -75,17 +75,17 @@ def test_tokens_are_used_up_when_there_are_none_left() -> None:
 
 def test_a_reached_limit_is_told_with_its_reason_and_where_to_change_it() -> None:
     with pytest.raises(LimitReached) as caught:
-        check_result(Succeeded("", {"a": "é"}), 5)
+        check_result(Succeeded("", '{"a":"\\u00e9"}'), 5)
     failed = explain(caught.value, "run", "/")
-    assert (failed.reason, failed.message) == ("limit", "its result is 10 bytes; its limit is 5 bytes.")
+    assert (failed.reason, failed.message) == ("limit", "its result is 14 bytes; its limit is 5 bytes.")
     assert "result_limit" in failed.hint
 
 
 @pytest.mark.parametrize(
     ("result", "size"),
-    [(Succeeded("é"), 4), (Succeeded("not counted, as its json is", [1, 2]), 5), (Succeeded("\ud800"), 5)],
+    [(Succeeded("é"), 4), (Succeeded("not counted, as its JSON is", "[1,2]"), 5), (Succeeded("\ud800"), 5)],
 )
-def test_a_result_is_measured_as_json_in_utf_8(result: Succeeded, size: int) -> None:
+def test_a_result_is_measured_as_json(result: Succeeded, size: int) -> None:
     check_result(result, size)
     with pytest.raises(LimitReached):
         check_result(result, size - 1)

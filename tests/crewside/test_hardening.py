@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from projects_for_tests.another_user import as_another_user, owned, zygote_of
-from projects_for_tests.driver import DrivenZygote
+from projects_for_tests.driver import DrivenZygote, value_of
 from projects_for_tests.wild import wild
-from windlass_crewside.messages import Born, Succeeded
+from windlass_crewside.messages import Born
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +36,7 @@ def zygote(tmp_path: Path) -> Iterator[DrivenZygote]:
 def json_of(zygote: DrivenZygote, folder: Path, deed: str, start: str = "fork", **inputs: Any) -> Any:
     child = zygote.fork(start)
     child.run(wild(folder / "project"), folder / child.name, inputs={"do": deed, **inputs})
-    answer = child.answer()
-    assert isinstance(answer, Succeeded), answer
-    return answer.json
+    return value_of(child.answer())
 
 
 @linux_only
@@ -70,7 +68,7 @@ def test_a_child_holds_no_descriptor_but_its_own(zygote: DrivenZygote, tmp_path:
     other.numbers("asleep")
     found = json_of(zygote, tmp_path, "descriptors", start)
     # where it writes its stacks, and what tells it of the end of its zygote
-    assert found == [".stacks", "anon_inode", "null", "pipe", "pipe", "socket"]
+    assert found == ["anon_inode", "memfd", "null", "pipe", "pipe", "socket"]
 
 
 @linux_only
@@ -80,8 +78,8 @@ def test_its_first_message_brings_a_view_of_its_memory_that_lasts(
 ) -> None:
     child = zygote.fork(start)
     zygote.until(lambda: child.talk.descriptors)
-    assert child.talk.messages == [Born()], "before it has an order"
-    (view,) = child.talk.descriptors
+    assert child.talk.messages == [Born(memory=True, stacks=True)], "before it has an order"
+    view, stacks = child.talk.descriptors
     try:
         child.run(wild(tmp_path / "project"), tmp_path / "folder", inputs={"do": "block_in_c"})
         zygote.until(lambda: "blocked" in child.printed)
@@ -90,6 +88,7 @@ def test_its_first_message_brings_a_view_of_its_memory_that_lasts(
         assert 500 < int(pss[1]) < 500_000
     finally:
         os.close(view)
+        os.close(stacks)
 
 
 def test_a_child_by_exec_has_nothing_of_the_zygotes_memory(tmp_path: Path) -> None:
@@ -128,5 +127,4 @@ def test_a_neighbour_of_the_same_user_can_not_look_into_a_zygote_or_a_child() ->
         look = zygote.fork()
         look.run(project, owned(NOBODY, place / "look"), inputs={"do": "look", "paths": [*paths, control]})
         answer = look.answer()
-    assert isinstance(answer, Succeeded), answer
-    assert answer.json == dict.fromkeys(paths, "Permission denied") | {control: "read"}
+    assert value_of(answer) == dict.fromkeys(paths, "Permission denied") | {control: "read"}

@@ -150,9 +150,9 @@ def test_what_outlasts_the_wait_for_it_is_ended_all_the_same() -> None:
         zygote = Overrun(Channel(theirs.detach()), {})
         for open_end in (zygote._channel, zygote._selector, zygote._bell, zygote._ringer):
             stack.callback(open_end.close)
-        zygote._endings, zygote._untidy = [Ending(Exited("late", 1, 0), until=0.0)], True
+        zygote._endings, zygote._untidy = [Ending(Exited("late", 300, 0), until=0.0)], True
         zygote._tell_endings()
-        assert list(Frames().feed(ours.recv(4096))) == [Exited("late", 1, 0)], "the wait for it is over"
+        assert list(Frames().feed(ours.recv(4096))) == [Exited("late", 300, 0)], "the wait for it is over"
         for _ in range(5):
             zygote._tell_endings()
         assert zygote.passes == zygote.needed, "as long as there is something left, and no longer"

@@ -2,25 +2,50 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.kickoffs.events import stored_event
+from windlass.kickoffs.outcome import Ended, decide, words_for
+from windlass.kickoffs.tasks import TaskRecords
+from windlass.kickoffs.usage import TokenUsage
 from windlass_crewside.messages import (
     LARGEST_FRAME,
     TYPES,
+    Abort,
     BadMessage,
+    Born,
+    Budget,
     Event,
+    Exited,
+    Failed,
+    Fork,
+    Forked,
     Frames,
+    Inspect,
+    Inspected,
+    Kill,
     Message,
+    NotForked,
+    Preload,
     Project,
+    Ready,
     Run,
+    Signal,
     Succeeded,
     Surroundings,
     TaskEnded,
+    TasksKnown,
+    TaskStarted,
+    Tokens,
+    Unready,
+    Warned,
     decode,
     encode,
 )
@@ -30,7 +55,73 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
-RUN = Run("id", 2, Project("function", "/p", "a:b"), Surroundings({"A": "é"}, "/f"), {"x": [1, None]})
+PROJECT, PLACE = Project("function", "/p", "a:b"), Surroundings({"A": "é"}, "/f")
+RUN = Run("id", 2, PROJECT, PLACE, {"x": [1, None]}, Budget(token_limit=5))
+
+EVERY: list[Message] = [
+    Fork("c", "exec"),
+    Kill("c"),
+    Signal("c", 15, below=True),
+    Preload(PROJECT, {"A": "b"}),
+    Ready("3.11", "crewai", "1.0"),
+    Unready("no", "crewai"),
+    Forked("c", 300),
+    NotForked("c", "no"),
+    Exited("c", 300, 9),
+    Inspect(PROJECT, PLACE),
+    RUN,
+    Abort("stop"),
+    Born(memory=True),
+    Inspected({"name": "a"}),
+    TasksKnown([{"key": "k", "name": None, "agent": "b"}]),
+    TaskStarted(0, "k", "n", None, 1.5),
+    TaskEnded(0, "completed", 2.5, "out", "a", 1.0),
+    Tokens(1, 2, 3, 4, 5),
+    Event("a", 1.5, {"b": ["c", 1, None]}),
+    Warned("c", "m", 0),
+    Succeeded("o", '{"a":1}'),
+    Failed("run", "m", "t", "h", "limit"),
+]
+
+WRONG: list[Any] = [
+    *("", "x", "\x00", "\ud800", "never", "2"),
+    *(None, True, False, 0, 1, -1, 3, 1 << 31, 1 << 63, -(1 << 63), 10**30, 10**400, 0.5, -1e300, 1e18),
+    *(float("nan"), float("inf"), float("-inf")),
+    *([], ["x"], [[]], [1], {}, {"x": 1}, {"x": "y"}, {"key": 1, "name": None, "agent": None}, [{}], [{"key": "k"}]),
+    [{"key": 5, "name": None, "agent": None}],
+    [{"key": "k", "name": [], "agent": None}],
+]
+
+KINDS = {"str": str, "int": int, "float": float, "bool": bool}
+"""What a field of a plain annotation holds."""
+
+
+def fields_of(message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(encode(message)[4:])
+    return fields
+
+
+def given_to_the_worker(message: Message) -> None:
+    """What a worker does with it at once: none of it may fail for what a crew's process sent."""
+    records = TaskRecords(())
+    match message:
+        case TasksKnown():
+            records.know(message)
+        case TaskStarted():
+            records.start(message)
+        case TaskEnded():
+            records.start(TaskStarted(message.position, "k", None, None, 1.0))
+            records.end(message)
+        case Tokens():
+            usage = TokenUsage()
+            usage.add(message)
+            json.dumps(usage.to_json(), allow_nan=False)
+        case Event():
+            json.loads(stored_event(1, message.type, message.at, message.payload).payload)
+        case Succeeded() | Failed():
+            decide(Ended(message, 0))
+        case Exited():
+            words_for(message.status)
 
 
 def through(*chunks: bytes) -> list[Message]:
@@ -40,11 +131,17 @@ def through(*chunks: bytes) -> list[Message]:
 
 @given(ANY_JSON, st.text())
 def test_any_json_comes_out_as_it_went_in(value: Any, text: str) -> None:
-    assert through(encode(Succeeded(text, value))) == [Succeeded(text, value)]
+    message = Event(text, 1.0, {text: value})
+    assert through(encode(message)) == [message]
 
 
-def test_what_is_inside_a_message_has_its_type_again() -> None:
-    assert through(encode(RUN)) == [RUN]
+@pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
+def test_every_message_comes_out_as_it_went_in(message: Message) -> None:
+    assert through(encode(message)) == [message]
+
+
+def test_every_type_is_tried_here() -> None:
+    assert {type(message).__name__ for message in EVERY} == set(TYPES)
 
 
 @given(st.integers(1, 40))
@@ -54,15 +151,107 @@ def test_how_the_bytes_arrive_makes_no_difference(size: int) -> None:
     assert through(*chunks) == [RUN, Event("a", 1.5, {"b": "c"}), TaskEnded(1, "failed", 2.0)]
 
 
-def test_deep_values_come_out_as_they_went_in() -> None:
+def nested(levels: int) -> Any:
     deep: Any = None
-    for _ in range(800):
+    for _ in range(levels):
         deep = [deep]
-    assert through(encode(Succeeded("", deep))) == [Succeeded("", deep)]
+    return deep
+
+
+def test_deep_values_come_out_as_they_went_in() -> None:
+    run = dataclasses.replace(RUN, inputs={"deep": nested(800)})
+    assert through(encode(run)) == [run]
+
+
+def test_an_event_that_is_nested_deeper_than_it_can_be_written_again_is_refused() -> None:
+    event = Event("a", 1.0, {"deep": nested(300)})
+    assert through(encode(event)) == [event]
+    with pytest.raises(BadMessage):
+        through(encode(Event("a", 1.0, {"deep": nested(500)})))
+
+
+@pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
+def test_a_field_of_another_type_is_refused_and_what_is_taken_does_the_worker_no_harm(message: Message) -> None:
+    before = fields_of(message)
+    for name in before:
+        for value in WRONG:
+            body = json.dumps({**before, name: value}).encode("ascii")
+            try:
+                taken = decode(body)
+            except BadMessage:
+                continue
+            assert type(taken) is type(message), f"{name} = {value!r}"
+            kinds = dataclasses.fields(taken)
+            for field in kinds:
+                if (kind := KINDS.get(str(field.type))) is not None:
+                    assert type(getattr(taken, field.name)) is kind, f"{name} = {value!r}"
+            given_to_the_worker(taken)
+
+
+@given(st.sampled_from(EVERY), st.data(), ANY_JSON)
+def test_any_value_in_any_field_is_refused_or_does_no_harm(message: Message, data: st.DataObject, value: Any) -> None:
+    before = fields_of(message)
+    name = data.draw(st.sampled_from(sorted(before)))
+    try:
+        taken = decode(json.dumps({**before, name: value}).encode("ascii"))
+    except BadMessage:
+        return
+    given_to_the_worker(taken)
+    assert decode(encode(taken)[4:]) == taken
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{}", b'{"is":"Nothing"}', b'{"is":"Forked","x":1}', b'{"is":{}}', b"\xff"]
+    ("message", "name", "value"),
+    [
+        (Event("a", 1.0), "at", "never"),
+        (Event("a", 1.0), "at", True),
+        (Event("a", 1.0), "at", 1e18),
+        (Event("a", 1.0), "payload", []),
+        (Event("a", 1.0), "payload", None),
+        (Tokens(), "total", "many"),
+        (Tokens(), "total", 1.5),
+        (Tokens(), "total", False),
+        (Failed("run", "m"), "reason", "bogus"),
+        (Failed("run", "m"), "stage", "bogus"),
+        (TaskEnded(0, "failed", 1.0), "state", "x"),
+        (TaskEnded(0, "failed", 1.0), "position", -1),
+        (TaskEnded(0, "failed", 1.0), "position", 1 << 31),
+        (Warned("c", "m"), "code", 5),
+        (Warned("c", "m"), "task", "0"),
+        (TaskStarted(0, "k", None, None, 1.0), "key", "a\x00b"),
+        (TasksKnown([]), "tasks", [{"key": "k"}]),
+        (TasksKnown([]), "tasks", {}),
+        (Succeeded("o"), "structured", {"a": 1}),
+        (Succeeded("o"), "structured", "\ud800"),
+        (Forked("c", 300), "pid", 1),
+        (Forked("c", 300), "pid", -300),
+        (Exited("c", 300, 0), "status", 0x137F),
+        (Born(), "memory", 1),
+        (RUN, "project", None),
+        (RUN, "budget", {"token_limit": "5"}),
+        (RUN, "surroundings", {"environment": {"A": 1}, "folder": "/"}),
+    ],
+)
+def test_what_a_field_can_not_hold_is_refused(message: Message, name: str, value: Any) -> None:
+    fields = fields_of(message)
+    assert name in fields
+    with pytest.raises(BadMessage):
+        decode(json.dumps({**fields, name: value}).encode("ascii"))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_what_is_no_number_is_refused_wherever_it_is(number: str) -> None:
+    for fields in ('"at":%s,"payload":{}', '"at":1,"payload":{"a":[{"b":%s}]}'):
+        with pytest.raises(BadMessage):
+            decode(('{"is":"Event","type":"a",' + fields % number + "}").encode())
+
+
+def test_a_whole_number_is_a_time() -> None:
+    assert decode(b'{"is":"Event","type":"a","at":2}') == Event("a", 2.0)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"is":"Nothing"}', b'{"is":"Forked","x":1}', b'{"is":{}}', b"\xff", b"[" * 100_000]
 )
 def test_what_is_no_message_is_refused(body: bytes) -> None:
     with pytest.raises(BadMessage):
@@ -80,13 +269,32 @@ def test_a_frame_over_the_limit_is_refused_before_it_is_read() -> None:
         through(struct.pack("!I", LARGEST_FRAME + 1))
 
 
+def test_a_large_message_is_held_no_more_than_twice_at_a_time() -> None:
+    frame = encode(Succeeded("x" * 20_000_000))
+    chunks = [frame[at : at + (1 << 20)] for at in range(0, len(frame), 1 << 20)]
+    tracemalloc.start()
+    try:
+        (message,) = through(*chunks)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(message, Succeeded)
+    assert most < 2.5 * len(frame)
+
+
 def test_what_json_has_no_word_for_can_not_be_sent() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        encode(Succeeded("", float("nan")))
+        encode(Event("a", float("nan")))
     with pytest.raises(TypeError):
         encode(Event("a", 1.0, {"object": object()}))
 
 
 def test_every_message_has_a_name_of_its_own_and_plain_fields() -> None:
     assert all(dataclasses.is_dataclass(kind) for kind in TYPES.values())
-    assert json.loads(encode(Succeeded("a"))[4:]) == {"is": "Succeeded", "output": "a", "json": None}
+    assert json.loads(encode(Succeeded("a"))[4:]) == {"is": "Succeeded", "output": "a", "structured": None}
+
+
+def test_the_statuses_of_processes_that_ended_are_taken() -> None:
+    for status in (0, 71 << 8, 9, 11 | 0x80):
+        assert os.WIFEXITED(status) or os.WIFSIGNALED(status)
+        assert decode(encode(Exited("c", 300, status))[4:]) == Exited("c", 300, status)

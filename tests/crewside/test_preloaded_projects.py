@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +13,7 @@ import psutil
 import pytest
 
 from projects_for_tests.crews import crew_project, one_task
-from projects_for_tests.driver import DrivenZygote
+from projects_for_tests.driver import DrivenZygote, until, until_gone, value_of
 from projects_for_tests.making import function_project
 from projects_for_tests.wild import wild
 from windlass_crewside.messages import Inspected, Preload, Project, Ready, Succeeded, Unready
@@ -47,7 +50,7 @@ def run(zygote: DrivenZygote, project: Project, folder: Path, start: str = "fork
     child.run(project, folder / child.name, environment=environment)
     answer = child.answer()
     assert isinstance(answer, Succeeded), answer
-    return answer.json or answer.output
+    return value_of(answer) if answer.structured else answer.output
 
 
 def test_a_child_finds_its_project_imported_in_its_environment(tmp_path: Path) -> None:
@@ -74,9 +77,9 @@ def test_a_child_by_exec_is_not_started_with_the_environment_of_the_project(tmp_
         child = zygote.fork("exec")
         child.run(order.project, tmp_path / "folder", inputs={"do": "environment_at_start"})
         answer = child.answer()
-    assert isinstance(answer, Succeeded), answer
-    assert "OF_THE_MACHINE=1" in answer.json
-    assert "MODEL_KEY=sk-at-import" not in answer.json
+    found = value_of(answer)
+    assert "OF_THE_MACHINE=1" in found
+    assert "MODEL_KEY=sk-at-import" not in found
 
 
 def test_its_environment_is_on_no_command_line_and_not_what_it_was_started_with(tmp_path: Path) -> None:
@@ -101,6 +104,66 @@ def test_a_project_that_can_not_be_imported_is_told_in_words(tmp_path: Path, cod
         answer = zygote.ready()
     assert isinstance(answer, Unready)
     assert answer.message.startswith(words)
+
+
+def test_a_secret_in_what_it_raises_at_import_is_not_told(tmp_path: Path) -> None:
+    order = order_for(
+        tmp_path / "project", "import os\nraise RuntimeError(os.environ['MODEL_KEY'])\n", MODEL_KEY="sk-at-import"
+    )
+    with DrivenZygote(tmp_path / "zygote", order=order) as zygote:
+        answer = zygote.ready()
+    assert answer == Unready("RuntimeError: [secret] (work.py:2)")
+
+
+@pytest.fixture
+def below_a_parent() -> list[str]:
+    """A command that runs the zygote, and that the zygote is to take for the server."""
+    code = "import subprocess, sys; subprocess.run([sys.executable, *sys.argv[1:]], pass_fds=[int(sys.argv[4])])"
+    return [sys.executable, "-c", code]
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells a process of its parent's end")
+
+
+@linux_only
+def test_a_project_whose_import_does_not_end_dies_with_the_server(tmp_path: Path, below_a_parent: list[str]) -> None:
+    code = "import time\nopen('importing', 'w').close()\ntime.sleep(600)\n"
+    order = order_for(tmp_path / "project", code)
+    with DrivenZygote(tmp_path / "zygote", order=order, command=below_a_parent) as zygote:
+        until((tmp_path / "zygote" / "importing").exists)
+        (importing,) = psutil.Process(zygote.process.pid).children()
+        try:
+            zygote.process.kill()
+            until_gone(importing.pid)
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                importing.kill()
+
+
+@linux_only
+def test_a_zygote_that_is_ready_hears_of_the_end_from_its_socket_alone(
+    tmp_path: Path, below_a_parent: list[str]
+) -> None:
+    order = order_for(tmp_path / "project")
+    with DrivenZygote(tmp_path / "zygote", order=order, command=below_a_parent) as zygote:
+        zygote.ready()
+        (serving,) = psutil.Process(zygote.process.pid).children()
+        zygote.process.kill()
+        zygote.process.wait(10)
+        assert run(zygote, order.project, tmp_path)["in_the_child"] is False
+    until_gone(serving.pid)
+
+
+@linux_only
+@pytest.mark.parametrize(("gone", "printed"), [(False, b"begins\n"), (True, b"")])
+def test_a_zygote_whose_server_is_gone_already_does_not_begin(gone: bool, printed: bytes) -> None:
+    code = "import sys; from windlass_crewside import hardening; hardening.die_with_parent(int(sys.argv[1]))"
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if gone:
+            ours.close()
+        arguments = [sys.executable, "-c", f"{code}; print('begins')", str(theirs.fileno())]
+        assert subprocess.check_output(arguments, pass_fds=[theirs.fileno()], timeout=30) == printed
 
 
 def test_processes_that_the_project_starts_at_import_live_as_long_as_the_zygote(tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ EXITED_WITH_3 = 3 << 8
 
 
 def test_the_answer_of_a_crew_is_its_outcome() -> None:
-    assert decide(Ended(Succeeded("done", {"n": 1}), 0)) == Outcome(State.SUCCESS, output="done", json={"n": 1})
+    found = decide(Ended(Succeeded("done", '{"n":1}'), 0))
+    assert found == Outcome(State.SUCCESS, output="done", structured='{"n":1}')
+    assert found.json == {"n": 1}
+    assert Outcome(State.SUCCESS, output="done").json is None
 
 
 @pytest.mark.parametrize("status", [0, EXITED_WITH_3, signal.SIGKILL, None])
@@ -60,6 +63,7 @@ def test_a_process_whose_end_nobody_saw_was_lost() -> None:
         (signal.SIGRTMIN + 1, f"killed by signal {signal.SIGRTMIN + 1}."),
         (signal.SIGSEGV | 0x80, "killed by SIGSEGV"),  # with a core file
         (0, "exit code 0 before it gave a result. Look for os._exit in its code."),
+        (os.EX_OSERR << 8, "exit code 71 before it gave a result. Most likely its code closed the socket"),
         (os.EX_SOFTWARE << 8, "exit code 70 before it gave a result. The last lines of its output tell why"),
     ],
 )

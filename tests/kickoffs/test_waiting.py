@@ -28,6 +28,11 @@ def test_a_free_slot_and_the_place_in_the_queue() -> None:
     )
 
 
+def test_of_one_the_words_speak_as_of_one() -> None:
+    assert "1 of 2 is taken" in in_queue(running=1, slots=2).message
+    assert "of which 1 runs" in in_queue(concurrency=1, running_here=1, running=1, slots=2).message
+
+
 def test_a_place_far_back_is_not_counted() -> None:
     found = in_queue(ahead=MOST_COUNTED, running=4, slots=4)
     assert found.place is None

@@ -147,7 +147,7 @@ async def test_a_paused_crew_starts_nothing_until_it_is_resumed(
     kickoff = await world.accept()
 
     async def has_looked() -> bool:
-        waiting = await world.statuses.waiting(kickoff)
+        waiting = await world.statuses.waiting(kickoff, None)
         return waiting is not None and waiting.code == "paused" and bool(await workers(world))
 
     await until(has_looked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import socket
@@ -107,6 +108,13 @@ class Conversation(Line):
         return [message for message in self.messages if isinstance(message, kind)]
 
 
+def value_of(answer: object) -> Any:
+    """The structured output."""
+    assert isinstance(answer, Succeeded), answer
+    assert answer.structured is not None
+    return json.loads(answer.structured)
+
+
 class DrivenChild:
     def __init__(self, zygote: DrivenZygote, name: str, channel: socket.socket, output: int, errors: int) -> None:
         self._zygote = zygote
@@ -127,6 +135,12 @@ class DrivenChild:
     @property
     def printed(self) -> str:
         return self.output.data.decode("utf-8", "replace")
+
+    @property
+    def stacks(self) -> str:
+        """What it has written of them."""
+        _, file = self._zygote.until(lambda: self.talk.descriptors)
+        return os.pread(file, 1 << 20, 0).decode()
 
     def run(self, project: Project, folder: Path, **given: Any) -> None:
         environment = {"PATH": os.defpath, **given.get("environment", {})}

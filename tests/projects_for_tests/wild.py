@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CODE = r'''
-import ctypes, os, re, signal, subprocess, sys, threading, time
+import ctypes, os, re, select, signal, socket, subprocess, sys, threading, time
 
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000))
 
@@ -56,12 +56,16 @@ def do_sleep_by_seconds(inputs):
 
 def do_leave(inputs):
     """Two daemons that hold its output: one of them deaf to SIGTERM."""
+    told, telling = os.pipe()
+
     def daemon():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         tell("daemon", os.getpid())
+        os.write(telling, b".")
         wait()
 
     twice_forked(daemon)
+    os.read(told, 1)  # else it may be ended before it has told its number
     other = subprocess.Popen(["sleep", "600"], start_new_session=True)
     tell("other", other.pid)
     if inputs.get("stay"):
@@ -164,6 +168,20 @@ def do_garbage(inputs):
         except OSError:
             continue
     time.sleep(600)
+
+
+def do_close_descriptors(inputs):
+    """All that it didn't open; then what it opens itself has their numbers."""
+    os.closerange(3, 100)
+    if inputs.get("open"):
+        pairs = [socket.socketpair() for _ in range(20)]
+        threading.Thread(target=repeat_what_comes, args=(pairs,), daemon=True).start()
+    return "closed"
+
+
+def repeat_what_comes(pairs):
+    ready, _, _ = select.select([end for pair in pairs for end in pair], [], [])
+    os.write(1, ready[0].recv(100))
 
 
 def do_close_output(inputs):

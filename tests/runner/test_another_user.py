@@ -13,11 +13,12 @@ import psutil
 import pytest
 
 from projects_for_tests.able import able
-from projects_for_tests.making import Bench
+from projects_for_tests.making import Bench, Heard
 from windlass.accounts import Account
-from windlass.errors import ProjectError, SettingsError
+from windlass.errors import SettingsError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
+from windlass.projects import recognise
 from windlass.runner import Runner, Ways
 from windlass.runner.account import UNNAMED, CrewAccount, crew_account
 from windlass.runner.environment import machine_environment
@@ -121,9 +122,9 @@ def test_a_place_behind_a_closed_folder_is_out_of_reach(tmp_path: Path) -> None:
     closed.mkdir(mode=0o700)
     found = crew_account(None)
     assert found is not None
-    assert found.able([closed]) is None
-    with pytest.raises(ProjectError, match="is closed to it"):
-        CrewAccount(found.account, demanded=True).able([closed])
+    assert "is closed to it" in str(found.fault([closed]))
+    assert found.fault([Path("/usr/bin")]) is None
+    assert "can't be reached: No such file or directory" in str(found.fault([Path("/usr/not-there")]))
 
 
 def outcome_uid() -> int:
@@ -151,3 +152,26 @@ async def test_what_the_other_user_may_start_is_bounded(open_folder: Path) -> No
     outcome = await Bench(runner, OPEN_INTERPRETER).run(project, {"do": "start_processes", "count": 100})
     await runner.stop()
     assert "Resource temporarily unavailable" in str(outcome.error)
+
+
+@as_root
+async def test_a_crew_that_is_closed_to_the_other_user_later_on_does_not_become_root(
+    bench: Bench, open_folder: Path
+) -> None:
+    project = able(open_folder / "project")
+    assert (await bench.run(project, {"do": "look", "paths": {}})).json["uid"] != 0
+    project.chmod(0o700)
+    outcome = await bench.run(project, {"do": "look", "paths": {}})
+    assert (outcome.state, outcome.reason) == (State.FAILED, Reason.ERROR)
+    assert "is closed to it" in str(outcome.error)
+
+
+@as_root
+async def test_a_project_that_is_gone_is_told_of(bench: Bench, open_folder: Path) -> None:
+    project = able(open_folder / "project")
+    found = recognise(project)
+    assert (await bench.run(project, {"do": "look", "paths": {}})).state is State.SUCCESS
+    shutil.rmtree(project)
+    outcome = await bench.runner.run(bench.order(found, {}, {}), Heard().report)
+    assert (outcome.state, outcome.reason) == (State.FAILED, Reason.ERROR)
+    assert "Is the project still there?" in str(outcome.error)

@@ -14,7 +14,7 @@ EXITED_3 = 3 << 8
 
 @pytest.mark.parametrize("status", [0, KILLED, EXITED_3, None])
 def test_an_answer_counts_whatever_came_after_it(status: int | None) -> None:
-    assert decide(Ended(Succeeded("out", [1]), status)) == Outcome(State.SUCCESS, output="out", json=[1])
+    assert decide(Ended(Succeeded("out", "[1]"), status)) == Outcome(State.SUCCESS, output="out", structured="[1]")
     failed = decide(Ended(Failed("run", "It broke.", "trace", "Mend it."), status))
     assert failed == Outcome(State.FAILED, reason=Reason.ERROR, error="It broke. Mend it.", trace="trace")
 

@@ -240,4 +240,4 @@ async def test_a_child_holds_no_descriptor_but_its_own(bench: Bench, project: Pa
     first.cancel()
     await asyncio.wait([first])
     kinds = [target.split(":")[0].rpartition("/")[2] for target in outcome.json]
-    assert sorted(kinds) == [".stacks", "anon_inode", "null", "pipe", "pipe", "socket"]
+    assert sorted(kinds) == ["anon_inode", "memfd", "null", "pipe", "pipe", "socket"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,9 @@ from projects_for_tests.making import Bench, Heard
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import Ending
 from windlass.kickoffs.states import Reason, State
-from windlass.runner import Ender
-from windlass_crewside.messages import Event, Warned
+from windlass.projects import recognise
+from windlass.runner import Ender, Output, Preparing
+from windlass_crewside.messages import Event, Message, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +57,22 @@ async def test_a_silence_is_told_once(bench: Bench, project: Path) -> None:
     limits = Limits(stall_after=0.3, timeout=2)
     await bench.run(project, {"do": "sleep"}, heard=heard, ender=ender, limits=limits, seconds_left=2.0)
     assert len(heard.events("stalled")) == 1
+
+
+async def test_a_run_whose_words_wait_to_be_written_is_not_silent(bench: Bench, project: Path) -> None:
+    heard, written = Heard(), asyncio.Event()
+
+    async def report(told: Message | Output | Preparing) -> None:
+        await heard.report(told)
+        if isinstance(told, Output):
+            await written.wait()
+
+    order = replace(bench.order(recognise(project), {"do": "print", "lines": 1}, {}), limits=Limits(stall_after=0.2))
+    run = asyncio.create_task(bench.runner.run(order, report))
+    await heard.until(lambda one: isinstance(one, Output))
+    watching = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() < watching + 1:
+        await bench.run(project)  # others go on meanwhile
+    written.set()
+    assert (await run).output == "printed"
+    assert heard.events("stalled") == []

@@ -23,6 +23,8 @@ class Proxy:
         self._folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
         self._server: asyncio.Server | None = None
         self._pairs: set[asyncio.Task[None]] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
         self.url = make_conninfo(url, host=str(self._folder), port="5432")
 
     async def __aenter__(self) -> Self:
@@ -51,6 +53,13 @@ class Proxy:
             pair.cancel()
         await asyncio.gather(*pairs, return_exceptions=True)
 
+    def freeze(self) -> None:
+        """Whoever is connected or comes gets no answer, until `thaw`."""
+        self._flows.clear()
+
+    def thaw(self) -> None:
+        self._flows.set()
+
     async def _serve(self, client_reader: StreamReader, client_writer: StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -58,8 +67,8 @@ class Proxy:
         try:
             reader, writer = await asyncio.open_unix_connection(self._there)
             async with asyncio.TaskGroup() as both:
-                both.create_task(_copy(client_reader, writer))
-                both.create_task(_copy(reader, client_writer))
+                both.create_task(self._copy(client_reader, writer))
+                both.create_task(self._copy(reader, client_writer))
             writer.close()
         except asyncio.CancelledError:
             writer.transport.abort()
@@ -67,9 +76,9 @@ class Proxy:
         finally:
             self._pairs.discard(task)
 
-
-async def _copy(source: StreamReader, target: StreamWriter) -> None:
-    while data := await source.read(65536):
-        target.write(data)
-        await target.drain()
-    target.close()
+    async def _copy(self, source: StreamReader, target: StreamWriter) -> None:
+        while data := await source.read(65536):
+            await self._flows.wait()
+            target.write(data)
+            await target.drain()
+        target.close()

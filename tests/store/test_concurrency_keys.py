@@ -12,6 +12,7 @@ from store.kickoff_rows import DONE, FAILED
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
 from windlass.kickoffs.stopping import SUPERSEDED
+from windlass.store.kickoffs import Holder
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -143,9 +144,9 @@ async def test_reject_refuses_while_another_of_the_key_is_open(rows: Rows) -> No
     second = rows.new(concurrency_key="k", concurrency_strategy="reject")
     other = rows.new(concurrency_key="free", concurrency_strategy="reject")
     answer = await rows.store.accept([second, other])
-    assert (answer.ids, answer.taken) == ({other.id}, {second.id: first})
+    assert (answer.ids, answer.taken) == ({other.id}, {second.id: Holder(first, None)})
     (claimed,) = [one for one in await rows.claim(slots=9) if one.id == first]
-    assert (await rows.store.accept([second])).taken == {second.id: first}
+    assert (await rows.store.accept([second])).taken == {second.id: Holder(first, None)}
     await rows.settle(claimed)
     assert (await rows.store.accept([second])).ids == {second.id}
 
@@ -154,14 +155,14 @@ async def test_of_servers_that_would_not_queue_one_gets_the_key(rows: Rows) -> N
     many = [rows.new(concurrency_key="k", concurrency_strategy="reject") for _ in range(12)]
     answers = await asyncio.gather(*(rows.store.accept([new]) for new in many))
     (winner,) = [kickoff for answer in answers for kickoff in answer.ids]
-    assert {holder for answer in answers for holder in answer.taken.values()} == {winner}
+    assert {holder for answer in answers for holder in answer.taken.values()} == {Holder(winner, None)}
 
 
 async def test_the_strategy_is_the_deployments_unless_the_kickoff_says_another(rows: Rows) -> None:
     strict = await rows.beside("strict", concurrency_strategy="reject")
     (first,) = await strict.accept(concurrency_key="k")
     refused = strict.new(concurrency_key="k")
-    assert (await strict.store.accept([refused])).taken == {refused.id: first}
+    assert (await strict.store.accept([refused])).taken == {refused.id: Holder(first, None)}
     await strict.accept(concurrency_key="k", concurrency_strategy="enqueue")
 
 

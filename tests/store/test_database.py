@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from windlass.store.database import Database
 from windlass.store.healing import Healing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +138,38 @@ async def test_a_server_that_does_not_answer_counts_as_away(database_url: str) -
         with pytest.raises(DatabaseUnavailable):
             await database.rows("SELECT pg_sleep(60)")
         assert await database.rows("SELECT 1 AS one") == [{"one": 1}]
+
+
+async def seconds_until_away(statement: Awaitable[Any]) -> float:
+    began = time.monotonic()
+    with pytest.raises(DatabaseUnavailable):
+        await statement
+    return time.monotonic() - began
+
+
+async def test_a_frozen_server_is_not_waited_for_longer_than_a_statement_may_take(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("windlass.store.database.CANCEL_SECONDS", 0.2)
+    async with Database(proxy.url, statement_seconds=0.3) as database:
+        await asyncio.gather(*(database.rows("SELECT pg_sleep(0.05)") for _ in range(3)))
+        proxy.freeze()
+        statements = [database.rows("SELECT 1"), _twice(database), _in_a_pipeline(database)]
+        assert max(await asyncio.gather(*map(seconds_until_away, statements))) < 3
+        proxy.thaw()
+        async with asyncio.timeout(10):
+            while not await database.answers():
+                pass
+    assert {record.name for record in caplog.records} == {"windlass.store.database"}
+
+
+async def test_what_a_client_waits_for_is_given_up_sooner(shared_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.store.database.ANSWER_SECONDS", 0.2)
+    async with Database(shared_url) as database:
+        assert await seconds_until_away(database.rows("SELECT pg_sleep(5)", soon=True)) < 3
+        assert await database.rows("SELECT 1 AS one FROM pg_sleep(0.5)") == [{"one": 1}]
+
+
+async def _in_a_pipeline(database: Database) -> None:
+    async with database.connection() as connection, connection.pipeline(), connection.transaction():
+        await connection.execute("SELECT 1")

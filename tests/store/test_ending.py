@@ -28,7 +28,7 @@ async def test_a_success_is_kept_with_all_that_came_of_it(rows: Rows) -> None:
     claimed = await rows.started(warnings='[{"code":"early","message":"m"}]')
     usage = TokenUsage()
     usage.add(Tokens(prompt=3, completion=2, total=5))
-    outcome = Outcome(State.SUCCESS, output="done", json={"b": 1, "a": [None]})
+    outcome = Outcome(State.SUCCESS, output="done", structured='{"b":1,"a":[null]}')
     assert await rows.store.settle(claimed.id, 1, outcome, usage, [Warning_("late", "m", "plan")])
     status = await rows.status(claimed.id)
     assert (status.state, status.reason, status.error) == (State.SUCCESS, None, None)
@@ -101,10 +101,29 @@ async def test_an_outcome_is_an_end(rows: Rows, state: State) -> None:
         await rows.settle(claimed, Outcome(state))
 
 
+NO_JSON = ["", "{", "no JSON", "[1,]", '"a\x00b"', "[" * 200_000 + "]" * 200_000]
+
+
+@pytest.mark.parametrize("text", NO_JSON, ids=["empty", "open", "words", "comma", "nul", "deep"])
+async def test_structured_output_that_is_no_json_fails_the_kickoff_in_words(rows: Rows, text: str) -> None:
+    claimed = await rows.started()
+    assert await rows.settle(claimed, Outcome(State.SUCCESS, output="done", structured=text))
+    status = await rows.status(claimed.id)
+    assert (status.state, status.reason, status.structured) == (State.FAILED, "crashed", None)
+    assert str(status.error).startswith("the run gave structured output that is no JSON, or that is nested too deep")
+
+
+async def test_structured_output_is_given_back_as_it_came(rows: Rows) -> None:
+    claimed = await rows.started()
+    text = '{"b":1,"a":[1.50,"\\u00e9\\u0000\\ud800"],"b":2}'
+    assert await rows.settle(claimed, Outcome(State.SUCCESS, output="done", structured=text))
+    assert (await rows.status(claimed.id)).structured == text
+
+
 @pytest.mark.parametrize("text", ["a\x00b", "a\ud800b", "\udc00\ud83d", "\\u0000", "x" * 100_000])
 async def test_any_text_can_be_a_result_an_error_or_a_warning(rows: Rows, text: str) -> None:
     claimed = await rows.started()
-    outcome = Outcome(State.FAILED, output=text, json={text: [text]}, reason=Reason.ERROR, error=text)
+    outcome = Outcome(State.FAILED, output=text, structured=json.dumps({text: [text]}), reason=Reason.ERROR, error=text)
     assert await rows.store.settle(claimed.id, 1, outcome, TokenUsage(), [Warning_("c", text, text)])
     status = await rows.status(claimed.id)
     assert json.loads(status.output or "") == text

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.waiting import waiting
 from windlass.store.deployments import DeploymentStore
 
 if TYPE_CHECKING:
@@ -23,9 +24,13 @@ async def served(rows: Rows) -> Rows:
 
 
 async def wait_of(rows: Rows, kickoff: UUID) -> Waiting:
-    found = (await rows.store.waiting([kickoff]))[kickoff]
+    found = await told(rows, kickoff)
     assert found is not None
     return found
+
+
+async def told(rows: Rows, kickoff: UUID) -> Waiting | None:
+    return waiting((await rows.store.facts_of_waiting([kickoff]))[kickoff])
 
 
 async def test_a_slot_and_its_place(served: Rows) -> None:
@@ -56,6 +61,14 @@ async def test_the_one_with_the_same_key(served: Rows) -> None:
     assert str(running.id) in (await wait_of(served, first)).message
     found = await wait_of(served, second)
     assert (found.code, found.place) == ("key", 2)
+
+
+async def test_who_started_the_one_with_the_same_key_is_known(served: Rows) -> None:
+    owner = new_id()
+    running = await served.started(concurrency_key="k", user_id=owner)
+    (behind,) = await served.accept(concurrency_key="k")
+    facts = (await served.store.facts_of_waiting([behind]))[behind]
+    assert (facts.holder, facts.holder_user) == (str(running.id), owner)
 
 
 async def test_its_time_and_its_next_attempt(served: Rows) -> None:
@@ -90,12 +103,12 @@ async def test_the_end_of_its_processes_once_it_was_stopped(served: Rows) -> Non
 
 async def test_a_zygote_while_its_worker_says_so(served: Rows) -> None:
     claimed = await served.started()
-    assert (await served.store.waiting([claimed.id]))[claimed.id] is None
+    assert await told(served, claimed.id) is None
     assert await served.store.write_reports(claimed.id, 1, [], [], waiting_for="zygote")
     assert (await wait_of(served, claimed.id)).code == "zygote"
     assert (await served.status(claimed.id)).waiting_for == "zygote"
     assert await served.store.write_reports(claimed.id, 1, [], [])
-    assert (await served.store.waiting([claimed.id]))[claimed.id] is None
+    assert await told(served, claimed.id) is None
 
 
 async def test_what_it_waited_for_is_forgotten_however_its_run_ends(served: Rows) -> None:
@@ -109,8 +122,8 @@ async def test_what_it_waited_for_is_forgotten_however_its_run_ends(served: Rows
 async def test_nothing_when_it_has_ended_or_never_was(served: Rows) -> None:
     claimed = await served.started()
     await served.settle(claimed)
-    assert (await served.store.waiting([claimed.id]))[claimed.id] is None
-    assert await served.store.waiting([new_id()]) == {}
+    assert await told(served, claimed.id) is None
+    assert await served.store.facts_of_waiting([new_id()]) == {}
 
 
 async def test_workers_are_forgotten_when_they_leave_or_are_silent_for_long(served: Rows) -> None:

@@ -20,6 +20,7 @@ from windlass.api.status_view import status_body
 from windlass.api.stop_view import stop_body
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import State
+from windlass.kickoffs.visibility import may_see
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -93,7 +94,7 @@ class CrewApi:
         if wait and not kickoff.state.ended:
             kickoff = await self._ended(kickoff, wait)
         manifest = await self._manifest(kickoff, crew)
-        waiting = await self._waiting(kickoff)
+        waiting = await self._waiting(kickoff, token)
         body = status_body(kickoff, manifest.tasks, token.profile or crew.profile, waiting)
         return Response(body, media_type="application/json")
 
@@ -135,10 +136,10 @@ class CrewApi:
         found = await self.statuses.get_ended(kickoff.id, seconds) or kickoff
         return found if found.state.ended else await self.statuses.get(kickoff.id) or found
 
-    async def _waiting(self, kickoff: KickoffStatus) -> Waiting | None:
+    async def _waiting(self, kickoff: KickoffStatus, token: TokenRow) -> Waiting | None:
         """Asked for only where there can be something: a run that simply runs costs no second statement."""
         if kickoff.state in WAITING or (kickoff.waiting_for and not kickoff.state.ended):
-            return await self.statuses.waiting(kickoff.id)
+            return await self.statuses.waiting(kickoff.id, token.user_id)
         return None
 
     async def _manifest(self, kickoff: KickoffStatus, crew: Crew) -> Manifest:
@@ -159,7 +160,7 @@ def answer(value: Any) -> Response:
 
 
 def _may_see(token: TokenRow, crew: Crew, kickoff: KickoffStatus) -> bool:
-    return kickoff.deployment_id == crew.deployment_id and token.user_id in {None, kickoff.user_id}
+    return kickoff.deployment_id == crew.deployment_id and may_see(token.user_id, kickoff.user_id)
 
 
 def _only(request: Request, name: str) -> str | None:

@@ -77,7 +77,7 @@ def too_large(limit: int) -> Problem:
 
 def too_slow(seconds: float) -> Problem:
     return Problem(
-        408, f"The request did not arrive within {seconds:g} seconds. Send it again.", headers={"Connection": "close"}
+        408, f"The request did not arrive within {seconds:g} s. Send it again.", headers={"Connection": "close"}
     )
 
 
@@ -125,7 +125,7 @@ def _not_accepted(error: Exception) -> Problem | None:
         case IdempotencyKeyReused():
             return Problem(409, str(error))
         case KeyInUse():
-            return Problem(409, str(error), {"kickoff_id": str(error.kickoff_id)})
+            return Problem(409, str(error), {"kickoff_id": str(error.kickoff_id)} if error.kickoff_id else {})
         case QueueFull():
             return _queue_full(error)
     return None

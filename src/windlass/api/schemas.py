@@ -58,7 +58,7 @@ def _within_a_year(at: datetime) -> datetime:
 
 
 def _with_a_key(strategy: Strategy, found: ValidationInfo) -> Strategy:
-    if found.data.get("concurrencyKey") is None:
+    if found.data.get("concurrencyKey", "of a wrong form, which is told already") is None:
         raise PydanticCustomError("no_key", "Input should come with a concurrencyKey")
     return strategy
 
@@ -169,7 +169,7 @@ class WaitingBody(BaseModel):
     message: str = Field(description='The same for a person: it completes the sentence "It waits for ...".')
     place: int | None = Field(
         description="Its place among those of the crew that wait for the same, 1 for the next; "
-        "null where there is no queue, or it is further back than the 1000th."
+        "null where there is no queue, or it is further back than the 200th."
     )
 
 

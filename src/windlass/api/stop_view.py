@@ -24,7 +24,8 @@ def stop_body(before: KickoffStatus, state: State, grace: float) -> dict[str, st
 
 def _message(before: KickoffStatus, state: State, grace: float) -> str:
     if not state.ended:
-        return f"It is being stopped: its processes are gone within {grace:g} seconds."
+        seconds = "second" if grace == 1 else "seconds"
+        return f"It is being stopped: its processes are gone within {grace:g} {seconds}."
     if before.state.ended or state is not State.CANCELLED:
         return "It had ended before: nothing is left to stop."
     if before.state is State.STARTED:

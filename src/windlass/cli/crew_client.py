@@ -48,11 +48,12 @@ class ServerSaidNo(WindlassError):  # noqa: N818 - said by the server
 class CrewClient:
     """One crew at its base URL. Every request raises Unreachable, or ServerSaidNo for any answer but a success.
 
-    `here` says that commands find the crew without its URL.
+    `here` is the crew's name where commands find it without its URL.
     """
 
-    def __init__(self, base_url: str, token: Secret, *, here: bool = False) -> None:
+    def __init__(self, base_url: str, token: Secret, *, here: str | None = None) -> None:
         self.base_url = base_url
+        self._here = here
         self._address = () if here else (base_url,)
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {token.reveal()}", "Accept": "application/json"},
@@ -94,8 +95,18 @@ class CrewClient:
         except httpx.RequestError as error:
             raise _unreachable(self.base_url, path, error) from error
         if not answer.is_success:
-            raise refusal(answer)
+            raise self._refused(answer)
         return _object(answer)
+
+    def _refused(self, answer: httpx.Response) -> ServerSaidNo:
+        error = refusal(answer)
+        if self._here and error.status == HTTPStatus.NOT_FOUND:
+            others = f"{self.base_url.removesuffix(self._here)}SLUG"
+            error.hint = (
+                f"Without a URL a kickoff is looked for among those of {self._here}, the crew that the server on this "
+                f"WINDLASS_HOME serves. For one of another crew, give its URL before the id: {others}"
+            )
+        return error
 
 
 def refusal(answer: httpx.Response) -> ServerSaidNo:

@@ -25,7 +25,7 @@ AFTER_A_BAD_END = {
 WHILE_IT_WAITS = {
     "slot": "WINDLASS_SLOTS says how many one worker runs at once.",
     "concurrency": "`concurrency` under [tool.windlass] in pyproject.toml says how many of this crew run at once.",
-    "key": "It begins when that one has ended. `windlass stop` ends that one sooner.",
+    "key": "It begins when that one has ended. Who may stop that one ends it sooner, with `windlass stop`.",
     "time": "It begins then, as soon as there is a free slot.",
     "retry": "It was lost, through no fault of the crew's, and is tried again.",
     "paused": "No kickoff of the crew begins until then; more are accepted.",
@@ -87,7 +87,8 @@ def _what_it_does(status: Status, at: datetime) -> str:
 def _how_far(status: Status) -> str:
     progress = status.get("progress") or {}
     total = progress.get("total_tasks")
-    return f"{progress.get('completed_tasks', 0)} of {total} tasks are done." if total else ""
+    tasks = "task is" if total == 1 else "tasks are"
+    return f"{progress.get('completed_tasks', 0)} of {total} {tasks} done." if total else ""
 
 
 def _attempt(status: Status) -> str:
@@ -110,11 +111,11 @@ def _ended_badly(status: Status) -> list[str]:
 
 
 def lapse(seconds: float) -> str:
-    """`90 s`, `5 minutes`, `3 hours`, `2 days`: as exact as a person wants it."""
+    """`less than 1 s`, `90 s`, `5 minutes`, `3 hours`, `2 days`: as exact as a person wants it."""
     for unit, length in UNITS.items():
         if seconds >= 2 * length:
             return f"{seconds // length:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
+    return f"{seconds:.0f} s" if seconds >= 1 else "less than 1 s"
 
 
 def _after(status: Status) -> str:

@@ -39,7 +39,8 @@ def changes(before: Status | None, after: Status, url: str) -> list[str]:
 def now(status: Status, at: datetime) -> str:
     """One line that is true at this moment."""
     progress = status.get("progress") or {}
-    counts = f"{progress.get('completed_tasks', 0)} of {progress.get('total_tasks', '?')} tasks done"
+    total = progress.get("total_tasks", "?")
+    counts = f"{progress.get('completed_tasks', 0)} of {total} {'task' if total == 1 else 'tasks'} done"
     task = status.get("current_task")
     running = running_task(status)
     began = _time(running.get("started_at")) if running else None
@@ -148,7 +149,7 @@ def _seconds(value: object) -> str | None:
 
 def _tokens(status: Status) -> str | None:
     total = (status.get("token_usage") or {}).get("total_tokens")
-    return f"{total:,} tokens" if total else None
+    return f"{total:,} {'token' if total == 1 else 'tokens'}" if total else None
 
 
 def _time(text: object) -> datetime | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -27,7 +28,19 @@ def limit(given: str) -> tuple[str, Any]:
         number = json.loads(value)
     except ValueError:
         return name, value
-    return name, number if isinstance(number, int | float) else value
+    if not isinstance(number, int | float):
+        return name, value
+    if not math.isfinite(number):
+        raise click.BadParameter(f"{given!r}: a limit is a finite number; leave it out to set none.")
+    return name, number
+
+
+def finite(_: click.Context, __: click.Parameter, seconds: float | None) -> float | None:
+    if seconds is not None and not math.isfinite(seconds):
+        raise click.BadParameter(
+            f"{seconds} is no number of seconds; without this option the crew's own timeout holds."
+        )
+    return seconds
 
 
 def queue_options(command: Command) -> Command:
@@ -56,6 +69,7 @@ def queue_options(command: Command) -> Command:
         click.option(
             "--timeout",
             type=click.FloatRange(min=0, min_open=True),
+            callback=finite,
             metavar="SECONDS",
             help="How long it may take from its first start.",
         ),

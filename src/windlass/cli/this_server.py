@@ -31,7 +31,7 @@ def client_here(token: Secret | None) -> CrewClient:
             "Give the crew's URL before the kickoff's id, or set WINDLASS_HOME to the server's home.",
         )
     address, slug = running
-    return CrewClient(f"{address}/crews/{slug}", token or _own_token(settings, slug), here=True)
+    return CrewClient(f"{address}/crews/{slug}", token or _own_token(settings, slug), here=slug)
 
 
 def _own_token(settings: Settings, slug: str) -> Secret:

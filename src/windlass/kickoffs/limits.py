@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
-SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMG]B|)", re.IGNORECASE)
+SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMG]B|)", re.IGNORECASE | re.ASCII)
 
 
 class BadLimit(ValueError):  # noqa: N818 - said of the limit

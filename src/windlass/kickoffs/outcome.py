@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 from dataclasses import dataclass
@@ -13,16 +14,21 @@ from windlass_crewside.messages import Failed, Inspected, Succeeded
 class Outcome:
     """How a run ended, before anything acts on it.
 
-    `state` is SUCCESS with `output` (and `json` where there is structured output), or FAILED with `reason` and `error`,
-    one line that a person can act on. `trace` is for the log alone.
+    `state` is SUCCESS with `output` (and `structured` where there is structured output: JSON text that nobody has read
+    yet), or FAILED with `reason` and `error`, one line that a person can act on. `trace` is for the log alone.
     """
 
     state: State
     output: str | None = None
-    json: Any = None
+    structured: str | None = None
     reason: Reason | None = None
     error: str | None = None
     trace: str = ""
+
+    @property
+    def json(self) -> Any:
+        """The structured output. Reading it may take seconds: nothing that others wait for should."""
+        return None if self.structured is None else json.loads(self.structured)
 
 
 Answer = Inspected | Succeeded | Failed
@@ -59,8 +65,8 @@ class Ended:
 def decide(ended: Ended) -> Outcome:
     """A result counts whatever became of the process after it, for it may have cost much."""
     match ended:
-        case Ended(answer=Succeeded(output=output, json=structure)):
-            return Outcome(State.SUCCESS, output=output, json=structure)
+        case Ended(answer=Succeeded(output=output, structured=structured)):
+            return Outcome(State.SUCCESS, output=output, structured=structured)
         case Ended(asked=Ending() as asked):
             return Outcome(asked.state, reason=asked.reason, error=asked.error)
         case Ended(answer=Failed() as failed):
@@ -94,7 +100,7 @@ def words_for(status: int) -> str:
     """What a wait status says of a process that ended without an answer."""
     if not os.WIFSIGNALED(status):
         code = os.waitstatus_to_exitcode(status)
-        look = OUTPUT_TELLS if code == os.EX_SOFTWARE else "Look for os._exit in its code."
+        look = WHERE_TO_LOOK.get(code, "Look for os._exit in its code.")
         return f"the crew's process ended with exit code {code} before it gave a result. {look}"
     number = os.WTERMSIG(status)
     return f"the crew's process was killed by {signal_name(number)}. {ADVICE.get(number, '')}".strip()
@@ -104,8 +110,14 @@ def signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
-OUTPUT_TELLS = "The last lines of its output tell why; if none do, look for os._exit in its code."
-"""For the exit code of a child that failed in code of Windlass's own, which prints the trace (child.live)."""
+WHERE_TO_LOOK = {
+    os.EX_SOFTWARE: "The last lines of its output tell why; if none do, look for os._exit in its code.",
+    os.EX_OSERR: "Most likely its code closed the socket that the process reports on: look for os.closerange, os.close "
+    "and os._exit.",
+}
+"""For the exit codes of a child that failed in code of Windlass's own, which prints the trace (child.live), or that
+could not reach the worker (report.end_unheard).
+"""
 
 NATIVE = "A library with native code failed: the last lines of its output tell which."
 ADVICE: dict[int, str] = {

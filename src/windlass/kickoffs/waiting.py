@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from windlass.kickoffs.states import State
+from windlass.kickoffs.visibility import may_see
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 Code = Literal["slot", "concurrency", "key", "time", "retry", "paused", "worker", "zygote", "human", "end"]
 MOST_COUNTED = 200
@@ -24,9 +28,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`holder` is the kickoff that has its turn with the same key; `ahead` how many of those that wait for the same
-    come before it, MOST_COUNTED for that many or more; `running_here` counts those of its crew, `running` all;
-    `workers` and `slots` those that are alive.
+    """`holder` is the kickoff that has its turn with the same key, None where that is not to be told, `holder_user` who
+    started it, and `holder_state` None where there is none; `ahead` how many of those that wait for the same come
+    before it, MOST_COUNTED for that many or more; `running_here` counts those of its crew, `running` all; `workers`
+    and `slots` those that are alive.
     """
 
     state: State
@@ -38,6 +43,7 @@ class Facts:
     concurrency_key: str | None = None
     waits_for_key: bool = False
     holder: str | None = None
+    holder_user: UUID | None = None
     holder_state: State | None = None
     waiting_for: str | None = None
     ahead: int = 0
@@ -45,6 +51,10 @@ class Facts:
     running: int = 0
     workers: int = 1
     slots: int = 1
+
+    def told_to(self, asker: UUID | None) -> Self:
+        """Without the name of a kickoff that the user `asker` may not see."""
+        return self if may_see(asker, self.holder_user) else replace(self, holder=None)
 
     @property
     def place(self) -> int | None:
@@ -84,7 +94,8 @@ def _in_the_queue(facts: Facts) -> Waiting:
         return Waiting("worker", "a worker: none is alive. Start one, with windlass dev", facts.place)
     if facts.is_full:
         return Waiting("concurrency", f"its crew, {_cap(facts)}; {_place(facts)}", facts.place)
-    return Waiting("slot", f"a free slot: {facts.running} of {facts.slots} are taken; {_place(facts)}", facts.place)
+    are = "is" if facts.running == 1 else "are"
+    return Waiting("slot", f"a free slot: {facts.running} of {facts.slots} {are} taken; {_place(facts)}", facts.place)
 
 
 def _for_its_time(run_at: datetime, losses: int) -> Waiting:
@@ -96,15 +107,17 @@ def _for_its_time(run_at: datetime, losses: int) -> Waiting:
 
 
 def _key(facts: Facts) -> str:
-    if facts.holder is None:
+    if facts.holder_state is None:
         return f"its turn with the concurrencyKey {facts.concurrency_key!r}"
     does = {State.STARTED: "runs", State.PENDING_HUMAN_INPUT: "waits for a person"}
-    now = does.get(facts.holder_state or State.PENDING, "is to run before it")
-    return f"its turn with the concurrencyKey {facts.concurrency_key!r}: {facts.holder} has the same and {now}"
+    now = does.get(facts.holder_state, "is to run before it")
+    who = facts.holder or "another kickoff"
+    return f"its turn with the concurrencyKey {facts.concurrency_key!r}: {who} has the same and {now}"
 
 
 def _cap(facts: Facts) -> str:
-    return f"of which {facts.running_here} run: its concurrency is {facts.concurrency}"
+    run = "runs" if facts.running_here == 1 else "run"
+    return f"of which {facts.running_here} {run}: its concurrency is {facts.concurrency}"
 
 
 def _place(facts: Facts) -> str:

@@ -3,13 +3,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.kickoffs.visibility import may_see
 from windlass.lifecycle.batching import Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from windlass.store.kickoffs import KickoffStore, NewKickoff, Reserved
+    from windlass.store.kickoffs import Holder, KickoffStore, NewKickoff, Reserved
 
 SHORTEST, LONGEST = 1, 60
 PER_SECOND = 100
@@ -29,7 +30,7 @@ class QueueFull(WindlassError):  # noqa: N818 - said of the queue
 
     def __init__(self, waiting: int, max_waiting: int) -> None:
         super().__init__(
-            f"The queue of this crew is full: {waiting} kickoffs wait, and {max_waiting} may.",
+            f"The queue of this crew is full: {waiting} {_wait(waiting)}, and {max_waiting} may.",
             "Try again later, or raise max_waiting under [tool.windlass] in pyproject.toml, or WINDLASS_MAX_WAITING.",
         )
         self.waiting = waiting
@@ -38,11 +39,14 @@ class QueueFull(WindlassError):  # noqa: N818 - said of the queue
 
 
 class KeyInUse(WindlassError):  # noqa: N818 - said of the key
-    """`kickoff_id` has the same concurrency key and has not ended, and the strategy is to refuse."""
+    """Another kickoff has the same concurrency key and has not ended, and the strategy is to refuse. `kickoff_id` is
+    None for who may not see it.
+    """
 
-    def __init__(self, kickoff_id: UUID) -> None:
+    def __init__(self, kickoff_id: UUID | None) -> None:
+        which = f"Kickoff {kickoff_id}" if kickoff_id else "Another kickoff"
         super().__init__(
-            f"Kickoff {kickoff_id} has the same concurrencyKey and has not ended.",
+            f"{which} has the same concurrencyKey and has not ended.",
             "Try again when it has, or choose another concurrencyStrategy: enqueue or cancel_running.",
         )
         self.kickoff_id = kickoff_id
@@ -71,14 +75,23 @@ class Acceptor:
 
     async def _insert(self, batch: list[NewKickoff]) -> Sequence[bool | WindlassError]:
         accepted = await self._store.accept(batch)
-        refused: dict[UUID, WindlassError] = {
-            **{new: QueueFull(backlog.waiting, backlog.most) for new, backlog in accepted.full.items()},
-            **{new: KeyInUse(holder) for new, holder in accepted.taken.items()},
-        }
-        return [refused.get(new.id, new.id in accepted.ids) for new in batch]
+        full = {new: QueueFull(backlog.waiting, backlog.most) for new, backlog in accepted.full.items()}
+        return [
+            full.get(new.id) or _key_in_use(new, accepted.taken.get(new.id)) or new.id in accepted.ids for new in batch
+        ]
 
     async def _reserved(self, new: NewKickoff) -> Reserved | None:
         return await self._store.reserved(new.reservation) if new.reservation else None
+
+
+def _wait(count: int) -> str:
+    return "kickoff waits" if count == 1 else "kickoffs wait"
+
+
+def _key_in_use(new: NewKickoff, holder: Holder | None) -> KeyInUse | None:
+    if holder is None:
+        return None
+    return KeyInUse(holder.id if may_see(new.user_id, holder.user_id) else None)
 
 
 def _same_request(new: NewKickoff, reserved: Reserved) -> UUID:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass.errors import DatabaseUnavailable
+from windlass.kickoffs.waiting import waiting
 from windlass.lifecycle.batching import Batcher
 from windlass.store.listener import ENDED, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windlass.kickoffs.waiting import Waiting
+    from windlass.kickoffs.waiting import Facts, Waiting
     from windlass.store.kickoffs import KickoffStatus, KickoffStore
 
 LANES = 2
@@ -26,8 +27,8 @@ class Statuses:
         self._batches: Batcher[UUID, KickoffStatus | None] = Batcher(
             self._look_up, hopeless=DatabaseUnavailable, lanes=LANES
         )
-        self._places: Batcher[UUID, Waiting | None] = Batcher(
-            self._look_up_waiting, hopeless=DatabaseUnavailable, lanes=LANES
+        self._facts: Batcher[UUID, Facts | None] = Batcher(
+            self._look_up_facts, hopeless=DatabaseUnavailable, lanes=LANES
         )
         self._waiting: defaultdict[UUID, set[asyncio.Future[None]]] = defaultdict(set)
         listener.on(ENDED, lambda kickoff: self._wake(UUID(kickoff)))
@@ -36,9 +37,12 @@ class Statuses:
     async def get(self, kickoff: UUID) -> KickoffStatus | None:
         return await self._batches.ask(kickoff)
 
-    async def waiting(self, kickoff: UUID) -> Waiting | None:
-        """What it waits for; None for one that runs or has ended, or is none."""
-        return await self._places.ask(kickoff)
+    async def waiting(self, kickoff: UUID, asker: UUID | None) -> Waiting | None:
+        """What it waits for, as the user `asker` may know it, None for the organization; None for one that runs or has
+        ended, or is none.
+        """
+        facts = await self._facts.ask(kickoff)
+        return waiting(facts.told_to(asker)) if facts else None
 
     async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:
         """As `get`, but held back until the kickoff has ended, `seconds` at most."""
@@ -53,8 +57,8 @@ class Statuses:
             finally:
                 self._forget(kickoff, notice)
 
-    async def _look_up_waiting(self, kickoffs: list[UUID]) -> Sequence[Waiting | None]:
-        found = await self._store.waiting(kickoffs)
+    async def _look_up_facts(self, kickoffs: list[UUID]) -> Sequence[Facts | None]:
+        found = await self._store.facts_of_waiting(kickoffs)
         return [found.get(kickoff) for kickoff in kickoffs]
 
     async def _look_up(self, kickoffs: list[UUID]) -> Sequence[KickoffStatus | None]:

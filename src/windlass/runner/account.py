@@ -29,18 +29,19 @@ class CrewAccount:
     account: Account
     demanded: bool
 
-    def able(self, places: Iterable[Path]) -> Account | None:
-        """None when it can't reach all of the places, and root may take its place. Raises ProjectError when not."""
+    def fault(self, places: Iterable[Path]) -> ProjectError | None:
+        """Why it can't run a crew that needs these places."""
         for place in places:
-            if closed := self.account.first_closed(place):
-                if self.demanded:
-                    raise ProjectError(
-                        f"crews run as the user {self.account.name}, which can't reach {place}: "
-                        f"{closed} is closed to it.",
-                        f"Move it, or open that folder: chmod a+x {shlex.quote(str(closed))}",
-                    )
-                return None
-        return self.account
+            try:
+                closed = self.account.first_closed(place)
+            except OSError as error:
+                return ProjectError(f"{place} can't be reached: {error.strerror}.", "Is the project still there?")
+            if closed:
+                return ProjectError(
+                    f"crews run as the user {self.account.name}, which can't reach {place}: {closed} is closed to it.",
+                    f"Move it, or open that folder: chmod a+x {shlex.quote(str(closed))}",
+                )
+        return None
 
 
 def crew_account(wanted: str | None) -> CrewAccount | None:

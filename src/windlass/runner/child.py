@@ -19,7 +19,6 @@ from windlass_crewside.messages import Abort, BadMessage, Born, Event, Frames, W
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from windlass.kickoffs.limits import Limits
     from windlass.kickoffs.outcome import Ending
@@ -43,7 +42,6 @@ class Seen:
     ender: Ender
     watch: Watch
     limits: Limits
-    folder: Path
     grace: float
     cooperative: bool
 
@@ -68,7 +66,8 @@ class Child:
         """Gives the child its order, and sees it to its end. What is raised by who hears of it ends the child, and is
         raised here.
         """
-        watched = Watched(self._pid, seen.limits, seen.ender, lambda silence: self._tell_stall(silence, seen))
+        watched = Watched(self._pid, seen.limits, seen.ender)
+        watched.stalled = lambda silence: self._tell_stall(silence, watched, seen)
         heard = noting_life(watched, seen.report)
         kept = Kept(seen.limits.output_limit)
         try:
@@ -119,7 +118,7 @@ class Child:
             while data := await self._messages.read():
                 for message in frames.feed(data):
                     if isinstance(message, Born):
-                        watched.rollup = self._messages.take_descriptor()
+                        watched.take(message, self._messages.take_descriptors())
                     elif isinstance(message, Answer):
                         answer = message
                     else:
@@ -128,12 +127,12 @@ class Child:
             self._garbled = True
             await self._zygote.end(self._name)
         finally:
-            if (left := self._messages.take_descriptor()) is not None:
+            for left in self._messages.take_descriptors():
                 os.close(left)
         return answer
 
-    async def _tell_stall(self, seconds: float, seen: Seen) -> None:
-        stacks = await stacks_of(self._zygote, self._name, seen.folder)
+    async def _tell_stall(self, seconds: float, watched: Watched, seen: Seen) -> None:
+        stacks = await stacks_of(self._zygote, self._name, watched.stacks)
         await seen.report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))
         await seen.report(
             Warned(
@@ -148,9 +147,8 @@ def noting_life(watched: Watched, report: Report) -> Report:
     """A run whose report waits to be written is not silent."""
 
     async def heard(what: object) -> None:
-        watched.sign_of_life()
-        await report(what)  # type: ignore[arg-type]  # passed on as it came
-        watched.sign_of_life()
+        with watched.heard():
+            await report(what)  # type: ignore[arg-type]  # passed on as it came
 
     return heard
 

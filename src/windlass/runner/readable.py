@@ -5,7 +5,7 @@ import os
 import socket
 
 CHUNK = 1 << 16
-MOST_DESCRIPTORS = 4
+MOST_DESCRIPTORS = 2
 
 
 class Readable:
@@ -52,23 +52,23 @@ class Readable:
 
 
 class ReadableSocket(Readable):
-    """One that descriptors may come with. The first is kept until it is taken; those after it are closed at once."""
+    """One that descriptors may come with, until they are taken; those that come later, or are too many, are closed."""
 
     def __init__(self, given: socket.socket) -> None:
         super().__init__(given.fileno())
         self._socket = given
-        self._kept: int | None = None
-        self._had_one = False
+        self._kept: list[int] = []
+        self._taken = False
 
-    def take_descriptor(self) -> int | None:
-        kept, self._kept = self._kept, None
+    def take_descriptors(self) -> list[int]:
+        kept, self._kept, self._taken = self._kept, [], True
         return kept
 
     def _take(self) -> bytes:
         data, descriptors, _, _ = socket.recv_fds(self._socket, CHUNK, MOST_DESCRIPTORS)
         for descriptor in descriptors:
-            if self._had_one:
+            if self._taken or len(self._kept) == MOST_DESCRIPTORS:
                 os.close(descriptor)
             else:
-                self._kept, self._had_one = descriptor, True
+                self._kept.append(descriptor)
         return data

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +19,7 @@ from windlass.runner.child import Child, Seen, born
 from windlass.runner.ender import Ender
 from windlass.runner.orders import Preparing, RunOrder
 from windlass.runner.processes import tasks_of_user
+from windlass.runner.removal import remove
 from windlass.runner.scratch import Scratch
 from windlass.runner.uninterrupted import uninterrupted
 from windlass.runner.watch import WHERE, Watch
@@ -75,6 +75,7 @@ class Runner:
             self._begin_zygote, idle_seconds=self._ways.zygote_idle, memory=self._ways.zygote_memory
         )
         self._numbers = itertools.count(1)
+        self._accounts: dict[tuple[Path, Path | None], Account | None] = {}
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
 
@@ -106,7 +107,17 @@ class Runner:
         and that one can't reach the crew.
         """
         wanted = self._ways.crew_account
-        return wanted.able([*places_of(interpreter, root), self._base]) if wanted else None
+        if wanted is None:
+            return None
+        key = (interpreter, root)
+        fault = wanted.fault([*places_of(interpreter, root), self._base])
+        if key not in self._accounts:  # once and for all: what is closed to it later on is no reason to become root
+            self._accounts[key] = wanted.account if fault is None or wanted.demanded else None
+            if self._accounts[key] is None:
+                logger.event("crews.as_root", project=root or interpreter, why=fault)
+        if fault is not None and self._accounts[key] is not None:
+            raise fault
+        return self._accounts[key]
 
     async def inspect(
         self,
@@ -153,7 +164,7 @@ class Runner:
             if child is None:
                 return Ended(asked=ender.asked)
             cooperative = order.preload is not None
-            seen = Seen(report, ender, self._watch, order.limits, folder, self._ways.grace, cooperative)
+            seen = Seen(report, ender, self._watch, order.limits, self._ways.grace, cooperative)
             return await child.follow(message, seen)
 
     async def _child(self, order: RunOrder, name: str, report: Report, stack: contextlib.AsyncExitStack) -> Child:
@@ -204,7 +215,7 @@ class Runner:
             yield folder
         finally:
             try:
-                await uninterrupted(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+                await uninterrupted(asyncio.to_thread(remove, folder))
             finally:  # also when it was cancelled meanwhile: `stop` waits for it
                 self._folders.discard(folder)
                 self._folders_gone.set()

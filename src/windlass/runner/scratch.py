@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from windlass.accounts import ROOT
+from windlass.runner.removal import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Scratch:
         with locked(base / LOCK):
             for left in base.iterdir():
                 if left.is_dir() and not in_use(left):
-                    shutil.rmtree(left, ignore_errors=True)
+                    remove(left)
             self._folder = Path(tempfile.mkdtemp(dir=base, prefix="runner-"))
             self._folder.chmod(passable)
             self._lock = open_lock(self._folder / LOCK)
@@ -47,7 +47,7 @@ class Scratch:
         return folder
 
     def close(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
         os.close(self._lock)
 
     def __enter__(self) -> Self:

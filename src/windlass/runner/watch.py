@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,9 +23,12 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.limits import Limits
     from windlass.runner.ender import Ender
+    from windlass_crewside.messages import Born
 
 LOOK_EVERY = 0.25
 """Seconds."""
+REST = 4
+"""Times as long as a look took, before the next one: with a thousand processes it takes a while."""
 
 WHERE = "under [tool.windlass.limits] in pyproject.toml, and in the kickoff's `limits` if it set one"
 
@@ -32,20 +37,47 @@ logger = log.logger(__name__)
 
 @dataclass(slots=True)
 class Watched:
-    """One run's child. `rollup` is a descriptor of its smaps_rollup; `stalled` is called once for each silence."""
+    """One run's child. `stalled` is called once for each silence.
+
+    `rollup` and `stacks` are descriptors that the child has given: of its smaps_rollup, and of what it writes its
+    stacks to.
+    """
 
     pid: int
     limits: Limits
     ender: Ender
-    stalled: Callable[[float], Awaitable[None]]
+    stalled: Callable[[float], Awaitable[None]] | None = None
     rollup: int | None = None
+    stacks: int | None = None
     alive_at: float = field(default_factory=time.monotonic)
     told_stall: bool = False
     family: list[Process] = field(default_factory=list)
+    _waiting_to_be_heard: int = 0
 
-    def sign_of_life(self) -> None:
-        self.alive_at = time.monotonic()
-        self.told_stall = False
+    def take(self, born: Born, descriptors: list[int]) -> None:
+        """Those of files are kept; to read from anything else could take for ever."""
+        for kept, descriptor in zip(given(born), descriptors, strict=False):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode) and getattr(self, kept) is None:
+                setattr(self, kept, descriptor)
+            else:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        for descriptor in (self.rollup, self.stacks):
+            if descriptor is not None:
+                os.close(descriptor)
+        self.rollup = self.stacks = None
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """A sign of life; as long as the block takes, it is the worker that is silent."""
+        self._waiting_to_be_heard += 1
+        try:
+            yield
+        finally:
+            self._waiting_to_be_heard -= 1
+            self.alive_at = time.monotonic()
+            self.told_stall = False
 
     def over_a_limit(self) -> Ending | None:
         return self._too_many_processes() or self._too_much_memory()
@@ -53,7 +85,9 @@ class Watched:
     def silence(self) -> float | None:
         """Seconds of it, when they have become too many and nobody was told."""
         after, silent = self.limits.stall_after, time.monotonic() - self.alive_at
-        return silent if after is not None and silent > after and not self.told_stall else None
+        if after is None or silent <= after or self.told_stall or self._waiting_to_be_heard:
+            return None
+        return silent
 
     def _too_many_processes(self) -> Ending | None:
         limit, count = self.limits.process_limit, len(self.family)
@@ -78,9 +112,21 @@ class Watched:
         return sum(max(one.rss - first, 0) if share is None else share for one, share in shares)
 
 
+def given(born: Born) -> list[str]:
+    return [name for name, is_there in (("rollup", born.memory), ("stacks", born.stacks)) if is_there]
+
+
 def over(error: str) -> Ending:
     """No time is given to what grows: it may take the machine down."""
     return Ending(State.FAILED, Reason.LIMIT, error, at_once=True)
+
+
+def measured(all_watched: list[Watched]) -> list[Ending | None]:
+    """In a thread: reading the memory of many processes takes long."""
+    families = Families(all_processes())
+    for watched in all_watched:
+        watched.family = families.of(watched.pid)
+    return [watched.over_a_limit() for watched in all_watched]
 
 
 class Watch:
@@ -108,27 +154,31 @@ class Watch:
             yield
         finally:
             self._watched.pop(watched.pid, None)
-            if watched.rollup is not None:
-                os.close(watched.rollup)
-                watched.rollup = None
+            watched.close()
 
     async def _look_again_and_again(self) -> None:
+        with ThreadPoolExecutor(1, "windlass-watch") as own_thread:  # those of all may all wait for a disk
+            await self._look_by(own_thread)
+
+    async def _look_by(self, thread: ThreadPoolExecutor) -> None:
         while True:
             if not self._watched:
                 self._someone.clear()
                 await self._someone.wait()
+            began = time.monotonic()
             try:
-                self._judge(Families(await asyncio.to_thread(all_processes)))
+                await self._look(thread)
             except Exception as error:  # noqa: BLE001 - one turn of a loop
                 logger.event("runner.watch_failed", exc=error)
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(max(LOOK_EVERY, REST * (time.monotonic() - began)))
 
-    def _judge(self, families: Families) -> None:
-        for watched in list(self._watched.values()):
-            watched.family = families.of(watched.pid)
-            if ending := watched.over_a_limit():
+    async def _look(self, thread: ThreadPoolExecutor) -> None:
+        all_watched = list(self._watched.values())
+        endings = await asyncio.get_running_loop().run_in_executor(thread, measured, all_watched)
+        for watched, ending in zip(all_watched, endings, strict=True):
+            if ending is not None:
                 watched.ender.end(ending)
-            if (seconds := watched.silence()) is not None:
+            if watched.stalled is not None and (seconds := watched.silence()) is not None:
                 watched.told_stall = True
                 self._tell(watched.stalled(seconds))
 

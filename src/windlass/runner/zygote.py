@@ -18,6 +18,7 @@ from windlass import log
 from windlass.errors import ChildLost, ProjectError
 from windlass.runner.lines import Lines
 from windlass.runner.readable import CHUNK, Readable
+from windlass.runner.removal import remove
 from windlass_crewside.messages import (
     BadMessage,
     Exited,
@@ -86,7 +87,9 @@ class ChildRecord:
 class Zygote:
     """A zygote that runs: its process, its socket, its children."""
 
-    def __init__(self, process: asyncio.subprocess.Process, channel: socket.socket) -> None:
+    def __init__(self, mould: Mould, process: asyncio.subprocess.Process, channel: socket.socket, folder: Path) -> None:
+        self._mould = mould
+        self._folder = folder
         self._process = process
         self._channel = channel
         self._forking = asyncio.Lock()
@@ -115,7 +118,7 @@ class Zygote:
             unless_started.callback(ours.close)
             process = await spawn(mould, environment, folder, theirs, tasks)
             unless_started.pop_all()
-        zygote = cls(process, ours)
+        zygote = cls(mould, process, ours, folder)
         try:
             if mould.project is not None:
                 await zygote._give(Preload(mould.project, dict(mould.environment)))
@@ -138,8 +141,13 @@ class Zygote:
             raise ProjectError(answer.message)
         if answer is None:
             await self._process.wait()
-            words = " ".join(self._last_words) or "it said nothing"
-            raise ProjectError(f"{interpreter} ended before it could run crews: {words}")
+            raise ProjectError(f"{interpreter} ended before it could run crews: {self._said}")
+
+    @property
+    def _said(self) -> str:
+        if self._mould.project is not None:  # what a project prints may be a secret
+            return 'what its project printed is not told; with `preload = "framework"` each run keeps it'
+        return " ".join(self._last_words) or "it said nothing"
 
     async def fork(self, name: str, descriptors: Sequence[int], start: str = "fork") -> int:
         """Starts a child; its process id. Raises ChildLost when there is none."""
@@ -196,6 +204,7 @@ class Zygote:
         if late:
             await asyncio.wait(late)
         self._channel.close()
+        await asyncio.to_thread(remove, self._folder)
 
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         # a zygote that is gone, or too busy for so short a message, is found out by who waits for its answer
@@ -228,8 +237,7 @@ class Zygote:
     def _be_lost(self) -> None:
         self.lost = True
         if not self._stopping:
-            words = " ".join(self._last_words) or None
-            logger.event("zygote.lost", pid=self._process.pid, children=len(self._children), said=words)
+            logger.event("zygote.lost", pid=self._process.pid, children=len(self._children), said=self._said)
         settle(self._ready, None)
         for record in self._children.values():
             self._mourn(record)

@@ -70,13 +70,21 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """The open kickoff that has a concurrency key, and the user who started it, None for the organization."""
+
+    id: UUID
+    user_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """What became of a batch, by id. One that is nowhere here has an idempotency key that is taken: ask `reserved`."""
 
     ids: set[UUID]
     full: dict[UUID, Backlog] = field(default_factory=dict)
-    taken: dict[UUID, UUID] = field(default_factory=dict)
-    """The open kickoff that has its concurrency key, for one that would not queue up behind it."""
+    taken: dict[UUID, Holder] = field(default_factory=dict)
+    """Who has its concurrency key, for one that would not queue up behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,5 +188,5 @@ def _accepted(row: Row) -> Accepted:
     return Accepted(
         set(row["accepted"] or ()),
         {UUID(new): Backlog(waiting, most) for new, waiting, most in row["full"] or ()},
-        {UUID(new): UUID(holder) for new, holder in row["taken"] or ()},
+        {UUID(new): Holder(UUID(holder), UUID(user) if user else None) for new, holder, user in row["taken"] or ()},
     )

@@ -42,6 +42,10 @@ SHUTTING_DOWN = "57P"
 SECONDS_BETWEEN_REFUSALS = 10.0
 CONNECT_SECONDS = 3
 STATEMENT_SECONDS = 20.0
+ANSWER_SECONDS = 4.0
+"""For a short statement that a client waits for."""
+CANCEL_SECONDS = 1.0
+"""For PostgreSQL to cancel a statement that takes too long; then the connection is closed. psycopg waits for 10 s."""
 KEEPALIVES = {
     "keepalives": 1,
     "keepalives_idle": 5,
@@ -55,8 +59,9 @@ PATIENCE = 2.0
 
 logger = log.logger(__name__)
 
-# The listener tells, once, that the database is away and why; the pool would tell at each of its attempts.
-logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+# The listener tells, once, that the database is away and why, and `Refusals` that it does not answer; psycopg would
+# tell of each statement that it gives up, and its pool of each of its attempts.
+logging.getLogger("psycopg").setLevel(logging.CRITICAL)
 
 
 class Database:
@@ -104,26 +109,31 @@ class Database:
             ) from error
 
     @asynccontextmanager
-    async def connection(self, *, patient: bool = False) -> AsyncIterator[Connection]:
+    async def connection(self, *, patient: bool = False, soon: bool = False) -> AsyncIterator[Connection]:
         """In autocommit mode: a statement is a transaction. A server that is there and does not answer counts as away
-        after a while, unless `patient`.
+        after a while, unless `patient`, and after a few seconds if `soon`.
         """
+        seconds = math.inf if patient else min(self._statement_seconds, ANSWER_SECONDS if soon else math.inf)
         with obeying_cancellation(), _telling_absence(self._refusals):
-            async with asyncio.timeout(None if patient else self._statement_seconds):
-                async with self._pool.connection() as connection:
-                    yield connection
+            # The inner one makes psycopg ask the server to cancel the statement, and wait for it; the outer ends that.
+            async with _timeout(seconds + CANCEL_SECONDS), _timeout(seconds), self._pool.connection() as connection:
+                yield connection
 
     @asynccontextmanager
     async def transaction(self, *, patient: bool = False) -> AsyncIterator[Connection]:
         async with self.connection(patient=patient) as connection, connection.transaction():
             yield connection
 
-    async def rows(self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None) -> list[Row]:
-        async with self.connection() as connection:
+    async def rows(
+        self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None, *, soon: bool = False
+    ) -> list[Row]:
+        async with self.connection(soon=soon) as connection:
             return await fetch(connection, query, values)
 
-    async def row(self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None) -> Row | None:
-        found = await self.rows(query, values)
+    async def row(
+        self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None, *, soon: bool = False
+    ) -> Row | None:
+        found = await self.rows(query, values, soon=soon)
         return found[0] if found else None
 
     async def execute(self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None) -> int:
@@ -133,7 +143,7 @@ class Database:
 
     async def answers(self) -> bool:
         try:
-            await self.rows("SELECT 1")
+            await self.rows("SELECT 1", soon=True)
         except DatabaseUnavailable:
             return False
         return True
@@ -147,6 +157,10 @@ async def fetch(
     connection: Connection, query: SQL | LiteralString, values: Mapping[str, Any] | None = None
 ) -> list[Row]:
     return await (await connection.execute(query, values)).fetchall()
+
+
+def _timeout(seconds: float) -> asyncio.Timeout:
+    return asyncio.timeout(None if seconds == math.inf else seconds)
 
 
 class Refusals:

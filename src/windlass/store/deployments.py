@@ -56,7 +56,7 @@ class DeploymentStore:
         self._database = database
 
     async def get(self, slug: str) -> Deployment | None:
-        row = await self._database.row(SQL["by_slug"], {"slug": slug})
+        row = await self._database.row(SQL["by_slug"], {"slug": slug}, soon=True)
         return _deployment(row) if row else None
 
     async def all(self, *, limit: int = 1000) -> list[Row]:
@@ -92,7 +92,7 @@ class DeploymentStore:
         return bool(await self._database.rows(SQL["set_profile"], {"slug": slug, "profile": profile}))
 
     async def manifest(self, version: UUID) -> Manifest | None:
-        row = await self._database.row(SQL["manifest"], {"version": version})
+        row = await self._database.row(SQL["manifest"], {"version": version}, soon=True)
         return Manifest.from_json(row["manifest"]) if row else None
 
 

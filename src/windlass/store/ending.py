@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from windlass.kickoffs.events import to_json
-from windlass.kickoffs.outcome import lost_too_often
-from windlass.kickoffs.states import State
+from windlass.kickoffs.outcome import failure, lost_too_often
+from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.stopping import STOPPED
 from windlass.store.named_queries import queries
 from windlass.store.reporting import text, warnings_json
@@ -20,12 +22,30 @@ if TYPE_CHECKING:
 
 SQL = queries("ending")
 
+NO_JSON = (psycopg.DataError, psycopg.errors.StatementTooComplex)
+"""What PostgreSQL, the first to read structured output, raises when that is no JSON, or nested too deep."""
+
+WORDS_FOR_NO_JSON = (
+    "the run gave structured output that is no JSON, or that is nested too deep to be stored. Return plain values."
+)
+
 
 async def settle(
     database: Database, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
 ) -> bool:
     if not outcome.state.ended:
         raise ValueError(f"no run ends as {outcome.state}")
+    try:
+        return await _settle(database, kickoff, attempt, outcome, usage, warnings)
+    except NO_JSON:
+        if outcome.structured is None:
+            raise
+    return await _settle(database, kickoff, attempt, failure(Reason.CRASHED, WORDS_FOR_NO_JSON), usage, warnings)
+
+
+async def _settle(
+    database: Database, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
+) -> bool:
     settled = await database.rows(
         SQL["settle"],
         {
@@ -35,7 +55,7 @@ async def settle(
             "reason": outcome.reason,
             "error": text(outcome.error),
             "output": None if outcome.output is None else to_json(outcome.output),
-            "structured": None if outcome.json is None else to_json(outcome.json),
+            "structured": outcome.structured,
             "token_usage": to_json(usage.to_json()),
             "warnings": warnings_json(warnings),
         },
@@ -64,8 +84,8 @@ async def end_all_leases(database: Database) -> int:
 
 
 async def stop(database: Database, kickoff: UUID) -> State | None:
-    asked = await database.row(SQL["stop"], {"kickoff": kickoff, "error": STOPPED})
-    return _state(asked or await database.row(SQL["state"], {"kickoff": kickoff}))
+    asked = await database.row(SQL["stop"], {"kickoff": kickoff, "error": STOPPED}, soon=True)
+    return _state(asked or await database.row(SQL["state"], {"kickoff": kickoff}, soon=True))
 
 
 def _state(row: Row | None) -> State | None:

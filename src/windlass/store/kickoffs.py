@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from windlass.kickoffs.waiting import Waiting, waiting
 from windlass.store import accepting, claiming, ending, reading, reporting
-from windlass.store.accepting import Accepted, Backlog, NewKickoff, Reserved
+from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Reserved
 from windlass.store.claiming import Claimed, Promoted
 from windlass.store.reading import KickoffStatus
 from windlass.store.workers import WorkerStore
@@ -21,9 +20,20 @@ if TYPE_CHECKING:
     from windlass.kickoffs.states import State
     from windlass.kickoffs.tasks import TaskRecord, Warning_
     from windlass.kickoffs.usage import TokenUsage
+    from windlass.kickoffs.waiting import Facts
     from windlass.store.database import Database, Row
 
-__all__ = ["Accepted", "Backlog", "Claimed", "KickoffStatus", "KickoffStore", "NewKickoff", "Promoted", "Reserved"]
+__all__ = [
+    "Accepted",
+    "Backlog",
+    "Claimed",
+    "Holder",
+    "KickoffStatus",
+    "KickoffStore",
+    "NewKickoff",
+    "Promoted",
+    "Reserved",
+]
 
 MAX_WAITING = 10_000
 
@@ -129,10 +139,9 @@ class KickoffStore:
     async def statuses(self, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
         return await reading.statuses(self._database, ids)
 
-    async def waiting(self, ids: Sequence[UUID]) -> dict[UUID, Waiting | None]:
-        """What each of them waits for, None for nothing."""
-        facts = await reading.facts_of_waiting(self._database, ids)
-        return {kickoff: waiting(found) for kickoff, found in facts.items()}
+    async def facts_of_waiting(self, ids: Sequence[UUID]) -> dict[UUID, Facts]:
+        """All that says what each of them waits for."""
+        return await reading.facts_of_waiting(self._database, ids)
 
     async def events(self, kickoff: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
         return await reporting.events_of(self._database, kickoff, after=after, limit=limit)

@@ -49,12 +49,12 @@ class KickoffStatus:
 
 
 async def statuses(database: Database, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
-    rows = await database.rows(SQL["statuses"], {"ids": list(ids)})
+    rows = await database.rows(SQL["statuses"], {"ids": list(ids)}, soon=True)
     return {row["id"]: KickoffStatus(**{**row, "state": State(row["state"])}) for row in rows}
 
 
 async def facts_of_waiting(database: Database, ids: Sequence[UUID]) -> dict[UUID, Facts]:
-    rows = await database.rows(SQL["waiting"], {"ids": list(ids), "most": MOST_COUNTED})
+    rows = await database.rows(SQL["waiting"], {"ids": list(ids), "most": MOST_COUNTED}, soon=True)
     return {row.pop("id"): _facts(row) for row in rows}
 
 

@@ -65,7 +65,7 @@ class TokenStore:
 
     async def by_digest(self, digest: bytes) -> TokenRow | None:
         """A token that may be used now."""
-        row = await self._database.row(SQL["by_digest"], {"digest": digest})
+        row = await self._database.row(SQL["by_digest"], {"digest": digest}, soon=True)
         return TokenRow(**row) if row else None
 
     async def all(self, *, revoked_too: bool = False, limit: int = 1000) -> list[Row]:

@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 EnvironmentOf = Callable[[Path], Mapping[str, str]]
 """A project's folder -> the environment of its crew."""
 
+FEWEST_TASKS, THREADS = 4096, 8
+"""What a fork bomb may reach before its process_limit ends it, and what is left of that for the threads of a process.
+For all crews together: the kernel counts by user.
+"""
+
 logger = log.logger(__name__)
 
 
@@ -40,7 +45,7 @@ def runner_of(settings: Settings) -> Runner:
         grace=settings.stop_grace,
         zygote_idle=settings.zygote_idle,
         zygote_memory=settings.zygote_memory,
-        tasks=settings.slots * settings.process_limit,
+        tasks=max(FEWEST_TASKS, THREADS * settings.slots * settings.process_limit),
         crew_account=crew_account(settings.crew_user),
     )
     return Runner(settings.home / "runs", machine_environment(config.crew_environment()), ways)
@@ -49,7 +54,6 @@ def runner_of(settings: Settings) -> Runner:
 def tell_of_root(runner: Runner, registration: Registration, say: Say) -> None:
     root = Path(registration.recognised.project.root)
     if os.geteuid() == ROOT and runner.account_for(registration.interpreter, root) is None:
-        logger.event("crews.as_root", deployment=registration.slug)
         say("warning: this crew runs as root, like the server; docs/security.md says how it runs as another user")
 
 

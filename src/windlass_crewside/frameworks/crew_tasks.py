@@ -5,7 +5,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from windlass_crewside.messages import TaskEnded, TaskStarted
+from windlass_crewside.messages import KnownTask, TaskEnded, TaskStarted
 
 if TYPE_CHECKING:
     from windlass_crewside.report import Report
@@ -16,7 +16,7 @@ def task_key(description: str) -> str:
     return hashlib.md5(description.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
-def described(task: Any) -> dict[str, Any]:
+def described(task: Any) -> KnownTask:
     """A task as messages and manifests tell of it."""
     # crewai fills in placeholders in place, and keeps what was written
     written = getattr(task, "_original_description", None) or task.description

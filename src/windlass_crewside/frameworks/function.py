@@ -22,7 +22,7 @@ from windlass_crewside.messages import Succeeded, TaskEnded, TasksKnown, TaskSta
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from windlass_crewside.messages import Project, Run
+    from windlass_crewside.messages import KnownTask, Project, Run
     from windlass_crewside.report import Report
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -63,7 +63,7 @@ class LoadedFunction:
     def manifest(self) -> dict[str, Any]:
         return {"kind": "function", "name": self._name, "inputs_schema": self._schema(), "tasks": [self._task()]}
 
-    def _task(self) -> dict[str, Any]:
+    def _task(self) -> KnownTask:
         return {"key": task_key(self._doc or self._name), "name": self._name, "agent": None}
 
     def _schema(self) -> dict[str, Any]:

@@ -26,12 +26,18 @@ def of_any(value: Any, report: Report) -> Succeeded:
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         raise ProjectFault("the crew's code returned a generator, which is no result", "Return a list, say.")
     try:
-        text = json.dumps(structure(value), ensure_ascii=False, allow_nan=False)
+        found = structure(value)
+        structured, text = as_json(found), json.dumps(found, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         words = made_text(value)
         report.warn("result_not_json", f"the result is a {type(value).__name__}, which is not JSON: its text was taken")
         return Succeeded(words)
-    return Succeeded(text, json.loads(text))
+    return Succeeded(text, structured)
+
+
+def as_json(value: Any) -> str:
+    """As it is stored and sent on. Raises TypeError, ValueError or RecursionError for what is not JSON."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def made_text(value: Any) -> str:
@@ -55,11 +61,10 @@ def structure(value: Any) -> Any:
 
 def of_a_crew(output: Any, report: Report) -> Succeeded:
     """A CrewOutput, or what an @after_kickoff method of the crew made of it."""
-    if not hasattr(output, "raw"):
+    if not isinstance(getattr(output, "raw", None), str):
         return of_any(output, report)
-    if output.json_dict is not None:
-        return Succeeded(output.raw, output.json_dict)
-    return Succeeded(output.raw, structure(output.pydantic))
+    found = structure(output.pydantic) if output.json_dict is None else output.json_dict
+    return Succeeded(output.raw, None if found is None else as_json(found))
 
 
 def exhausted(output: Any) -> Any:

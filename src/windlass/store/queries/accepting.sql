@@ -45,10 +45,10 @@ WITH given AS (
                    strategy, limits, place)
       LEFT JOIN deployments ON deployments.id = row.deployment_id
 ), taken AS (
-    SELECT given.id, holder.id AS holder
+    SELECT given.id, holder.id AS holder, holder.user_id AS holder_user
       FROM given
      CROSS JOIN LATERAL (
-           SELECT kickoffs.id
+           SELECT kickoffs.id, kickoffs.user_id
              FROM kickoffs
             WHERE kickoffs.deployment_id = given.deployment_id AND kickoffs.concurrency_key = given.concurrency_key
               AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
@@ -120,7 +120,7 @@ WITH given AS (
 SELECT (SELECT array_agg(id) FROM accepted) AS accepted,
        (SELECT json_agg(json_build_array(id, waiting, most)) FROM counted WHERE NOT fits) AS full,
        (SELECT json_agg(json_build_array(deployment_id, most - waiting)) FROM backlogs) AS room,
-       (SELECT json_agg(json_build_array(id, holder)) FROM taken) AS taken,
+       (SELECT json_agg(json_build_array(id, holder, holder_user)) FROM taken) AS taken,
        pg_notify('windlass_kickoffs', '')
 
 -- name: lock_keys
@@ -131,9 +131,10 @@ SELECT count(pg_advisory_xact_lock(number))
          ORDER BY number) AS numbers
 
 -- name: supersede
--- For those of the batch that are rows now and whose strategy it is: what else is open with their key ends, or is told to.
+-- For those of the batch that are rows now and whose strategy it is: what else is open with their key ends, or is told to. One that came with
+-- a user token ends that user's alone. Then the first that waits for the key has its turn, where nothing else has it.
 WITH newer AS (
-    SELECT kickoffs.id, kickoffs.deployment_id, kickoffs.concurrency_key
+    SELECT kickoffs.id, kickoffs.deployment_id, kickoffs.concurrency_key, kickoffs.user_id
       FROM unnest(%(ids)b::uuid[], %(strategies)b::text[]) AS given (id, strategy)
       JOIN kickoffs ON kickoffs.id = given.id
       JOIN deployments ON deployments.id = kickoffs.deployment_id
@@ -148,6 +149,7 @@ WITH newer AS (
       FROM newer
      WHERE kickoffs.deployment_id = newer.deployment_id AND kickoffs.concurrency_key = newer.concurrency_key
        AND kickoffs.id <> newer.id AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
+       AND (newer.user_id IS NULL OR kickoffs.user_id = newer.user_id)
     RETURNING kickoffs.id, kickoffs.state, kickoffs.version_id
 ), skipped AS (
     INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state)
@@ -162,13 +164,27 @@ WITH newer AS (
            finished_at = CASE task_records.state WHEN 'running' THEN now() END
       FROM asked
      WHERE kickoff_id = asked.id AND asked.state = 'CANCELLED' AND task_records.state IN ('pending_run', 'running', 'pending_human_input')
-), first AS (
-    UPDATE kickoffs
-       SET ready = true
+), gone AS (
+    SELECT id FROM asked WHERE state = 'CANCELLED'
+), following AS (
+    SELECT first.id
       FROM newer
-     WHERE kickoffs.id = newer.id AND kickoffs.run_at IS NULL AND NOT EXISTS (
+     CROSS JOIN LATERAL (
+           SELECT id
+             FROM kickoffs
+            WHERE deployment_id = newer.deployment_id AND concurrency_key = newer.concurrency_key
+              AND state = 'PENDING' AND NOT ready AND run_at IS NULL AND id NOT IN (SELECT id FROM gone)
+            ORDER BY priority DESC, id
+            LIMIT 1
+              FOR UPDATE SKIP LOCKED
+           ) AS first
+     WHERE NOT EXISTS (
            SELECT FROM kickoffs AS held
-            WHERE held.deployment_id = newer.deployment_id AND held.concurrency_key = newer.concurrency_key AND held.state = 'STARTED')
+            WHERE held.deployment_id = newer.deployment_id AND held.concurrency_key = newer.concurrency_key
+              AND (held.state = 'STARTED' OR held.state = 'PENDING_HUMAN_INPUT' OR (held.state = 'PENDING' AND held.ready))
+              AND held.id NOT IN (SELECT id FROM gone))
+), promoted AS (
+    UPDATE kickoffs SET ready = true FROM following WHERE kickoffs.id = following.id
 )
 SELECT id, state, pg_notify(CASE state WHEN 'STARTED' THEN 'windlass_stops' ELSE 'windlass_ended' END, id::text) FROM asked
 

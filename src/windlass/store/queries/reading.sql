@@ -41,7 +41,7 @@ WITH asked AS (
 )
 SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, asked.concurrency_key,
        CASE WHEN asked.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for,
-       waits_for_key, holder.id AS holder, holder.state AS holder_state,
+       waits_for_key, holder.id AS holder, holder.user_id AS holder_user, holder.state AS holder_state,
        CASE WHEN waits_for_key THEN same_key.ahead ELSE queue.ahead END AS ahead,
        coalesce(runs.here, 0) AS running_here, (SELECT coalesce(sum(here), 0)::int FROM runs) AS running, alive.workers, alive.slots
   FROM asked
@@ -65,7 +65,7 @@ SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency
                 LIMIT CASE WHEN waits_for_key THEN %(most)s ELSE 0 END) AS head
        ) AS same_key
   LEFT JOIN LATERAL (
-       SELECT held.id, held.state
+       SELECT held.id, held.user_id, held.state
          FROM kickoffs AS held
         WHERE held.deployment_id = asked.deployment_id AND held.concurrency_key = asked.concurrency_key AND held.id <> asked.id
           AND (held.state = 'STARTED' OR held.state = 'PENDING_HUMAN_INPUT' OR (held.state = 'PENDING' AND held.ready))
