@@ -34,7 +34,8 @@ class Spending:
             if tokens is not None and self._tokens >= tokens:
                 raise LimitReached(f"used {self._tokens} tokens; its limit is {tokens}", hint("token_limit"))
             if calls is not None and self._calls >= calls:
-                raise LimitReached(f"made {self._calls} model calls; its limit is {calls}", hint("model_call_limit"))
+                made = f"made {self._calls} model call{'s' if self._calls > 1 else ''}"
+                raise LimitReached(f"{made}; its limit is {calls}", hint("model_call_limit"))
             self._calls += 1
 
 
