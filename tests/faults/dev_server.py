@@ -16,6 +16,7 @@ import httpx
 import psutil
 
 import windlass
+from projects_for_tests.ends import PROGRAM, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,9 @@ class DevServer:
     def processes(self) -> list[psutil.Process]:
         """All that belong to this home: server, keeper, PostgreSQL, zygotes and children."""
         mark = re.compile(re.escape(str(self.folder)))
-        return [process for process in psutil.process_iter() if mark.search(words_of(process))]
+        everyone = list(psutil.process_iter())
+        ours = [process for process in everyone if mark.search(words_of(process))]
+        return ours + [process for process in everyone if process not in ours and is_below(process, ours)]
 
     def clean_up(self) -> None:
         self.client.close()
@@ -117,12 +120,17 @@ class DevServer:
         until(lambda: not self.processes(), "nothing of the server is left")
 
 
-def words_of(process: psutil.Process) -> str:
-    """Command line and environment, by which a process tells where it belongs; nothing for one that is gone."""
+def is_below(process: psutil.Process, ours: list[psutil.Process]) -> bool:
+    """For who is not root: of a process that runs crews little can be read. One that has lost its server counts too."""
     try:
-        return " ".join(process.cmdline()) + " " + process.environ().get("WINDLASS_HOME", "") + " " + process.cwd()
-    except psutil.Error:
-        return ""
+        process.cwd()
+    except psutil.AccessDenied:
+        parents = process.parents()
+    except (psutil.Error, OSError):
+        return False
+    else:
+        return False
+    return PROGRAM in words_of(process) and (any(parent in ours for parent in parents) or len(parents) <= 1)
 
 
 def is_up(ask: Callable[[], bool]) -> bool:

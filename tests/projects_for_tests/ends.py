@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 DEADLINE = 15.0
+PROGRAM = "windlass_crewside/__main__.py"
+CLOCK = 0.1
+"""Seconds by which the clocks of processes and of files may differ."""
 
 
 def alive(pid: int) -> bool:
@@ -40,5 +44,16 @@ def zygotes(scratch: Path) -> list[psutil.Process]:
 def works_in(process: psutil.Process, folder: Path) -> bool:
     try:
         return Path(process.cwd()).is_relative_to(folder)
+    except psutil.AccessDenied:  # it is not dumpable, and we are not root: one of ours that is as young as the folder
+        return PROGRAM in words_of(process) and process.create_time() > (folder / ".lock").stat().st_ctime - CLOCK
     except (psutil.NoSuchProcess, FileNotFoundError):
         return False
+
+
+def words_of(process: psutil.Process) -> str:
+    """What it was started with, and in: nothing of what is closed to us."""
+    words: list[str] = []
+    for read in (process.cmdline, process.environ, process.cwd):
+        with suppress(psutil.Error, OSError):
+            words.append(str(read()))
+    return " ".join(words)

@@ -4,11 +4,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from projects_for_tests.able import able
-from projects_for_tests.ends import gone
+from projects_for_tests.ends import gone, zygotes
 from projects_for_tests.making import Bench, Heard
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
@@ -102,12 +101,5 @@ async def test_a_flood_of_output_holds_up_neither_its_run_nor_others(bench: Benc
 
 
 def working_in(folder: Path) -> list[int]:
-    """Processes of runs that have their folder below this one."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd().startswith(str(folder)) and "zygote" not in process.cwd():
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
+    """Processes of runs below the zygotes of the runner with this folder."""
+    return [child.pid for zygote in zygotes(folder) for child in zygote.children(recursive=True)]
