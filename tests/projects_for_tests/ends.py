@@ -8,8 +8,6 @@ import psutil
 
 DEADLINE = 15.0
 PROGRAM = "windlass_crewside/__main__.py"
-CLOCK = 0.1
-"""Seconds by which the clocks of processes and of files may differ."""
 
 
 def alive(pid: int) -> bool:
@@ -44,8 +42,8 @@ def zygotes(scratch: Path) -> list[psutil.Process]:
 def works_in(process: psutil.Process, folder: Path) -> bool:
     try:
         return Path(process.cwd()).is_relative_to(folder)
-    except psutil.AccessDenied:  # it is not dumpable, and we are not root: one of ours that is as young as the folder
-        return PROGRAM in words_of(process) and process.create_time() > (folder / ".lock").stat().st_ctime - CLOCK
+    except psutil.AccessDenied:  # it is not dumpable, and we are not root: then all but the one that is kept for crews
+        return PROGRAM in words_of(process) and process.cmdline()[-1] != "crewai"
     except (psutil.NoSuchProcess, FileNotFoundError):
         return False
 
