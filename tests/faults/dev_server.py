@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,12 +126,12 @@ def is_below(process: psutil.Process, ours: list[psutil.Process]) -> bool:
     try:
         process.cwd()
     except psutil.AccessDenied:
-        parents = process.parents()
+        with suppress(psutil.Error):
+            return PROGRAM in words_of(process) and any(one in ours or one.pid == 1 for one in process.parents()[:2])
+        return False
     except (psutil.Error, OSError):
         return False
-    else:
-        return False
-    return PROGRAM in words_of(process) and (any(parent in ours for parent in parents) or len(parents) <= 1)
+    return False
 
 
 def is_up(ask: Callable[[], bool]) -> bool:
