@@ -124,6 +124,8 @@ class DevServer:
 def is_below(process: psutil.Process, ours: list[psutil.Process]) -> bool:
     """For who is not root: of a process that runs crews little can be read. One that has lost its server counts too."""
     try:
+        if process.uids().real != os.getuid():
+            return False
         process.cwd()
     except psutil.AccessDenied:
         with suppress(psutil.Error):
