@@ -73,3 +73,8 @@ def test_a_wait_status_is_told_in_words(status: int, words: str) -> None:
 
 def test_how_often_a_kickoff_was_lost_is_told() -> None:
     assert "lost 4 times" in lost_too_often(3)
+
+
+def test_inputs_that_were_refused_would_be_refused_again() -> None:
+    assert decide(Ended(Failed("inputs", "no"), 0)).final
+    assert not decide(Ended(Failed("run", "no"), 0)).final

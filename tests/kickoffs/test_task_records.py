@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,7 +82,24 @@ def test_a_task_that_starts_again_is_as_if_it_had_not_ended(records: TaskRecords
     records.start(start(0, "aa", at=3.0))
     record = records.by_position[0]
     assert (record.state, record.started_at) == (TaskState.RUNNING, 3.0)
-    assert (record.finished_at, record.output, record.execution_time) == (None, None, None)
+    assert (record.finished_at, record.output) == (None, None)
+
+
+def test_the_times_of_all_starts_of_a_task_add_up(records: TaskRecords) -> None:
+    records.remember([replace(records.by_position[0], execution_time=2.5)])
+    records.start(start(0, "aa", at=1.0))
+    records.end(TaskEnded(0, "completed", 2.0, "first", None, 1.0))
+    records.start(start(0, "aa", at=3.0))
+    records.end(TaskEnded(0, "completed", 5.0, "second", None, 2.0))
+    assert records.by_position[0].execution_time == 5.5
+
+
+def test_what_an_earlier_attempt_has_completed_stays_as_it_was(records: TaskRecords) -> None:
+    done = replace(records.by_position[0], state=TaskState.COMPLETED, output="first", execution_time=1.0)
+    records.remember([done])
+    records.start(start(1, "bb"))
+    assert [record.position for record in records.take_changed()] == [1]
+    assert records.by_position[0] == done
 
 
 def test_a_task_that_ends_without_a_start_has_begun_at_its_end(records: TaskRecords) -> None:

@@ -12,12 +12,14 @@ from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.usage import TokenUsage
 from windlass.store.deployments import Deployment, DeploymentStore
-from windlass.store.kickoffs import Accepted, Claimed, KickoffStatus, KickoffStore, NewKickoff
+from windlass.store.kickoffs import Accepted, Batch, Claimed, KickoffStatus, KickoffStore, NewKickoff
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
-    from windlass.kickoffs.tasks import TaskRecords
+    from windlass.kickoffs.events import StoredEvent
+    from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
     from windlass.store.database import Database
 
 LEASE = 60.0
@@ -116,7 +118,21 @@ class Rows:
         return await self.store.settle(claimed.id, claimed.attempt, outcome, TokenUsage(), [])
 
     async def put_back(self, claimed: Claimed, max_losses: int = 3) -> State | None:
-        return await self.store.put_back(claimed.id, claimed.attempt, max_losses=max_losses)
+        return await self.store.put_back(
+            claimed.id, claimed.attempt, "its process was lost", claimed.usage, max_losses=max_losses
+        )
+
+    async def write_reports(
+        self,
+        kickoff: UUID,
+        attempt: int,
+        events: Sequence[StoredEvent] = (),
+        records: Sequence[TaskRecord] = (),
+        warnings: Sequence[Warning_] = (),
+        waiting_for: str | None = None,
+    ) -> bool:
+        batch = Batch(events, records, warnings, waiting_for=waiting_for)
+        return await self.store.write_reports(kickoff, attempt, batch)
 
     async def write(self, claimed: Claimed, records: TaskRecords) -> bool:
-        return await self.store.write_reports(claimed.id, claimed.attempt, [], records.take_changed())
+        return await self.write_reports(claimed.id, claimed.attempt, [], records.take_changed())

@@ -65,16 +65,24 @@ class Proxy:
         assert task is not None
         self._pairs.add(task)
         try:
+            await self._join(client_reader, client_writer)
+        finally:
+            self._pairs.discard(task)
+
+    async def _join(self, client_reader: StreamReader, client_writer: StreamWriter) -> None:
+        try:
             reader, writer = await asyncio.open_unix_connection(self._there)
+        except OSError:  # PostgreSQL is not there
+            client_writer.transport.abort()
+            return
+        try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._copy(client_reader, writer))
                 both.create_task(self._copy(reader, client_writer))
             writer.close()
-        except asyncio.CancelledError:
+        except* (ConnectionError, asyncio.CancelledError):
             writer.transport.abort()
             client_writer.transport.abort()
-        finally:
-            self._pairs.discard(task)
 
     async def _copy(self, source: StreamReader, target: StreamWriter) -> None:
         while data := await source.read(65536):

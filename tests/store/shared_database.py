@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TEMPLATE = "template_of_tests"  # the fixture `postgres` makes it
-KEPT = "migrations"
+KEPT = {"migrations", "side_job_migrations"}
 
 
 def made(postgres: str, name: str) -> Iterator[str]:
@@ -28,5 +28,5 @@ def made(postgres: str, name: str) -> Iterator[str]:
 def empty(url: str) -> None:
     with psycopg.connect(url) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
-        names = SQL(", ").join(Identifier(name) for (name,) in tables if name != KEPT)
+        names = SQL(", ").join(Identifier(name) for (name,) in tables if name not in KEPT)
         connection.execute(SQL("TRUNCATE {}").format(names))

@@ -89,8 +89,6 @@ async def test_however_one_ends_the_next_has_its_turn(rows: Rows, end: str) -> N
     else:
         await rows.store.stop(claimed.id)
         await rows.store.release(rows.worker)
-    if end != "settled":
-        assert (await rows.store.promote()).count == 1
     assert await rows.claimed_ids(slots=9) == [behind]
 
 
@@ -129,7 +127,10 @@ async def test_one_whose_time_lies_ahead_holds_up_nobody(rows: Rows) -> None:
 async def test_free_keys_are_looked_for_a_page_at_a_time(rows: Rows) -> None:
     for number in range(5):
         await keyed(rows, key=f"key {number}")
-    await rows.database.execute("UPDATE kickoffs SET ready = false")
+    async with rows.database.transaction() as connection:
+        await connection.execute("ALTER TABLE kickoffs DISABLE TRIGGER kickoff_moved")  # the turn is given to nobody
+        await connection.execute("UPDATE kickoffs SET ready = false")
+        await connection.execute("ALTER TABLE kickoffs ENABLE TRIGGER kickoff_moved")
     counts, last = [], (rows.deployment.id, "")
     for _ in range(3):
         turn = await rows.store.promote(last, limit=2)

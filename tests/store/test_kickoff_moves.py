@@ -1,21 +1,28 @@
-"""Whatever two workers do, and in whatever order: the rows are as the table of moves says."""
+"""Whatever workers, clients and clocks do, and in whatever order: the rows are as the table of moves says."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
+from store.kickoff_model import MAX_LOSSES, Expected, Model
 from store.kickoff_rows import DONE, FAILED, Rows
+from store.kickoff_rules import LOOK, check
 from store.shared_database import empty
 from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.states import MOVES, State
+from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.states import Reason, State, TaskState
+from windlass.kickoffs.tasks import pending_records
+from windlass.kickoffs.usage import TokenUsage
 from windlass.store.database import Database
+from windlass.store.deployments import DeploymentStore
+from windlass.store.kickoffs import Batch, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -23,36 +30,20 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from windlass.kickoffs.tasks import TaskRecord
     from windlass.store.kickoffs import Claimed
 
 Answer = TypeVar("Answer")
-MAX_LOSSES = 1
 WORKERS = [new_id(), new_id()]
+TIMED_OUT = Outcome(State.TIMED_OUT, reason=Reason.TIMED_OUT, error="it took too long")
+CAP = 2
+ANY = 1000
+"""More than any example runs at once."""
+
 workers = st.sampled_from(WORKERS)
-
-
-@dataclass
-class Expected:
-    """What a kickoff's row should be."""
-
-    state: State = State.PENDING
-    attempt: int = 0
-    losses: int = 0
-    worker: UUID | None = None
-    silent: bool = False
-    later: bool = False
-    to_stop: bool = False
-    events: list[tuple[int, int]] = field(default_factory=list)
-
-    def lose(self) -> None:
-        self.state = State.PENDING if self.losses < MAX_LOSSES else State.FAILED
-        self.losses += 1
-        self.give_up()
-
-    def give_up(self) -> None:
-        self.worker, self.silent = None, False
-        if self.to_stop:
-            self.state = State.CANCELLED
+keys = st.sampled_from([None, None, "a", "b"])
+priorities = st.sampled_from([0, 0, 5])
+strategies = st.sampled_from(["enqueue", "enqueue", "reject", "cancel_running"])
 
 
 class Lives(RuleBasedStateMachine):
@@ -65,155 +56,196 @@ class Lives(RuleBasedStateMachine):
         self.loop = asyncio.Runner()
         self.database = Database(self.url, connections=2)
         self.wait(self.database.__aenter__())
-        self.rows = self.wait(Rows.make(self.database))
-        self.expected: dict[UUID, Expected] = {}
-        self.seen: dict[UUID, State] = {}
+        free = self.wait(Rows.make(self.database))
+        capped = self.wait(free.beside("capped", concurrency=CAP))
+        self.all_rows = [free, capped]
+        self.store = free.store
+        self.deployments = DeploymentStore(self.database)
+        self.model = Model({free.deployment.id: ANY, capped.deployment.id: CAP})
 
     def teardown(self) -> None:
-        self.wait(self.database.__aexit__())
-        self.loop.close()
+        try:
+            self.every_kickoff_comes_to_an_end()
+        finally:
+            self.wait(self.database.__aexit__())
+            self.loop.close()
 
     def wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return self.loop.run(work)
 
-    def is_current(self, run: Claimed) -> bool:
-        found = self.expected[run.id]
-        return found.state is State.STARTED and found.attempt == run.attempt
+    def select(self, query: LiteralString) -> list[dict[str, Any]]:
+        return self.wait(self.database.rows(query))
 
-    @rule(count=st.integers(1, 3))
-    def accept(self, count: int) -> None:
-        for kickoff in self.wait(self.rows.accept(count)):
-            self.expected[kickoff] = Expected()
+    @property
+    def ready(self) -> set[UUID]:
+        return {row["id"] for row in self.select("SELECT id FROM kickoffs WHERE state = 'PENDING' AND ready")}
 
-    @rule(target=runs, worker=workers, slots=st.integers(1, 3))
+    def later(self, kickoff: UUID) -> None:
+        """Its time comes when the test says so, not the clock."""
+        self.model[kickoff].later = self.model[kickoff].state is State.PENDING
+        self.select("UPDATE kickoffs SET run_at = now() + interval '1 h' WHERE run_at IS NOT NULL RETURNING id")
+
+    @rule(of=st.integers(0, 1), count=st.integers(1, 3), key=keys, strategy=strategies, priority=priorities)
+    def accept(self, of: int, count: int, key: str | None, strategy: str, priority: int) -> None:
+        rows = self.all_rows[of]
+        for _ in range(count):
+            new = rows.new(concurrency_key=key, concurrency_strategy=strategy, priority=priority)
+            accepted = self.wait(self.store.accept([new]))
+            expected = Expected(rows.deployment.id, key, priority)
+            assert (new.id in accepted.ids) is self.model.accept(new.id, expected, strategy)
+
+    @rule(target=runs, worker=workers, slots=st.integers(1, 4))
     def claim(self, worker: UUID, slots: int) -> Any:
-        waiting = sorted(
-            kickoff for kickoff, found in self.expected.items() if found.state is State.PENDING and not found.later
-        )
-        claimed = self.wait(self.rows.claim(slots, worker))
-        assert sorted(one.id for one in claimed) == waiting[:slots]
-        for one in claimed:
-            found = self.expected[one.id]
-            found.state, found.worker, found.attempt = State.STARTED, worker, found.attempt + 1
-            assert one.attempt == found.attempt
+        ready = self.ready
+        claimed = self.wait(self.store.claim(worker, slots, 60.0))
+        self.model.claim(claimed, slots, ready, worker)
         return multiple(*claimed)
 
     @rule(worker=workers)
     def renew(self, worker: UUID) -> None:
-        mine = {kickoff for kickoff, found in self.expected.items() if found.worker == worker}
-        kept = self.wait(self.rows.store.renew(worker, list(self.expected), 60.0))
-        assert kept == {(kickoff, self.expected[kickoff].attempt): self.expected[kickoff].to_stop for kickoff in mine}
-        for kickoff in mine:
-            self.expected[kickoff].silent = False
+        mine = self.model.of(worker)
+        kept = self.wait(self.store.renew(worker, list(self.model), 60.0))
+        assert kept == {(kickoff, one.attempt): one.to_stop for kickoff, one in mine.items()}
+        for one in mine.values():
+            one.silent = False
 
-    @rule(run=runs, outcome=st.sampled_from([DONE, FAILED]))
-    def settle(self, run: Claimed, outcome: Any) -> None:
-        current = self.is_current(run)
-        assert self.wait(self.rows.settle(run, outcome)) is current
+    @rule(run=runs, outcome=st.sampled_from([DONE, FAILED, TIMED_OUT]))
+    def settle(self, run: Claimed, outcome: Outcome) -> None:
+        current = self.model.is_current(run)
+        assert self.wait(self.store.settle(run.id, run.attempt, outcome, TokenUsage(), [])) is current
         if current:
-            found = self.expected[run.id]
-            found.state, found.worker, found.silent = outcome.state, None, False
+            self.model[run.id].settle(outcome.state)
 
     @rule(run=runs)
     def put_back(self, run: Claimed) -> None:
-        found = self.expected[run.id]
-        counts = self.is_current(run) and (found.losses < MAX_LOSSES or found.to_stop)
+        found = self.model[run.id]
+        counts = self.model.is_current(run) and (found.losses < MAX_LOSSES or found.to_stop)
+        answer = self.wait(self.store.put_back(run.id, run.attempt, "it was lost", TokenUsage(), max_losses=MAX_LOSSES))
         if counts:
             found.lose()
-            found.later = found.state is State.PENDING
-        assert self.wait(self.rows.put_back(run, MAX_LOSSES)) is (found.state if counts else None)
+            self.later(run.id)
+        assert answer is (found.state if counts else None)
+
+    @rule(run=runs)
+    def retry(self, run: Claimed) -> None:
+        found = self.model[run.id]
+        counts = self.model.is_current(run) and not found.to_stop
+        assert self.wait(self.store.retry(run.id, run.attempt, "once more", TokenUsage(), pause=60)) is counts
+        if counts:
+            found.retry()
+            self.later(run.id)
 
     @rule()
     def time_passes(self) -> None:
-        self.wait(self.rows.come_due())
-        for found in self.expected.values():
+        self.wait(self.all_rows[0].come_due())
+        for found in self.model.values():
             found.later = False
+        self.promote()
+
+    @rule()
+    def promote(self) -> None:
+        self.wait(self.store.promote())
+        ready = self.ready
+        for queue, waiting in self.model.free_queues().items():
+            assert len(waiting & ready) == 1, f"one of {queue} has its turn"
 
     @rule(data=st.data())
+    @precondition(lambda self: self.model)
     def stop(self, data: Any) -> None:
-        if not self.expected:
-            return
-        kickoff = data.draw(st.sampled_from(sorted(self.expected)))
-        found = self.expected[kickoff]
-        if found.state is State.PENDING:
-            found.state, found.later = State.CANCELLED, False
-        found.to_stop = found.to_stop or found.state is State.STARTED
-        assert self.wait(self.rows.store.stop(kickoff)) is found.state
+        kickoff = data.draw(st.sampled_from(sorted(self.model)))
+        found = self.model[kickoff]
+        if found.open:
+            found.stop()
+        assert self.wait(self.store.stop(kickoff)) is found.state
+
+    @rule(of=st.integers(0, 1))
+    def pause_or_resume(self, of: int) -> None:
+        deployment = self.all_rows[of].deployment
+        change = self.deployments.resume if deployment.id in self.model.paused else self.deployments.pause
+        assert self.wait(change(deployment.slug))
+        self.model.paused ^= {deployment.id}
 
     @rule(run=runs)
-    def write(self, run: Claimed) -> None:
-        seq = self.wait(self.rows.store.last_event(run.id)) + 1
-        event = stored_event(seq, "kind", 1.0, {})
-        written = self.wait(self.rows.store.write_reports(run.id, run.attempt, [event], []))
-        assert written is self.is_current(run)
-        if written:
-            self.expected[run.id].events.append((seq, run.attempt))
+    def tell_an_event(self, run: Claimed) -> None:
+        seq = self.wait(self.store.last_event(run.id)) + 1
+        if self.write(run, Batch(events=[stored_event(seq, "kind", 1.0, {})])):
+            self.model[run.id].events.append((seq, run.attempt))
+
+    @rule(run=runs)
+    def start_a_task(self, run: Claimed) -> None:
+        record = self.next_record(run, TaskState.RUNNING)
+        if record and self.write(run, Batch(records=[record])):
+            self.model[run.id].start_task(record.position)
+
+    @rule(run=runs)
+    def finish_a_task(self, run: Claimed) -> None:
+        record = self.next_record(run, TaskState.COMPLETED)
+        entry = Entry(len(self.model[run.id].journal) + 1, "task", "sealed", record.position if record else None)
+        if record and self.write(run, Batch(records=[record], entries=[entry])):
+            self.model[run.id].finish_task(record.position)
+
+    def next_record(self, run: Claimed, state: TaskState) -> TaskRecord | None:
+        left = pending_records(run.manifest.tasks)[len(self.model[run.id].journal) :]
+        return replace(left[0], state=state, started_at=1.0) if left else None
+
+    def write(self, run: Claimed, batch: Batch) -> bool:
+        written = self.wait(self.store.write_reports(run.id, run.attempt, batch))
+        assert written is self.model.is_current(run)
+        return written
 
     @rule(worker=workers)
     def release(self, worker: UUID) -> None:
-        mine = {kickoff: found for kickoff, found in self.expected.items() if found.worker == worker}
-        released = self.wait(self.rows.store.release(worker))
+        mine = self.model.of(worker)
+        released = self.wait(self.store.release(worker))
         for found in mine.values():
-            found.state = State.PENDING
-            found.give_up()
+            found.release()
         assert set(released) == {(kickoff, found.attempt, found.state) for kickoff, found in mine.items()}
 
-    @rule()
-    def fall_silent(self) -> None:
-        self.wait(self.rows.end_leases())
-        for found in self.expected.values():
-            found.silent = found.state is State.STARTED
+    @rule(worker=workers)
+    def fall_silent(self, worker: UUID) -> None:
+        mine = self.model.of(worker)
+        self.end_leases(list(mine))
+        for found in mine.values():
+            found.silent = True
+
+    def end_leases(self, kickoffs: list[UUID]) -> None:
+        query = "UPDATE kickoffs SET lease_until = now() - interval '1 s' WHERE id = ANY (%(ids)s)"
+        self.wait(self.database.execute(query, {"ids": kickoffs}))
 
     @rule()
     def reap(self) -> None:
-        silent = {kickoff: found for kickoff, found in self.expected.items() if found.silent}
+        silent = {kickoff: found for kickoff, found in self.model.items() if found.silent}
         for found in silent.values():
             found.lose()
-        reaped = self.wait(self.rows.store.reap(max_losses=MAX_LOSSES))
+        reaped = self.wait(self.store.reap(max_losses=MAX_LOSSES))
         assert dict(reaped) == {kickoff: found.state for kickoff, found in silent.items()}
 
     @invariant()
-    def the_rows_are_as_expected(self) -> None:
-        found = self.wait(self.database.rows("SELECT id, state, attempt, losses, worker_id, lease_until FROM kickoffs"))
-        assert {row["id"]: (row["state"], row["attempt"], row["losses"], row["worker_id"]) for row in found} == {
-            kickoff: (one.state, one.attempt, one.losses, one.worker) for kickoff, one in self.expected.items()
-        }
-        assert all((row["lease_until"] is None) is (row["worker_id"] is None) for row in found)
+    def all_is_as_expected(self) -> None:
+        (rows,) = self.select(LOOK)
+        check(rows, self.model)
 
-    @invariant()
-    def each_step_was_a_move(self) -> None:
-        for kickoff, expected in self.expected.items():
-            before = self.seen.get(kickoff, State.PENDING)
-            assert expected.state is before or expected.state in MOVES[before]
-            self.seen[kickoff] = expected.state
-
-    @invariant()
-    def events_are_numbered_without_a_gap(self) -> None:
-        found = self.wait(self.database.rows("SELECT kickoff_id, seq, attempt FROM events ORDER BY seq"))
-        for kickoff, expected in self.expected.items():
-            stored = [(row["seq"], row["attempt"]) for row in found if row["kickoff_id"] == kickoff]
-            assert stored == expected.events
-            assert [seq for seq, _ in stored] == list(range(1, len(stored) + 1))
-
-    @invariant()
-    def what_cannot_be_claimed_is_not_ready(self) -> None:
-        later = self.wait(self.database.rows("SELECT id FROM kickoffs WHERE state = 'PENDING' AND NOT ready"))
-        assert {row["id"] for row in later} == {kickoff for kickoff, one in self.expected.items() if one.later}
-
-    @invariant()
-    def what_ended_has_no_open_record(self) -> None:
-        query = """
-            SELECT kickoffs.id FROM kickoffs JOIN task_records ON kickoff_id = kickoffs.id
-             WHERE kickoffs.state IN ('SUCCESS', 'FAILED', 'CANCELLED')
-               AND task_records.state IN ('pending_run', 'running')
-        """
-        assert self.wait(self.database.rows(query)) == []
+    def every_kickoff_comes_to_an_end(self) -> None:
+        """Once time passes and workers do their work: one of each key in a turn, and all others."""
+        for rows in self.all_rows:
+            self.wait(self.deployments.resume(rows.deployment.slug))
+        self.end_leases(list(self.model))
+        self.wait(self.store.reap(max_losses=ANY))
+        for _ in range(len(self.model) + 1):
+            self.wait(self.all_rows[0].come_due())
+            runs = self.wait(self.store.claim(WORKERS[0], ANY, 60.0))
+            for run in runs:
+                self.wait(self.store.settle(run.id, run.attempt, DONE, TokenUsage(), []))
+            if not runs:
+                break
+        (left,) = self.select("SELECT count(*) AS open FROM kickoffs WHERE state IN ('PENDING', 'STARTED')")
+        assert left["open"] == 0
 
 
 def test_no_order_of_events_leads_astray(shared_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lives, "url", shared_url)
     case = Lives.TestCase
     case.settings = settings(
-        max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=25, stateful_step_count=30, suppress_health_check=list(HealthCheck), print_blob=True
     )
     case("runTest").runTest()

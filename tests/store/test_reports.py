@@ -23,8 +23,8 @@ def events(*numbers: int, kind: str = "kind") -> list[StoredEvent]:
 
 async def test_events_are_kept_in_their_order(rows: Rows) -> None:
     claimed = await rows.started()
-    assert await rows.store.write_reports(claimed.id, 1, events(2, 1), [])
-    assert await rows.store.write_reports(claimed.id, 1, events(3), [])
+    assert await rows.write_reports(claimed.id, 1, events(2, 1), [])
+    assert await rows.write_reports(claimed.id, 1, events(3), [])
     found = await rows.store.events(claimed.id)
     assert [(row["seq"], row["attempt"], row["type"], row["payload"]) for row in found] == [
         (1, 1, "kind", {"n": 1}),
@@ -36,7 +36,7 @@ async def test_events_are_kept_in_their_order(rows: Rows) -> None:
 
 async def test_events_are_read_from_where_one_stopped(rows: Rows) -> None:
     claimed = await rows.started()
-    await rows.store.write_reports(claimed.id, 1, events(*range(1, 8)), [])
+    await rows.write_reports(claimed.id, 1, events(*range(1, 8)), [])
     assert numbers(await rows.store.events(claimed.id, after=2, limit=3)) == [3, 4, 5]
     assert await rows.store.last_event(claimed.id) == 7
 
@@ -52,7 +52,7 @@ async def test_a_batch_that_is_written_again_changes_nothing(rows: Rows) -> None
     records.start(TaskStarted(0, "aa", "plan", None, 1.0))
     changed = records.take_changed()
     for _ in range(2):
-        assert await rows.store.write_reports(claimed.id, 1, events(1, 2), changed)
+        assert await rows.write_reports(claimed.id, 1, events(1, 2), changed)
     assert numbers(await rows.store.events(claimed.id)) == [1, 2]
     assert [task["state"] for task in await rows.tasks(claimed.id)] == ["running", "pending_run"]
 
@@ -98,7 +98,7 @@ async def test_an_unregistered_task_gets_a_record_of_its_own(rows: Rows) -> None
 @pytest.mark.parametrize("end", ["put_back", "reap", "release", "settle", "claimed_again"])
 async def test_nothing_is_written_for_a_run_that_is_over(rows: Rows, end: str) -> None:
     claimed = await rows.started()
-    await rows.store.write_reports(claimed.id, 1, events(1), [])
+    await rows.write_reports(claimed.id, 1, events(1), [])
     if end == "settle":
         await rows.settle(claimed)
     elif end == "reap":
@@ -113,19 +113,19 @@ async def test_nothing_is_written_for_a_run_that_is_over(rows: Rows, end: str) -
         assert await rows.claim()
     before = await rows.tasks(claimed.id)
     running = TaskRecord(0, "plan", "aa", "plan", None)
-    assert not await rows.store.write_reports(claimed.id, 1, events(2), [running])
+    assert not await rows.write_reports(claimed.id, 1, events(2), [running])
     assert numbers(await rows.store.events(claimed.id)) == [1]
     assert await rows.tasks(claimed.id) == before
 
 
 async def test_events_of_a_second_attempt_follow_those_of_the_first(rows: Rows) -> None:
     claimed = await rows.started()
-    await rows.store.write_reports(claimed.id, 1, events(1, 2), [])
+    await rows.write_reports(claimed.id, 1, events(1, 2), [])
     await rows.put_back(claimed)
     await rows.come_due()
     await rows.claim()
     last = await rows.store.last_event(claimed.id)
-    await rows.store.write_reports(claimed.id, 2, events(last + 1), [])
+    await rows.write_reports(claimed.id, 2, events(last + 1), [])
     found = await rows.store.events(claimed.id)
     assert [(row["seq"], row["attempt"]) for row in found] == [(1, 1), (2, 1), (3, 2)]
 
@@ -140,7 +140,7 @@ async def test_any_text_can_be_an_output_a_name_or_an_event(rows: Rows, text: st
     records.start(TaskStarted(2, "cc", text, text, 1.0))
     records.end(TaskEnded(2, "completed", 2.0, text, text, 1.0))
     event = stored_event(1, text, 1.0, {text: text})
-    assert await rows.store.write_reports(claimed.id, 1, [event], records.take_changed())
+    assert await rows.write_reports(claimed.id, 1, [event], records.take_changed())
     await rows.settle(claimed)
     (found,) = await rows.store.events(claimed.id)
     assert found["payload"] == {text: text}
@@ -168,7 +168,7 @@ async def test_warnings_are_seen_while_the_run_goes_on_and_are_kept_once(rows: R
     claimed = await rows.started(warnings='[{"code":"early","message":"m"}]')
     first, second = Warning_("a", "m", "plan"), Warning_("a", "m")
     for _ in range(2):  # the answer to the first one was lost
-        assert await rows.store.write_reports(claimed.id, 1, [], [], [first, second])
+        assert await rows.write_reports(claimed.id, 1, [], [], [first, second])
     told = [{"code": "early", "message": "m"}, first.to_json(), second.to_json()]
     assert json.loads((await rows.status(claimed.id)).warnings) == told
     late = Warning_("b", "a\x00\ud800")
@@ -179,6 +179,6 @@ async def test_warnings_are_seen_while_the_run_goes_on_and_are_kept_once(rows: R
 async def test_a_run_that_is_over_warns_no_more(rows: Rows) -> None:
     claimed = await rows.started()
     await rows.put_back(claimed)
-    assert not await rows.store.write_reports(claimed.id, 1, [], [], [Warning_("a", "m")], waiting_for="zygote")
+    assert not await rows.write_reports(claimed.id, 1, [], [], [Warning_("a", "m")], waiting_for="zygote")
     assert (await rows.status(claimed.id)).warnings == "[]"
     assert await rows.column(claimed.id, "waiting_for") is None

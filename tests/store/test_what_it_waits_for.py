@@ -79,6 +79,17 @@ async def test_its_time_and_its_next_attempt(served: Rows) -> None:
     assert (await wait_of(served, lost.id)).code == "retry"
 
 
+async def test_its_next_attempt_after_it_failed_or_was_lost_whichever_came_last(served: Rows) -> None:
+    claimed = await served.started()
+    assert await served.store.retry(claimed.id, 1, "no tea", claimed.usage, pause=60.0)
+    found = await wait_of(served, claimed.id)
+    assert (found.code, found.message.partition("Z: ")[2]) == ("retry", "it failed once, with: no tea")
+    await served.come_due()
+    (again,) = await served.claim()
+    await served.put_back(again)
+    assert (await wait_of(served, claimed.id)).message.endswith("its process or its worker was lost once")
+
+
 async def test_its_paused_crew(served: Rows) -> None:
     (kickoff,) = await served.accept()
     await DeploymentStore(served.database).pause("work")
@@ -104,17 +115,17 @@ async def test_the_end_of_its_processes_once_it_was_stopped(served: Rows) -> Non
 async def test_a_zygote_while_its_worker_says_so(served: Rows) -> None:
     claimed = await served.started()
     assert await told(served, claimed.id) is None
-    assert await served.store.write_reports(claimed.id, 1, [], [], waiting_for="zygote")
+    assert await served.write_reports(claimed.id, 1, [], [], waiting_for="zygote")
     assert (await wait_of(served, claimed.id)).code == "zygote"
     assert (await served.status(claimed.id)).waiting_for == "zygote"
-    assert await served.store.write_reports(claimed.id, 1, [], [])
+    assert await served.write_reports(claimed.id, 1, [], [])
     assert await told(served, claimed.id) is None
 
 
 async def test_what_it_waited_for_is_forgotten_however_its_run_ends(served: Rows) -> None:
     for end in ("settle", "put_back"):
         claimed = await served.started()
-        await served.store.write_reports(claimed.id, 1, [], [], waiting_for="zygote")
+        await served.write_reports(claimed.id, 1, [], [], waiting_for="zygote")
         await getattr(served, end)(claimed)
         assert await served.column(claimed.id, "waiting_for") is None
 

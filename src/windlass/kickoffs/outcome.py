@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
+from windlass.kickoffs.numbers import how_often
 from windlass.kickoffs.states import Reason, State
 from windlass_crewside.messages import Failed, Inspected, Succeeded
 
@@ -15,7 +16,8 @@ class Outcome:
     """How a run ended, before anything acts on it.
 
     `state` is SUCCESS with `output` (and `structured` where there is structured output: JSON text that nobody has read
-    yet), or FAILED with `reason` and `error`, one line that a person can act on. `trace` is for the log alone.
+    yet), or FAILED with `reason` and `error`, one line that a person can act on. `trace` is for the log alone. `final`
+    says that another attempt would end the same way: the inputs were refused.
     """
 
     state: State
@@ -24,6 +26,7 @@ class Outcome:
     reason: Reason | None = None
     error: str | None = None
     trace: str = ""
+    final: bool = False
 
     @property
     def json(self) -> Any:
@@ -70,7 +73,8 @@ def decide(ended: Ended) -> Outcome:
         case Ended(asked=Ending() as asked):
             return Outcome(asked.state, reason=asked.reason, error=asked.error)
         case Ended(answer=Failed() as failed):
-            return failure(Reason(failed.reason), f"{failed.message} {failed.hint}".strip(), failed.trace)
+            words = f"{failed.message} {failed.hint}".strip()
+            return failure(Reason(failed.reason), words, failed.trace, final=failed.stage == "inputs")
     if ended.garbled:
         return failure(
             Reason.CRASHED, "the crew's code wrote to the socket that its process reports on. Look for os.write."
@@ -80,8 +84,8 @@ def decide(ended: Ended) -> Outcome:
     return failure(Reason.CRASHED, words_for(ended.status))
 
 
-def failure(reason: Reason, error: str, trace: str = "") -> Outcome:
-    return Outcome(State.FAILED, reason=reason, error=error, trace=trace)
+def failure(reason: Reason, error: str, trace: str = "", *, final: bool = False) -> Outcome:
+    return Outcome(State.FAILED, reason=reason, error=error, trace=trace, final=final)
 
 
 def lost(error: str) -> Outcome:
@@ -91,8 +95,8 @@ def lost(error: str) -> Outcome:
 
 def lost_too_often(max_losses: int) -> str:
     return (
-        f"The process or the worker that ran this kickoff was lost {max_losses + 1} times, so it is not tried again. "
-        "Look in the server's log for what ended them (often: out of memory)."
+        f"The process or the worker that ran this kickoff was lost {how_often(max_losses + 1)}, so it is not tried "
+        "again. Look in the server's log for what ended them (often: out of memory)."
     )
 
 

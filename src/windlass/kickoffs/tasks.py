@@ -1,4 +1,4 @@
-"""Task records: what became of each task of a kickoff, folded from what the run reports."""
+"""Task records: what became of each task of a kickoff, folded from what its runs report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ UNSTABLE = "unstable_task_description"
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """`started_at` and `finished_at` are Unix times in seconds, `execution_time` seconds."""
+    """`started_at` and `finished_at` are Unix times in seconds, `execution_time` seconds: of all starts of the task, in
+    earlier attempts too, but for one that is not over.
+    """
 
     position: int
     task_id: str
@@ -61,6 +63,11 @@ class TaskRecords:
     def __post_init__(self) -> None:
         self.by_position = {record.position: record for record in pending_records(self.registered)}
 
+    def remember(self, earlier: Iterable[TaskRecord]) -> None:
+        """The records as earlier attempts have left them."""
+        for record in earlier:
+            self.by_position[record.position] = record
+
     def know(self, message: TasksKnown) -> None:
         """Compares the crew that was built for this run with the registered tasks, place by place."""
         for position, task in enumerate(message.tasks):
@@ -80,7 +87,6 @@ class TaskRecords:
                 # of an earlier start of the same task
                 finished_at=None,
                 output=None,
-                execution_time=None,
             )
         )
 
@@ -96,7 +102,7 @@ class TaskRecords:
                 started_at=record.started_at or (None if message.state == TaskState.SKIPPED else message.at),
                 output=message.output,
                 agent=message.agent or record.agent,
-                execution_time=message.seconds,
+                execution_time=_sum(record.execution_time, message.seconds),
             )
         )
 
@@ -128,6 +134,10 @@ class TaskRecords:
             )
         )
         return TaskRecord(position, task_id, key, name, agent, registered=False)
+
+
+def _sum(before: float | None, seconds: float | None) -> float | None:
+    return before if seconds is None else (before or 0.0) + seconds
 
 
 def _free(wanted: str, taken: Iterable[str]) -> str:

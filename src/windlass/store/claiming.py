@@ -5,11 +5,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from psycopg import AsyncClientCursor
-from psycopg.rows import dict_row
-
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
+from windlass.kickoffs.states import TaskState
+from windlass.kickoffs.tasks import TaskRecord
+from windlass.kickoffs.usage import TokenUsage
+from windlass.store.machine import host
 from windlass.store.named_queries import queries
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ FIRST = (UUID(int=0), "")
 class Claimed:
     """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
 
-    `ran_for` is the seconds since its first start.
+    `ran_for` is the seconds since its first start, `usage` what its earlier attempts used.
     """
 
     id: UUID
@@ -39,8 +40,22 @@ class Claimed:
     limits: Limits = field(default_factory=Limits)
     ran_for: float = 0.0
     losses: int = 0
+    retries: int = 0
+    usage: TokenUsage = field(default_factory=TokenUsage)
     concurrency_key: str | None = None
     stop_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A step that an earlier attempt has finished. `record` is sealed; `output` is that of the task record that it
+    belongs to.
+    """
+
+    number: int
+    key: str
+    record: str
+    output: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +67,20 @@ class Promoted:
 
 
 async def claim(database: Database, worker: UUID, slots: int, lease: float) -> list[Claimed]:
-    ids = await _take(database, {"worker": worker, "slots": slots, "lease": timedelta(seconds=lease)})
+    values = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
+    ids = [row["id"] for row in await database.rows(SQL["claim"], values)]
     # What comes with a kickoff can be large: it is read when the lock is gone.
     rows = await database.rows(SQL["claimed"], {"ids": ids, "worker": worker}) if ids else []
     return [_claimed(row) for row in rows]
 
 
-async def _take(database: Database, values: dict[str, Any]) -> list[UUID]:
-    async with database.connection() as connection:
-        cursor = AsyncClientCursor(connection, row_factory=dict_row)  # it alone sends two statements in one message
-        await cursor.execute(SQL["claim"], values)
-        cursor.nextset()
-        return [row["id"] for row in await cursor.fetchall()]
+async def earlier_records(database: Database, kickoff: UUID) -> list[TaskRecord]:
+    rows = await database.rows(SQL["earlier_records"], {"kickoff": kickoff})
+    return [TaskRecord(**{**row, "state": TaskState(row["state"])}) for row in rows]
+
+
+async def journal(database: Database, kickoff: UUID) -> list[Remembered]:
+    return [Remembered(**row) for row in await database.rows(SQL["journal"], {"kickoff": kickoff})]
 
 
 async def renew(
@@ -90,5 +107,6 @@ def _claimed(row: Row) -> Claimed:
             **row,
             "manifest": Manifest.from_json(row["manifest"]),
             "limits": Limits.parse(row["limits"] or {}),
+            "usage": TokenUsage(**row["usage"] or {}),
         }
     )

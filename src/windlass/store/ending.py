@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -8,6 +9,7 @@ from windlass.kickoffs.events import to_json
 from windlass.kickoffs.outcome import failure, lost_too_often
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.stopping import STOPPED
+from windlass.store.away import away
 from windlass.store.named_queries import queries
 from windlass.store.reporting import text, warnings_json
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from windlass.store.database import Database, Row
 
 SQL = queries("ending")
+
+RELEASED = "its worker stopped"
+LEASE_ENDED = "its worker's lease ended: the worker died, stood still, or could not reach the database"
 
 NO_JSON = (psycopg.DataError, psycopg.errors.StatementTooComplex)
 """What PostgreSQL, the first to read structured output, raises when that is no JSON, or nested too deep."""
@@ -46,6 +51,8 @@ async def settle(
 async def _settle(
     database: Database, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
 ) -> bool:
+    output = outcome.output
+    written = None if output is None else await away(len(output), lambda: to_json(output))
     settled = await database.rows(
         SQL["settle"],
         {
@@ -54,28 +61,55 @@ async def _settle(
             "state": outcome.state,
             "reason": outcome.reason,
             "error": text(outcome.error),
-            "output": None if outcome.output is None else to_json(outcome.output),
+            "output": written,
             "structured": outcome.structured,
-            "token_usage": to_json(usage.to_json()),
-            "warnings": warnings_json(warnings),
+            **_spent(usage, warnings),
         },
     )
     return bool(settled)
 
 
-async def put_back(database: Database, kickoff: UUID, attempt: int, *, max_losses: int) -> State | None:
-    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses}
-    return _state(await database.row(SQL["put_back"], values))
+async def put_back(
+    database: Database,
+    kickoff: UUID,
+    attempt: int,
+    why: str,
+    usage: TokenUsage,
+    warnings: Sequence[Warning_],
+    *,
+    max_losses: int,
+) -> State | None:
+    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "why": text(why)}
+    return _state(await database.row(SQL["put_back"], {**values, **_spent(usage, warnings)}))
+
+
+async def retry(
+    database: Database,
+    kickoff: UUID,
+    attempt: int,
+    why: str,
+    usage: TokenUsage,
+    warnings: Sequence[Warning_],
+    *,
+    pause: float,
+) -> bool:
+    values = {"kickoff": kickoff, "attempt": attempt, "pause": timedelta(seconds=pause), "why": text(why)}
+    return bool(await database.rows(SQL["retry"], {**values, **_spent(usage, warnings)}))
+
+
+def _spent(usage: TokenUsage, warnings: Sequence[Warning_]) -> dict[str, str]:
+    return {"token_usage": to_json(usage.to_json()), "warnings": warnings_json(warnings)}
 
 
 async def release(database: Database, worker: UUID) -> list[tuple[UUID, int, State]]:
-    rows = await database.rows(SQL["release"], {"worker": worker})
+    rows = await database.rows(SQL["release"], {"worker": worker, "why": RELEASED})
     return [(row["id"], row["attempt"], State(row["state"])) for row in rows]
 
 
 async def reap(database: Database, *, max_losses: int, limit: int) -> list[tuple[UUID, State]]:
     error = lost_too_often(max_losses)
-    rows = await database.rows(SQL["reap"], {"max_losses": max_losses, "limit": limit, "error": error})
+    values = {"max_losses": max_losses, "limit": limit, "error": error, "why": LEASE_ENDED}
+    rows = await database.rows(SQL["reap"], values)
     return [(row["id"], State(row["state"])) for row in rows]
 
 

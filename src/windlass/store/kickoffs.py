@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from windlass.store import accepting, claiming, ending, reading, reporting
 from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Reserved
-from windlass.store.claiming import Claimed, Promoted
+from windlass.store.claiming import Claimed, Promoted, Remembered
 from windlass.store.reading import KickoffStatus
+from windlass.store.reporting import Batch, Entry
 from windlass.store.workers import WorkerStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from windlass.kickoffs.events import StoredEvent
+    from windlass.kickoffs.attempts import Attempt
     from windlass.kickoffs.outcome import Outcome
     from windlass.kickoffs.states import State
     from windlass.kickoffs.tasks import TaskRecord, Warning_
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Accepted",
     "Backlog",
+    "Batch",
     "Claimed",
+    "Entry",
     "Holder",
     "KickoffStatus",
     "KickoffStore",
     "NewKickoff",
     "Promoted",
+    "Remembered",
     "Reserved",
 ]
 
@@ -84,21 +88,19 @@ class KickoffStore:
     async def last_event(self, kickoff: UUID) -> int:
         return await reporting.last_event(self._database, kickoff)
 
-    async def write_reports(
-        self,
-        kickoff: UUID,
-        attempt: int,
-        events: Sequence[StoredEvent],
-        records: Sequence[TaskRecord],
-        warnings: Sequence[Warning_] = (),
-        waiting_for: str | None = None,
-    ) -> bool:
+    async def earlier_records(self, kickoff: UUID) -> list[TaskRecord]:
+        """As the attempts before have left them."""
+        return await claiming.earlier_records(self._database, kickoff)
+
+    async def journal(self, kickoff: UUID) -> list[Remembered]:
+        """What earlier attempts have finished, in order."""
+        return await claiming.journal(self._database, kickoff)
+
+    async def write_reports(self, kickoff: UUID, attempt: int, batch: Batch) -> bool:
         """False when the kickoff is no longer this attempt's: then nothing was written, and the run is to end.
-        Warnings that are there already are not added again; `waiting_for` is what the run waits for now.
+        Warnings that are there already are not added again.
         """
-        return await reporting.write_reports(
-            self._database, kickoff, attempt, events, records, warnings=warnings, waiting_for=waiting_for
-        )
+        return await reporting.write_reports(self._database, kickoff, attempt, batch)
 
     async def settle(
         self, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
@@ -108,11 +110,35 @@ class KickoffStore:
         """
         return await ending.settle(self._database, kickoff, attempt, outcome, usage, warnings)
 
-    async def put_back(self, kickoff: UUID, attempt: int, *, max_losses: int) -> State | None:
+    async def put_back(
+        self,
+        kickoff: UUID,
+        attempt: int,
+        why: str,
+        usage: TokenUsage,
+        warnings: Sequence[Warning_] = (),
+        *,
+        max_losses: int,
+    ) -> State | None:
         """Counts a loss: PENDING, to be tried again after a while, or CANCELLED when it was asked to stop. None when it
         is no longer this attempt's, or was lost too often to run again.
         """
-        return await ending.put_back(self._database, kickoff, attempt, max_losses=max_losses)
+        return await ending.put_back(self._database, kickoff, attempt, why, usage, warnings, max_losses=max_losses)
+
+    async def retry(
+        self,
+        kickoff: UUID,
+        attempt: int,
+        why: str,
+        usage: TokenUsage,
+        warnings: Sequence[Warning_] = (),
+        *,
+        pause: float,
+    ) -> bool:
+        """A failed run's kickoff waits `pause` seconds and runs again. False when it is no longer this attempt's, or
+        was asked to stop.
+        """
+        return await ending.retry(self._database, kickoff, attempt, why, usage, warnings, pause=pause)
 
     async def release(self, worker: UUID) -> list[tuple[UUID, int, State]]:
         """Gives back all that this worker holds, without a loss; (id, attempt, state) of each: PENDING, or CANCELLED
@@ -142,6 +168,10 @@ class KickoffStore:
     async def facts_of_waiting(self, ids: Sequence[UUID]) -> dict[UUID, Facts]:
         """All that says what each of them waits for."""
         return await reading.facts_of_waiting(self._database, ids)
+
+    async def attempts(self, kickoff: UUID, *, limit: int = 100) -> list[Attempt]:
+        """Its newest ones, the oldest of them first."""
+        return await reading.attempts(self._database, kickoff, limit=limit)
 
     async def events(self, kickoff: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
         return await reporting.events_of(self._database, kickoff, after=after, limit=limit)

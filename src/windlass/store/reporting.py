@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.events import StoredEvent, to_json
+from windlass.store.away import away
 from windlass.store.named_queries import queries
 from windlass.store.storable import storable, storable_text
 
@@ -11,33 +13,55 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.kickoffs.tasks import TaskRecord, Warning_
+    from windlass.kickoffs.usage import TokenUsage
     from windlass.store.database import Database, Row
 
 SQL = queries("reporting")
 
 
-async def write_reports(
-    database: Database,
-    kickoff: UUID,
-    attempt: int,
-    events: Sequence[StoredEvent],
-    records: Sequence[TaskRecord],
-    *,
-    warnings: Sequence[Warning_],
-    waiting_for: str | None,
-) -> bool:
-    written = await database.rows(
-        SQL["write_reports"],
-        {
-            "kickoff": kickoff,
-            "attempt": attempt,
-            "warnings": warnings_json(warnings),
-            "waiting_for": waiting_for,
-            **_event_columns(events),
-            **_record_columns(records),
-        },
-    )
-    return bool(written)
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A finished step for the journal; `record` is sealed, `position` that of the task record that it belongs to."""
+
+    number: int
+    key: str
+    record: str
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a run tells that is written together. `usage` is that of all attempts, None where it is as it was;
+    `waiting_for` is what the run waits for now.
+    """
+
+    events: Sequence[StoredEvent] = ()
+    records: Sequence[TaskRecord] = ()
+    warnings: Sequence[Warning_] = ()
+    entries: Sequence[Entry] = ()
+    usage: TokenUsage | None = None
+    waiting_for: str | None = None
+
+    @property
+    def tells(self) -> bool:
+        return bool(self.events or self.records or self.warnings or self.entries or self.usage)
+
+
+async def write_reports(database: Database, kickoff: UUID, attempt: int, batch: Batch) -> bool:
+    size = sum(len(record.output or "") for record in batch.records)
+    columns = await away(size, lambda: _columns(batch))
+    return bool(await database.rows(SQL["write_reports"], {"kickoff": kickoff, "attempt": attempt, **columns}))
+
+
+def _columns(batch: Batch) -> dict[str, Any]:
+    return {
+        "warnings": warnings_json(batch.warnings),
+        "waiting_for": batch.waiting_for,
+        "token_usage": None if batch.usage is None else to_json(batch.usage.to_json()),
+        **_event_columns(batch.events),
+        **_record_columns(batch.records),
+        **_entry_columns(batch.entries),
+    }
 
 
 async def last_event(database: Database, kickoff: UUID) -> int:
@@ -63,6 +87,15 @@ def _event_columns(events: Sequence[StoredEvent]) -> dict[str, list[Any]]:
         "types": [storable_text(event.type) for event in events],
         "ats": [event.at for event in events],
         "payloads": [event.payload for event in events],
+    }
+
+
+def _entry_columns(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+    return {
+        "numbers": [entry.number for entry in entries],
+        "entry_keys": [storable_text(entry.key) for entry in entries],
+        "entry_positions": [entry.position for entry in entries],
+        "entries": [entry.record for entry in entries],
     }
 
 

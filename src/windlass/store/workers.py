@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import os
-import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from windlass.store.machine import host
 from windlass.store.named_queries import queries
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class WorkerStore:
 
     async def seen(self, worker: UUID, *, slots: int, lease: float) -> None:
         """It lives, on this machine and in this process, and is seen again before its lease ends."""
-        values = {"host": socket.gethostname(), "pid": os.getpid(), "lease": timedelta(seconds=lease)}
+        values = {"host": host(), "pid": os.getpid(), "lease": timedelta(seconds=lease)}
         await self._database.execute(SQL["seen"], {"id": worker, "slots": slots, **values})
 
     async def leave(self, worker: UUID) -> None:

@@ -24,7 +24,7 @@ CREATE INDEX kickoffs_not_ready ON kickoffs (deployment_id, run_at) WHERE state 
 -- Of the kickoffs with one key: all that are open; those whose turn it is; those that wait for their turn, in its order.
 CREATE INDEX kickoffs_keyed ON kickoffs (deployment_id, concurrency_key)
  WHERE concurrency_key IS NOT NULL AND state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT');
-CREATE INDEX kickoffs_key_held ON kickoffs (deployment_id, concurrency_key)
+CREATE INDEX kickoffs_key_held ON kickoffs (deployment_id, concurrency_key, priority DESC, id)
  WHERE concurrency_key IS NOT NULL AND (state = 'STARTED' OR state = 'PENDING_HUMAN_INPUT' OR (state = 'PENDING' AND ready));
 CREATE INDEX kickoffs_key_waiting ON kickoffs (deployment_id, concurrency_key, priority DESC, id)
  WHERE concurrency_key IS NOT NULL AND state = 'PENDING' AND NOT ready AND run_at IS NULL;

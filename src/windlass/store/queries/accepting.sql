@@ -132,7 +132,7 @@ SELECT count(pg_advisory_xact_lock(number))
 
 -- name: supersede
 -- For those of the batch that are rows now and whose strategy it is: what else is open with their key ends, or is told to. One that came with
--- a user token ends that user's alone. Then the first that waits for the key has its turn, where nothing else has it.
+-- a user token ends that user's alone.
 WITH newer AS (
     SELECT kickoffs.id, kickoffs.deployment_id, kickoffs.concurrency_key, kickoffs.user_id
       FROM unnest(%(ids)b::uuid[], %(strategies)b::text[]) AS given (id, strategy)
@@ -150,43 +150,9 @@ WITH newer AS (
      WHERE kickoffs.deployment_id = newer.deployment_id AND kickoffs.concurrency_key = newer.concurrency_key
        AND kickoffs.id <> newer.id AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
        AND (newer.user_id IS NULL OR kickoffs.user_id = newer.user_id)
-    RETURNING kickoffs.id, kickoffs.state, kickoffs.version_id
-), skipped AS (
-    INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state)
-    SELECT asked.id, position, task_id, key, name, agent, 'skipped'
-      FROM asked
-      JOIN registered_tasks USING (version_id)
-     WHERE asked.state = 'CANCELLED'
-        ON CONFLICT DO NOTHING
-), closed AS (
-    UPDATE task_records
-       SET state = CASE task_records.state WHEN 'running' THEN 'failed' ELSE 'skipped' END,
-           finished_at = CASE task_records.state WHEN 'running' THEN now() END
-      FROM asked
-     WHERE kickoff_id = asked.id AND asked.state = 'CANCELLED' AND task_records.state IN ('pending_run', 'running', 'pending_human_input')
-), gone AS (
-    SELECT id FROM asked WHERE state = 'CANCELLED'
-), following AS (
-    SELECT first.id
-      FROM newer
-     CROSS JOIN LATERAL (
-           SELECT id
-             FROM kickoffs
-            WHERE deployment_id = newer.deployment_id AND concurrency_key = newer.concurrency_key
-              AND state = 'PENDING' AND NOT ready AND run_at IS NULL AND id NOT IN (SELECT id FROM gone)
-            ORDER BY priority DESC, id
-            LIMIT 1
-              FOR UPDATE SKIP LOCKED
-           ) AS first
-     WHERE NOT EXISTS (
-           SELECT FROM kickoffs AS held
-            WHERE held.deployment_id = newer.deployment_id AND held.concurrency_key = newer.concurrency_key
-              AND (held.state = 'STARTED' OR held.state = 'PENDING_HUMAN_INPUT' OR (held.state = 'PENDING' AND held.ready))
-              AND held.id NOT IN (SELECT id FROM gone))
-), promoted AS (
-    UPDATE kickoffs SET ready = true FROM following WHERE kickoffs.id = following.id
+    RETURNING kickoffs.id, kickoffs.state
 )
-SELECT id, state, pg_notify(CASE state WHEN 'STARTED' THEN 'windlass_stops' ELSE 'windlass_ended' END, id::text) FROM asked
+SELECT id, state, CASE state WHEN 'STARTED' THEN pg_notify('windlass_stops', id::text) END FROM asked
 
 -- name: reserved
 SELECT kickoff_id, request_digest

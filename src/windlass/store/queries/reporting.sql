@@ -12,9 +12,9 @@ WITH live AS (
         ON CONFLICT DO NOTHING  -- written before, when the answer to it was lost
 ), moved AS (
     INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state, registered, output, execution_time,
-                              started_at, finished_at)
+                              started_at, finished_at, attempt)
     SELECT live.id, task.position, task.task_id, task.key, task.name, task.agent, task.state, task.registered, task.output::json,
-           task.execution_time, to_timestamp(task.started_at), to_timestamp(task.finished_at)
+           task.execution_time, to_timestamp(task.started_at), to_timestamp(task.finished_at), %(attempt)s
       FROM live,
            unnest(%(positions)b::int[], %(task_ids)b::text[], %(task_keys)b::text[], %(names)b::text[], %(agents)b::text[],
                   %(states)b::text[], %(registered)b::bool[], %(outputs)b::text[], %(seconds)b::float8[], %(starts)b::float8[],
@@ -23,16 +23,21 @@ WITH live AS (
         ON CONFLICT (kickoff_id, position) DO UPDATE
        SET task_id = excluded.task_id, key = excluded.key, name = excluded.name, agent = excluded.agent, state = excluded.state,
            registered = excluded.registered, output = excluded.output, execution_time = excluded.execution_time,
-           started_at = excluded.started_at, finished_at = excluded.finished_at
+           started_at = excluded.started_at, finished_at = excluded.finished_at, attempt = excluded.attempt
+), journaled AS (
+    INSERT INTO journal (kickoff_id, attempt, number, key, position, record)
+    SELECT live.id, %(attempt)s, entry.number, entry.key, entry.position, entry.record
+      FROM live,
+           unnest(%(numbers)b::int[], %(entry_keys)b::text[], %(entry_positions)b::int[], %(entries)b::text[])
+             AS entry (number, key, position, record)
+        ON CONFLICT DO NOTHING
 ), told AS (
     UPDATE kickoffs
-       SET waiting_for = %(waiting_for)s,
-           warnings = CASE WHEN %(warnings)s::text = '[]' THEN warnings ELSE (warnings::jsonb || coalesce((
-               SELECT jsonb_agg(new)
-                 FROM jsonb_array_elements(%(warnings)s::jsonb) AS new
-                WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(warnings::jsonb) AS told WHERE told = new)), '[]'))::json END
+       SET waiting_for = %(waiting_for)s, warnings = added_warnings(warnings, %(warnings)s),
+           token_usage = coalesce(%(token_usage)s::json, token_usage)
       FROM live
-     WHERE kickoffs.id = live.id AND (%(warnings)s::text <> '[]' OR waiting_for IS DISTINCT FROM %(waiting_for)s)
+     WHERE kickoffs.id = live.id
+       AND (%(warnings)s::text <> '[]' OR %(token_usage)s::text IS NOT NULL OR waiting_for IS DISTINCT FROM %(waiting_for)s)
 )
 SELECT id FROM live
 
