@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import tempfile
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from embedded.backups import empty_home, fill, written
 from embedded.served_database import processes_of, serving, until
 
 if TYPE_CHECKING:
@@ -78,6 +80,33 @@ def database(home: Path) -> Iterator[EmbeddedPostgres]:
     """It runs."""
     with serving(home) as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def origin(reachable: Path) -> Path:
+    """A home with tables, kickoffs and a master key, which no test changes."""
+    home = reachable / "origin"
+    asyncio.run(fill(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def made(origin: Path, reachable: Path) -> Path:
+    """A backup of it, without the key."""
+    return written(origin, reachable / "made.zip")
+
+
+@pytest.fixture(scope="session")
+def made_with_key(origin: Path, reachable: Path) -> Path:
+    return written(origin, reachable / "made-with-key.zip", with_key=True)
+
+
+@pytest.fixture
+def new_home(place: Path, origin: Path) -> Path:
+    """Without a database, with the key of the origin."""
+    home = empty_home(place)
+    shutil.copy2(origin / "master.key", home)
+    return home
 
 
 def copied(home: Path, folder: Path) -> Path:

@@ -6,6 +6,7 @@ from importlib import resources
 import psycopg
 
 from windlass.errors import WindlassError
+from windlass.store import side_job_tables
 from windlass.store.database import Connection, Database, fetch
 
 LOCK = 0x77696E64  # "wind": one server migrates, the others wait for it
@@ -44,12 +45,15 @@ async def migrate(database: Database) -> list[int]:
         missing = [number for number in known if number not in applied]
         for number in missing:
             await _apply(connection, number, known[number])
+        await _bring_up_side_jobs(connection)
         return missing
 
 
 async def is_migrated(database: Database) -> bool:
     async with database.connection() as connection:
-        return await _applied(connection) >= known_migrations().keys()
+        if not await _applied(connection) >= known_migrations().keys():
+            return False
+        return await side_job_tables.is_up(connection)
 
 
 async def _applied(connection: Connection) -> set[int]:
@@ -57,6 +61,13 @@ async def _applied(connection: Connection) -> set[int]:
     if found["name"] is None:
         return set()
     return {row["number"] for row in await fetch(connection, "SELECT number FROM migrations")}
+
+
+async def _bring_up_side_jobs(connection: Connection) -> None:
+    try:
+        await side_job_tables.bring_up(connection)
+    except psycopg.Error as error:
+        raise _failure("The migration of the side jobs", error) from error
 
 
 async def _apply(connection: Connection, number: int, sql: str) -> None:
@@ -67,9 +78,13 @@ async def _apply(connection: Connection, number: int, sql: str) -> None:
         )
         await connection.execute(sql.encode())
     except psycopg.Error as error:
-        reason = " ".join(str(error).split())
-        raise MigrationError(f"Migration {number} failed: {reason}.", HINTS.get(error.sqlstate, HINT)) from error
+        raise _failure(f"Migration {number}", error) from error
     await connection.execute("INSERT INTO migrations (number) VALUES (%s)", (number,))
+
+
+def _failure(what: str, error: psycopg.Error) -> MigrationError:
+    reason = " ".join(str(error).split())
+    return MigrationError(f"{what} failed: {reason}.", HINTS.get(error.sqlstate, HINT))
 
 
 def _refuse_old_server(connection: Connection) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from windlass.kickoffs.attempts import Attempt
 from windlass.kickoffs.states import State
 from windlass.kickoffs.waiting import MOST_COUNTED, Facts
 from windlass.store.named_queries import queries
@@ -56,6 +57,11 @@ async def statuses(database: Database, ids: Sequence[UUID]) -> dict[UUID, Kickof
 async def facts_of_waiting(database: Database, ids: Sequence[UUID]) -> dict[UUID, Facts]:
     rows = await database.rows(SQL["waiting"], {"ids": list(ids), "most": MOST_COUNTED}, soon=True)
     return {row.pop("id"): _facts(row) for row in rows}
+
+
+async def attempts(database: Database, kickoff: UUID, *, limit: int) -> list[Attempt]:
+    rows = await database.rows(SQL["attempts"], {"kickoff": kickoff, "limit": limit}, soon=True)
+    return [Attempt(**row) for row in rows]
 
 
 def _facts(row: Row) -> Facts:

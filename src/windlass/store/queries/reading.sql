@@ -39,12 +39,14 @@ WITH asked AS (
 ), runs AS MATERIALIZED (
     SELECT deployment_id, count(*) AS here FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id
 )
-SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, asked.concurrency_key,
+SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, retries, latest.ended_as, asked.why,
+       asked.concurrency_key,
        CASE WHEN asked.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for,
        waits_for_key, holder.id AS holder, holder.user_id AS holder_user, holder.state AS holder_state,
        CASE WHEN waits_for_key THEN same_key.ahead ELSE queue.ahead END AS ahead,
        coalesce(runs.here, 0) AS running_here, (SELECT coalesce(sum(here), 0)::int FROM runs) AS running, alive.workers, alive.slots
   FROM asked
+  LEFT JOIN attempts AS latest ON latest.kickoff_id = asked.id AND latest.attempt = asked.attempt
   LEFT JOIN runs ON runs.deployment_id = asked.deployment_id
  CROSS JOIN (SELECT count(*) AS workers, coalesce(sum(slots), 0) AS slots FROM workers WHERE alive_until > now()) AS alive
  CROSS JOIN LATERAL (
@@ -72,3 +74,21 @@ SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency
         ORDER BY held.state = 'PENDING', held.id
         LIMIT 1
        ) AS holder ON asked.state = 'PENDING'
+
+-- name: attempts
+-- The newest %(limit)s, the oldest of them first. A task record names the attempt that ran it last: what is completed and an earlier one's was
+-- there already. One that is open again since its run was lost keeps the seconds that it took.
+WITH newest AS (
+    SELECT * FROM attempts WHERE kickoff_id = %(kickoff)s ORDER BY attempt DESC LIMIT %(limit)s
+)
+SELECT newest.attempt, newest.started_at, host, restored, ended_at, ended_as, why, tasks.from_journal, tasks.ran
+  FROM newest
+ CROSS JOIN LATERAL (
+       SELECT coalesce(array_agg(coalesce(name, task_id) ORDER BY position)
+                       FILTER (WHERE restored > 0 AND state = 'completed' AND attempt < newest.attempt), '{}') AS from_journal,
+              coalesce(array_agg(coalesce(name, task_id) ORDER BY position)
+                       FILTER (WHERE attempt = newest.attempt AND (started_at IS NOT NULL OR execution_time IS NOT NULL)), '{}') AS ran
+         FROM task_records
+        WHERE kickoff_id = %(kickoff)s
+       ) AS tasks
+ ORDER BY newest.attempt

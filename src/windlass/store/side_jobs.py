@@ -1,0 +1,209 @@
+"""Side jobs: work beside the kickoffs that may be done twice, on procrastinate, in the same database.
+
+A job is deferred in the transaction of what it follows from, and done by any server that knows its task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import procrastinate
+from procrastinate.exceptions import ConnectorException, UniqueViolation
+from procrastinate.jobs import Status
+from psycopg.errors import RaiseException
+from psycopg_pool import AsyncConnectionPool
+
+from windlass import log
+from windlass.errors import DatabaseUnavailable
+from windlass.store.database import AWAY, CONNECT_SECONDS, KEEPALIVES, PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+
+    from procrastinate.jobs import Job
+    from procrastinate.worker import Worker
+
+    from windlass.store.database import Connection
+
+    Work = Callable[..., Awaitable[None]]
+
+AT_ONCE = 4
+HEARTBEAT = 5.0
+"""Seconds."""
+SILENT = 20.0
+"""Seconds without a heartbeat after which a worker counts as dead, and its jobs are put back."""
+LAST_WORDS = 0.5
+"""Seconds that running jobs have to end by themselves when their worker stops; then they are put back."""
+CATCH_UP = 7 * 24 * 3600
+"""Seconds; a server that did not run when something was due does it at its start, once."""
+FAILURES_KEPT = 7 * 24
+"""Hours that the row of a job that failed can be looked at; that of one that was done goes at once."""
+
+logger = log.logger(__name__)
+
+# What fails is told by events of ours; that PostgreSQL is away, by the listener.
+logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class SideJob:
+    """`work` is called with what the job was deferred with. `cron`, in UTC, defers it by itself, with no values; then
+    one of them runs and one more waits, at most, over all servers.
+
+    A job that fails is tried again `tries` times, after 1, 2, 4, 8... seconds.
+    """
+
+    name: str
+    work: Work
+    cron: str | None = None
+    tries: int = 0
+
+
+class SideJobs:
+    """On two connections of its own: one listens, the other fetches and finishes jobs."""
+
+    def __init__(self, url: str, jobs: Sequence[SideJob], *, silent: float = SILENT) -> None:
+        self._url = url
+        self._jobs = [*jobs, SideJob("remove_failed_side_jobs", self._remove_failed, cron="17 4 * * *")]
+        self._silent = silent
+        self._deferring = _app(self._jobs, procrastinate.PsycopgConnector())
+        self._working: procrastinate.App | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [job.name for job in self._jobs]
+
+    async def defer(self, connection: Connection, name: str, **values: Any) -> None:
+        """To be done once the connection's transaction is committed."""
+        deferrer = self._deferring.configure_task(name, allow_unknown=False, connection=connection)
+        await deferrer.defer_async(**values)
+
+    async def work(self) -> None:
+        """Does jobs until it is cancelled, or fails. Raises DatabaseUnavailable."""
+        with _telling_absence():
+            async with _pool(self._url) as pool:
+                app = _app(self._jobs, procrastinate.PsycopgConnector())
+                await app.open_async(pool)
+                self._working = app
+                try:
+                    await app.run_worker_async(
+                        # An older server must not fetch what it does not know: it would count as failed.
+                        queues=self.names,
+                        name="side jobs",
+                        concurrency=AT_ONCE,
+                        shutdown_graceful_timeout=LAST_WORDS,
+                        delete_jobs="successful",
+                        install_signal_handlers=False,
+                        update_heartbeat_interval=min(HEARTBEAT, self._silent / 4),
+                        stalled_worker_timeout=self._silent,
+                        worker_middleware=[_tell_failure],
+                    )
+                finally:
+                    self._working = None
+
+    async def put_back_stalled(self) -> int:
+        """Those of workers that died or are cut off; none while this one does not work. Raises DatabaseUnavailable.
+
+        Two servers may put the same job back, and one may have begun it again between: then it is done twice.
+        """
+        if (app := self._working) is None:
+            return 0
+        with _telling_absence():
+            stalled = list(await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=self._silent))
+            for job in stalled:
+                await _put_back(app, job)
+                logger.event("side_job.put_back", job=job.task_name, why="its worker is silent")
+        return len(stalled)
+
+    async def _remove_failed(self) -> None:
+        if app := self._working:
+            with _telling_absence():
+                await app.job_manager.delete_old_jobs(
+                    FAILURES_KEPT, include_failed=True, include_cancelled=True, include_aborted=True
+                )
+
+
+class _Again(procrastinate.BaseRetryStrategy):
+    """A job that was cut short, because its worker stopped or the database was away, is put back as it was."""
+
+    def __init__(self, tries: int) -> None:
+        self._tries = tries
+
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> procrastinate.RetryDecision | None:
+        if isinstance(exception, asyncio.CancelledError | DatabaseUnavailable):
+            return procrastinate.RetryDecision()
+        if job.attempts >= self._tries:
+            return None
+        return procrastinate.RetryDecision(retry_in={"seconds": 2**job.attempts})
+
+
+def _app(jobs: Sequence[SideJob], connector: procrastinate.PsycopgConnector) -> procrastinate.App:
+    app = procrastinate.App(connector=connector, periodic_defaults={"max_delay": CATCH_UP})
+    for job in jobs:
+        alone = job.name if job.cron else None
+        task = app.task(name=job.name, queue=job.name, retry=_Again(job.tries), lock=alone, queueing_lock=alone)(
+            _timeless(job.work) if job.cron else job.work
+        )
+        if job.cron:
+            app.periodic(cron=job.cron)(task)
+    return app
+
+
+def _timeless(work: Work) -> Work:
+    async def at(timestamp: int) -> None:  # noqa: ARG001 - the time that it was due, which procrastinate passes
+        await work()
+
+    return at
+
+
+@asynccontextmanager
+async def _pool(url: str) -> AsyncIterator[AsyncConnectionPool]:
+    settings = {"connect_timeout": CONNECT_SECONDS, "application_name": "windlass side jobs", **KEEPALIVES}
+    pool = AsyncConnectionPool(
+        url, min_size=1, max_size=1, open=False, timeout=PATIENCE, reconnect_timeout=0.5, kwargs=settings
+    )
+    try:
+        await pool.open(wait=True, timeout=CONNECT_SECONDS)
+        yield pool
+    finally:
+        await pool.close(timeout=PATIENCE)
+
+
+@contextmanager
+def _telling_absence() -> Iterator[None]:
+    try:
+        yield
+    except ConnectorException as error:
+        if isinstance(error.__cause__, AWAY):
+            raise _away() from error
+        raise
+    except AWAY as error:
+        raise _away() from error
+
+
+def _away() -> DatabaseUnavailable:
+    return DatabaseUnavailable("The database of the side jobs does not answer.", "They go on by themselves.")
+
+
+async def _put_back(app: procrastinate.App, job: Job) -> None:
+    try:
+        await app.job_manager.retry_job(job)
+    except UniqueViolation:  # another one waits already, and does what this one would
+        await app.job_manager.finish_job(job, Status.ABORTED, delete_job=True)
+    except ConnectorException as error:
+        if not isinstance(error.__cause__, RaiseException):  # it says that somebody else was quicker
+            raise
+
+
+async def _tell_failure(do: Callable[[], Awaitable[Any]], context: procrastinate.JobContext, _: Worker) -> Any:
+    try:
+        return await do()
+    except DatabaseUnavailable:
+        raise
+    except Exception as error:
+        logger.event("side_job.failed", job=context.job.task_name, exc=error)
+        raise
