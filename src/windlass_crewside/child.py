@@ -16,7 +16,21 @@ from windlass_crewside import frameworks, nobody
 from windlass_crewside.budget import check_result
 from windlass_crewside.channel import Channel
 from windlass_crewside.faults import explain
-from windlass_crewside.messages import DUMP_SIGNAL, Abort, BadMessage, Born, Inspect, Inspected, Message, Run
+from windlass_crewside.journal import Journal
+from windlass_crewside.lease import wait_for
+from windlass_crewside.messages import (
+    DUMP_SIGNAL,
+    Abort,
+    BadMessage,
+    Born,
+    Inspect,
+    Inspected,
+    Lease,
+    Message,
+    Remember,
+    Run,
+    Written,
+)
 from windlass_crewside.report import Report, end_unheard, end_with_the_worker
 from windlass_crewside.stopping import Stopping
 from windlass_crewside.surroundings import environment, flush_output, inhabit, take_output, write_stacks_when_asked
@@ -77,31 +91,32 @@ def stacks_file() -> int | None:
 
 
 def serve(channel: Channel, zygote: int) -> None:
-    stopping = Stopping()
-    if (order := order_from(channel, stopping)) is None:
+    stopping, journal = Stopping(), Journal(channel)
+    if (order := order_from(channel, stopping, journal)) is None:
         return
-    threading.Thread(target=watch, args=(channel, zygote, stopping), name="windlass-watch", daemon=True).start()
+    told = (channel, zygote, stopping, journal)
+    threading.Thread(target=watch, args=told, name="windlass-watch", daemon=True).start()
     inhabit(order.surroundings)
     shed_the_zygote(order.project.root)
     nobody.answers_input()
-    carry_out(order, Report(channel, Veil(environment()), stopping))
+    carry_out(order, Report(channel, Veil(environment()), stopping, journal))
     wind_down()
 
 
-def order_from(channel: Channel, stopping: Stopping) -> Inspect | Run | None:
+def order_from(channel: Channel, stopping: Stopping, journal: Journal) -> Inspect | Run | None:
     """Waits for it, and heeds what comes before it and with it."""
     while (messages := channel.receive()) is not None:
-        obey(messages, stopping)
+        obey(messages, stopping, journal)
         for message in messages:
             if isinstance(message, Inspect | Run):
                 return message
     return None
 
 
-def watch(channel: Channel, zygote: int, stopping: Stopping) -> None:
-    """Hears what the worker asks. A worker or a zygote that is gone must leave no run behind."""
+def watch(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -> None:
+    """Hears what the worker asks. A worker or zygote that is gone, or a lease that ended, must leave no run behind."""
     try:
-        listen(channel, zygote, stopping)
+        listen(channel, zygote, stopping, journal)
     except BadMessage:
         end_with_the_worker()
     except OSError as error:
@@ -109,22 +124,30 @@ def watch(channel: Channel, zygote: int, stopping: Stopping) -> None:
     end_with_the_worker()
 
 
-def listen(channel: Channel, zygote: int, stopping: Stopping) -> None:
-    """Until the worker or the zygote is gone."""
+def listen(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -> None:
+    """Until the worker or the zygote is gone, or the lease has ended."""
     handle = handle_of(zygote)
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     if handle is not None:
         poll.register(handle, select.POLLIN)
     while os.getppid() == zygote:
-        ready = dict(poll.poll(None if handle is not None else LOOK_FOR_ZYGOTE_SECONDS * 1000))
+        wait = milliseconds(wait_for(stopping.lease), LOOK_FOR_ZYGOTE_SECONDS if handle is None else None)
+        ready = dict(poll.poll(wait))
         if handle is not None and ready.get(handle, 0) & select.POLLNVAL:  # the crew's code has closed it
             poll.unregister(handle)
             handle = None
         if channel.fileno() in ready:
             if (messages := channel.receive()) is None:
                 return
-            obey(messages, stopping)
+            obey(messages, stopping, journal)
+        elif wait == 0:  # the lease has ended, and no renewal waits to be read: a longer wait may be cut short unlooked
+            return
+
+
+def milliseconds(*waits: float | None) -> float | None:
+    """Of the shortest of these seconds, for a poll."""
+    return min((wait * 1000 for wait in waits if wait is not None), default=None)
 
 
 def handle_of(process: int) -> int | None:
@@ -135,10 +158,16 @@ def handle_of(process: int) -> int | None:
         return None
 
 
-def obey(messages: Iterable[Message], stopping: Stopping) -> None:
+def obey(messages: Iterable[Message], stopping: Stopping, journal: Journal) -> None:
     for message in messages:
         if isinstance(message, Abort):
             stopping.ask(message.message)
+        elif isinstance(message, Lease):
+            stopping.lease = message.until
+        elif isinstance(message, Remember):
+            journal.remember(message)
+        elif isinstance(message, Written):
+            journal.written(message.number)
 
 
 def shed_the_zygote(root: str) -> None:

@@ -38,6 +38,9 @@ Pid = Annotated[int, range(2, 1 << 31)]
 """Signals to 0 and 1 go to all that there are."""
 
 Position = Annotated[int, range(1 << 31)]
+Number = Annotated[int, range(1, 1 << 31)]
+"""Of an entry in a kickoff's journal, from 1."""
+
 Time = Annotated[float, Between(-62_135_596_800, 253_402_300_799)]
 """Unix time in seconds, of the years 1 to 9999."""
 
@@ -101,6 +104,17 @@ class Preload:
     environment: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """How long a run may go on: until this second of CLOCK_BOOTTIME, unless a later one is told in time.
+
+    It goes to the child itself, and with its name as `child` to its zygote, which ends it where it can't do so itself.
+    """
+
+    until: float
+    child: str = ""
+
+
 # zygote -> worker
 
 
@@ -135,11 +149,15 @@ class NotForked:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The child's wait status as the kernel gave it (os.WIFEXITED and friends read it)."""
+    """The child's wait status as the kernel gave it (os.WIFEXITED and friends read it).
+
+    `lapsed` says that it was killed, by the zygote or by itself, because its lease had ended.
+    """
 
     child: str
     pid: Pid
     status: Annotated[int, WaitStatuses()]
+    lapsed: bool = False
 
 
 # worker -> child
@@ -177,11 +195,29 @@ class Inspect:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a run may use up at most; None for as much as it likes. `result_limit` is in bytes of JSON."""
+    """What a run may use up at most; None for as much as it likes. `result_limit` is in bytes of JSON.
+
+    `tokens_used` and `model_calls_made` are those of the kickoff's earlier attempts, which count too.
+    """
 
     token_limit: int | None = None
     model_call_limit: int | None = None
     result_limit: int | None = None
+    tokens_used: int = 0
+    model_calls_made: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """An entry of the journal that an earlier attempt wrote. All come before `Run`, in the order of their numbers.
+
+    `record` is what its `Journaled` held; `output` is the output of the task record that it named.
+    """
+
+    number: Number
+    key: str
+    record: Annotated[str, Ascii()]
+    output: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +235,13 @@ class Abort:
     """Come to an end at the next model call, tool call or step; whatever the run answers then, it was asked to end."""
 
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The `Journaled` with this number, and all that was told before it, is committed: the run may go on."""
+
+    number: Number
 
 
 # child -> worker
@@ -260,6 +303,21 @@ class TaskEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Journaled:
+    """A step of the run that is finished, and that no later attempt is to run again. The child waits for its `Written`.
+
+    `number` counts on from the last `Remember`. `key` names the step, the same in every attempt; `record` is JSON text
+    that only the child reads again. Where `position` is given, the output of that task, which was told just before in
+    its TaskEnded, belongs to the record and is not in it.
+    """
+
+    number: Number
+    key: str
+    record: Annotated[str, Ascii()]
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tokens:
     """What one answered model call used, in tokens."""
 
@@ -310,8 +368,9 @@ class Failed:
 
 
 Message = (
-    Fork | Kill | Signal | Preload | Ready | Unready | Forked | NotForked | Exited | Inspect | Run | Abort
-    | Born | Inspected | TasksKnown | TaskStarted | TaskEnded | Tokens | Event | Warned | Succeeded | Failed
+    Fork | Kill | Signal | Preload | Lease | Ready | Unready | Forked | NotForked | Exited | Inspect | Remember | Run
+    | Abort | Written | Born | Inspected | TasksKnown | TaskStarted | TaskEnded | Journaled | Tokens | Event | Warned
+    | Succeeded | Failed
 )  # fmt: skip
 
 TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Message.__args__}

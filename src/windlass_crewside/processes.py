@@ -108,6 +108,11 @@ def living(pids: Iterable[int]) -> list[int]:
     return [pid for pid in pids if not has_ended(pid)]
 
 
+def was_killed(status: int) -> bool:
+    """By SIGKILL, as this wait status has it."""
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
 def has_ended(pid: int) -> bool:
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()

@@ -18,11 +18,13 @@ from typing import NamedTuple, NoReturn
 from windlass_crewside import child, preload, processes
 from windlass_crewside.channel import Channel
 from windlass_crewside.hardening import become_subreaper, outlive_parent
+from windlass_crewside.lease import Leases
 from windlass_crewside.messages import (
     Exited,
     Fork,
     Forked,
     Kill,
+    Lease,
     Message,
     NotForked,
     Preload,
@@ -81,6 +83,7 @@ class Zygote:
         self._machine = machine
         self._pid = os.getpid()
         self._children: dict[int, str] = {}
+        self._leases = Leases()
         self._endings: list[Ending] = []
         self._untidy = False
         self._own = set(processes.children(self._pid))
@@ -104,12 +107,21 @@ class Zygote:
         self._selector.register(self._channel, selectors.EVENT_READ)
 
     def _turn(self) -> bool:
-        ready = [key.fileobj for key, _ in self._selector.select(LOOK_AGAIN_SECONDS if self._untidy else None)]
+        wait = self._wait()
+        ready = [key.fileobj for key, _ in self._selector.select(wait)]
         if self._bell in ready:
             self._bell.recv(4096)
         self._reap()
         self._tell_endings()
-        return self._obey() if self._channel in ready else True
+        if self._channel in ready:
+            return self._obey()
+        if wait == 0:  # a lease has ended, and no renewal waits to be read: a longer wait may be cut short unlooked
+            self._end_lapsed()
+        return True
+
+    def _wait(self) -> float | None:
+        waits = [self._leases.wait(), LOOK_AGAIN_SECONDS if self._untidy else None]
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _obey(self) -> bool:
         orders = self._channel.receive()
@@ -124,6 +136,8 @@ class Zygote:
             self._kill(order.child)
         elif isinstance(order, Signal):
             self._signal(order)
+        elif isinstance(order, Lease) and self._pids(order.child):  # it may have ended meanwhile
+            self._leases.keep(order.child, order.until)
 
     def _fork(self, order: Fork, descriptors: list[int]) -> None:
         try:
@@ -167,6 +181,11 @@ class Zygote:
                 processes.send_below([pid], order.number)
             processes.send(pid, order.number)
 
+    def _end_lapsed(self) -> None:
+        """A child does so itself, unless its interpreter is held, or it is stopped, or its socket is closed."""
+        if lapsed := self._leases.take_lapsed():
+            processes.end([pid for pid, name in self._children.items() if name in lapsed])
+
     def _reap(self) -> None:
         while (pid := self._ended()) is not None:
             name = self._children.pop(pid, None)
@@ -176,7 +195,8 @@ class Zygote:
             self._own.discard(pid)
             if name is not None:
                 self._untidy = True
-                self._endings.append(Ending(Exited(name, pid, status), time.monotonic() + LEFTOVER_SECONDS))
+                lapsed = self._leases.drop(name) and processes.was_killed(status)
+                self._endings.append(Ending(Exited(name, pid, status, lapsed), time.monotonic() + LEFTOVER_SECONDS))
 
     def _ended(self) -> int | None:
         with contextlib.suppress(ChildProcessError):

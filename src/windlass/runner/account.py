@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from windlass.accounts import ROOT, Account
 from windlass.errors import ProjectError, SettingsError
-from windlass.runner.zygote import PROGRAM
+from windlass.runner.spawning import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +63,11 @@ def crew_account(wanted: str | None) -> CrewAccount | None:
 def places_of(interpreter: Path, root: Path | None) -> list[Path]:
     """What a crew's process must be able to reach: the interpreter, our part of it, the project."""
     return [interpreter.parent, Path(os.path.realpath(interpreter)).parent, PROGRAM.parent, *([root] if root else [])]
+
+
+def home_of(account: Account | None, folder: Path) -> dict[str, str]:
+    """Of the user that crews run as in root's place, whose home they must not look for their things in."""
+    return {} if account is None else {"HOME": str(folder), "USER": account.name, "LOGNAME": account.name}
 
 
 def _find(wanted: str) -> Account | None:

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import itertools
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import ChildLost, ProjectError, WindlassError
@@ -14,48 +13,32 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Ended, Ending, Outcome, decide, failure, lost, words_for
 from windlass.kickoffs.states import Reason, State
-from windlass.runner.account import places_of
+from windlass.runner.account import home_of, places_of
 from windlass.runner.child import Child, Seen, born
-from windlass.runner.ender import Ender
-from windlass.runner.orders import Preparing, RunOrder
+from windlass.runner.ender import Ender, at_the_latest, unless_ended
+from windlass.runner.orders import Preparing, RunOrder, message_of, sendable, unheard
 from windlass.runner.processes import tasks_of_user
 from windlass.runner.removal import remove
 from windlass.runner.scratch import Scratch
+from windlass.runner.spawning import Mould
+from windlass.runner.tether import Tether, Ties, ended_with_its_lease, while_leased
 from windlass.runner.uninterrupted import uninterrupted
 from windlass.runner.watch import WHERE, Watch
-from windlass.runner.zygote import Mould, Zygote
+from windlass.runner.ways import Ways
+from windlass.runner.zygote import Zygote
 from windlass.runner.zygotes import Zygotes
-from windlass_crewside.messages import Budget, Failed, Inspect, Inspected, Run, Surroundings, encode
+from windlass_crewside.messages import Failed, Inspect, Inspected, Run, Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from windlass.accounts import Account
-    from windlass.runner.account import CrewAccount
-    from windlass.runner.orders import Output, Report
-    from windlass_crewside.messages import Message, Project
-
-T = TypeVar("T")
+    from windlass.runner.orders import Report
+    from windlass_crewside.messages import Project
 
 INSPECTION_SECONDS = 120.0
 
 logger = log.logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """How a runner treats its processes.
-
-    `grace` is how many seconds a run has to end once it was asked to. A zygote that nobody used for `zygote_idle`
-    seconds is stopped; all of them may hold `zygote_memory` bytes. `tasks` is how many processes and threads the user
-    that crews run as may have beside those that are there. `crew_account` is that user, None for our own.
-    """
-
-    grace: float = 5.0
-    zygote_idle: float = 600.0
-    zygote_memory: int | None = None
-    tasks: int | None = None
-    crew_account: CrewAccount | None = None
 
 
 class Runner:
@@ -134,56 +117,63 @@ class Runner:
         """
         order = RunOrder("inspection", 1, interpreter, preload, project, environment, {}, limits or Limits())
         async with self._zygotes.use(self._mould(order)):  # its start does not count
-            ender = Ender()
-            with at_the_latest(ender, INSPECTION_SECONDS, too_slow_to_load()):
-                ended = await self._live(order, lambda place: Inspect(project, place), report or unheard, ender)
+            ties = Ties(report or unheard, Ender(), Tether())
+            with at_the_latest(ties.ender, INSPECTION_SECONDS, too_slow_to_load()):
+                ended = await self._live(order, lambda place: Inspect(project, place), ties)
         return manifest_in(ended)
 
-    async def run(self, order: RunOrder, report: Report, ender: Ender | None = None) -> Outcome:
-        """Runs the crew to its end, or until it is made to end. Raises only what `report` raises; then, and when
-        cancelled, the run is ended.
+    async def run(
+        self, order: RunOrder, report: Report, ender: Ender | None = None, tether: Tether | None = None
+    ) -> Outcome:
+        """Runs the crew to its end, or until it is made to end, or its lease ends. `tether` tells it of renewals of the
+        lease, and of what of its journal is written.
+
+        Raises only what `report` raises; then, and when cancelled, the run is ended.
         """
-        ender = ender or Ender()
+        ender, tether = ender or Ender(), tether or Tether()
+        tether.begin(order.lease)
+        ties = Ties(while_leased(tether, report), ender, tether)
         try:
-            with at_the_latest(ender, order.seconds_left, timed_out(order.limits.timeout)):
-                ended = await self._live(order, lambda place: message_of(order, place), report, ender)
+            async with ended_with_its_lease(tether, ender):
+                with at_the_latest(ender, order.seconds_left, timed_out(order.limits.timeout)):
+                    ended = await self._live(order, lambda place: message_of(order, place), ties)
         except ChildLost as error:
             return decide(Ended(asked=ender.asked)) if ender.asked else lost(str(error))
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
         return decide(ended)
 
-    async def _live(
-        self, order: RunOrder, message_in: Callable[[Surroundings], Run | Inspect], report: Report, ender: Ender
-    ) -> Ended:
+    async def _live(self, order: RunOrder, message_in: Callable[[Surroundings], Run | Inspect], ties: Ties) -> Ended:
         account = self.account_for(order.interpreter, Path(order.project.root))
         name = f"{order.kickoff_id}-{order.attempt}"
         async with self._folder(name, account) as folder, contextlib.AsyncExitStack() as stack:
             message = sendable(message_in(self._surroundings(order, folder, account)))
-            child = await unless_ended(ender, lambda: self._child(order, name, report, stack))
+            child = await unless_ended(ties.ender, lambda: self._child(order, name, ties, stack))
             if child is None:
-                return Ended(asked=ender.asked)
+                return Ended(asked=ties.ender.asked)
             cooperative = order.preload is not None
-            seen = Seen(report, ender, self._watch, order.limits, self._ways.grace, cooperative)
-            return await child.follow(message, seen)
+            seen = Seen(ties, self._watch, order.limits, self._ways.grace, cooperative)
+            return await child.follow(order.journal, message, seen)
 
-    async def _child(self, order: RunOrder, name: str, report: Report, stack: contextlib.AsyncExitStack) -> Child:
+    async def _child(self, order: RunOrder, name: str, ties: Ties, stack: contextlib.AsyncExitStack) -> Child:
         """A new child, for as long as the stack. One more is tried when its zygote ended before it forked it."""
         mould, alone = self._mould(order), name if order.alone else ""
         preparing = not self._zygotes.ready(mould, alone)
         if preparing:
-            await report(Preparing("zygote"))
+            await ties.report(Preparing("zygote"))
         try:
-            child = await self._fork(mould, alone, name, order.start, stack)
+            child = await self._fork(mould, alone, name, order.start, ties.tether, stack)
         except ChildLost:
-            child = await self._fork(mould, alone, name, order.start, stack)
+            child = await self._fork(mould, alone, name, order.start, ties.tether, stack)
         if preparing:
-            await report(Preparing(None))
+            await ties.report(Preparing(None))
         return child
 
-    async def _fork(self, mould: Mould, alone: str, name: str, start: str, stack: contextlib.AsyncExitStack) -> Child:
+    async def _fork(
+        self, mould: Mould, alone: str, name: str, start: str, tether: Tether, stack: contextlib.AsyncExitStack
+    ) -> Child:
         zygote = await stack.enter_async_context(self._zygotes.use(mould, alone))
-        return await stack.enter_async_context(born(zygote, f"{name}#{next(self._numbers)}", start))
+        return await stack.enter_async_context(born(zygote, f"{name}#{next(self._numbers)}", start, tether.until))
 
     def _mould(self, order: RunOrder) -> Mould:
         account = self.account_for(order.interpreter, Path(order.project.root))
@@ -226,17 +216,6 @@ class Runner:
         return self._scratch
 
 
-def message_of(order: RunOrder, surroundings: Surroundings) -> Run:
-    limits = order.limits
-    budget = Budget(limits.token_limit, limits.model_call_limit, limits.result_limit)
-    return Run(order.kickoff_id, order.attempt, order.project, surroundings, order.inputs, budget)
-
-
-def home_of(account: Account | None, folder: Path) -> dict[str, str]:
-    """Of the user that crews run as in root's place, whose home they must not look for their things in."""
-    return {} if account is None else {"HOME": str(folder), "USER": account.name, "LOGNAME": account.name}
-
-
 def too_slow_to_load() -> Ending:
     return Ending(
         State.TIMED_OUT,
@@ -255,39 +234,6 @@ def timed_out(timeout: float | None) -> Ending:
     )
 
 
-@contextlib.contextmanager
-def at_the_latest(ender: Ender, seconds: float | None, ending: Ending) -> Iterator[None]:
-    if seconds is None:
-        yield
-        return
-    timer = asyncio.get_running_loop().call_later(max(seconds, 0), ender.end, ending)
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-async def unless_ended(ender: Ender, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
-    """None when the run is made to end before the work is done: then it is cancelled."""
-    if ender.asked:
-        return None
-    working, told = asyncio.create_task(work()), asyncio.create_task(ender.wait())
-    try:
-        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        for task in (working, told):
-            task.cancel()
-        await asyncio.gather(working, told, return_exceptions=True)
-
-
-def sendable(order: Run | Inspect) -> bytes:
-    try:
-        return encode(order)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise WindlassError(f"the inputs can't be given to the crew: {error}.") from error
-
-
 def manifest_in(ended: Ended) -> Manifest:
     if ended.asked:
         late = ended.asked.reason is Reason.TIMED_OUT
@@ -300,7 +246,3 @@ def manifest_in(ended: Ended) -> Manifest:
     if ended.status is None:
         raise ChildLost("the process that inspects the project was lost.")
     raise ProjectError(f"while the project was loaded {words_for(ended.status)}")
-
-
-async def unheard(_: Message | Output | Preparing) -> None:
-    pass

@@ -73,7 +73,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def in_use(folder: Path) -> bool:
-    descriptor = open_lock(folder / LOCK)
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR)
+    except FileNotFoundError:  # its runner was killed before it had locked it, or is removing it just now
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -3,22 +3,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 import socket
-import sys
 from collections import deque
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-import windlass_crewside
 from windlass import log
 from windlass.errors import ChildLost, ProjectError
+from windlass.runner.child_record import ChildRecord, settle
 from windlass.runner.lines import Lines
 from windlass.runner.readable import CHUNK, Readable
 from windlass.runner.removal import remove
+from windlass.runner.spawning import spawn
 from windlass_crewside.messages import (
     BadMessage,
     Exited,
@@ -26,10 +22,10 @@ from windlass_crewside.messages import (
     Forked,
     Frames,
     Kill,
+    Lease,
     Message,
     NotForked,
     Preload,
-    Project,
     Ready,
     Signal,
     Unready,
@@ -38,8 +34,9 @@ from windlass_crewside.messages import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from windlass.accounts import Account
+    from windlass.runner.spawning import Mould
 
 START_SECONDS = 120.0
 """How long importing and warming a framework may take; 6 s is usual, on a machine with nothing else to do."""
@@ -49,39 +46,7 @@ STOP_SECONDS = 8.0
 """A zygote takes 5 to end a child that has become hundreds of processes, and may be stuck after that."""
 LAST_WORDS = 5
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Mould:
-    """What a zygote is to be: kickoffs with the same mould can share one.
-
-    With `project` it imports the modules of that project too, in `environment`. `account` is the user that it runs as,
-    None for our own.
-    """
-
-    interpreter: Path
-    preload: str | None = None
-    project: Project | None = None
-    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    account: Account | None = None
-
-
 logger = log.logger(__name__)
-
-PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
-
-
-def new_future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
-@dataclass(slots=True)
-class ChildRecord:
-    """What the zygote has told of a child. `status` is None when the zygote was lost before it told."""
-
-    forked: asyncio.Future[int | ChildLost] = field(default_factory=new_future)
-    status: asyncio.Future[int | None] = field(default_factory=new_future)
 
 
 class Zygote:
@@ -149,11 +114,13 @@ class Zygote:
             return 'what its project printed is not told; with `preload = "framework"` each run keeps it'
         return " ".join(self._last_words) or "it said nothing"
 
-    async def fork(self, name: str, descriptors: Sequence[int], start: str = "fork") -> int:
+    async def fork(self, name: str, descriptors: Sequence[int], start: str = "fork", lease: float | None = None) -> int:
         """Starts a child; its process id. Raises ChildLost when there is none."""
         async with self._forking:  # one at a time, as the zygote does it: more would only fill its socket
             record = self._children[name] = ChildRecord()
             self._send(Fork(name, start), descriptors)
+            if lease is not None:
+                self.lease(name, lease)
             if self.lost:
                 self._mourn(record)
             try:
@@ -169,21 +136,25 @@ class Zygote:
         """Sends it to the child, and to the processes below it too when wanted."""
         self._send(Signal(name, number, below))
 
-    async def status_of(self, name: str) -> int | None:
-        """Waits for the end of a child: its wait status, or None when the zygote is gone and no one saw it end."""
-        return await asyncio.shield(self._children[name].status)
+    def lease(self, name: str, until: float) -> None:
+        """The zygote ends the child then, unless it is told a later time before."""
+        self._send(Lease(until, name))
+
+    async def exit_of(self, name: str) -> Exited | None:
+        """Waits for the end of a child. None when the zygote is gone and no one saw it end."""
+        return await asyncio.shield(self._children[name].exited)
 
     async def end(self, name: str) -> None:
         """Ends a child, if it has not ended yet, with its process group; complete when it returns."""
         record = self._children.get(name)
         if record is None:
             return
-        if not record.status.done():
+        if not record.exited.done():
             self._send(Kill(name))
-            await asyncio.wait([record.status], timeout=STOP_SECONDS)
-        if not record.status.done():
+            await asyncio.wait([record.exited], timeout=STOP_SECONDS)
+        if not record.exited.done():
             self._end_process()  # it does not listen any more, and its children go with it
-            await asyncio.wait([record.status])
+            await asyncio.wait([record.exited])
         self._children.pop(name, None)
 
     async def stop(self) -> None:
@@ -230,9 +201,9 @@ class Zygote:
                 settle(self._children[name].forked, pid)
             case NotForked(child=name, message=words) if name in self._children:
                 settle(self._children[name].forked, ChildLost(words))
-                settle(self._children[name].status, None)
-            case Exited(child=name, status=status) if name in self._children:
-                settle(self._children[name].status, status)
+                settle(self._children[name].exited, None)
+            case Exited(child=name) if name in self._children:
+                settle(self._children[name].exited, message)
 
     def _be_lost(self) -> None:
         self.lost = True
@@ -246,10 +217,10 @@ class Zygote:
         """No one is left to tell of this child's end: it is ended here."""
         settle(record.forked, ChildLost("the process that starts crews ended before it started this one."))
         pid = record.forked.result()
-        if isinstance(pid, int) and not record.status.done():
+        if isinstance(pid, int) and not record.exited.done():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-        settle(record.status, None)
+        settle(record.exited, None)
 
     async def _overhear(self) -> None:
         """Keeps the last of what the zygote itself complains of."""
@@ -260,45 +231,3 @@ class Zygote:
     def _end_process(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-
-
-async def spawn(
-    mould: Mould, environment: Mapping[str, str], folder: Path, theirs: socket.socket, tasks: int | None
-) -> asyncio.subprocess.Process:
-    # UTF-8 whatever the machine's locale; a session of its own, so that Ctrl-C in a terminal is the server's alone
-    arguments = [str(PROGRAM), str(theirs.fileno()), mould.preload or "", *(["project"] if mould.project else [])]
-    try:
-        return await asyncio.create_subprocess_exec(
-            mould.interpreter,
-            *("-X", "utf8", *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            pass_fds=(theirs.fileno(),),
-            env=environment,
-            cwd=folder,
-            start_new_session=True,
-            preexec_fn=partial(become, mould.account, tasks),
-        )
-    except OSError as error:
-        raise ProjectError(
-            f"the interpreter {mould.interpreter} can't be started: {error.strerror}.", "Make its environment again."
-        ) from error
-
-
-def become(account: Account | None, tasks: int | None) -> None:
-    """In the process that is to be a zygote, before its program: bounds what a fork bomb can reach before it is found
-    (the kernel holds no one to it who is root), and becomes the user.
-    """
-    if tasks is not None and sys.platform == "linux":
-        with contextlib.suppress(OSError, ValueError):  # a lower bound is set for all of us
-            resource.setrlimit(resource.RLIMIT_NPROC, (tasks, tasks))
-    if account is not None:  # by hand: uvloop, which the server runs on, has no `user` and `group`
-        os.setgroups([])
-        os.setresgid(account.gid, account.gid, account.gid)
-        os.setresuid(account.uid, account.uid, account.uid)
-
-
-def settle(future: asyncio.Future[T], result: T) -> None:
-    if not future.done():
-        future.set_result(result)

@@ -15,7 +15,8 @@ from windlass.runner.uninterrupted import uninterrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from windlass.runner.zygote import Mould, Zygote
+    from windlass.runner.spawning import Mould
+    from windlass.runner.zygote import Zygote
 
 TIDY_EVERY = 1.0
 """Seconds."""

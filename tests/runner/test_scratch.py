@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from projects_for_tests.ends import folders
+from windlass.runner.scratch import Scratch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_workers_that_share_a_home_come_and_go_without_harm_to_one_another(tmp_path: Path) -> None:
+    base = tmp_path / "runs"
+    with Scratch(base) as staying:
+        kept = staying.folder("some-kickoff")
+
+        def come_and_go() -> None:
+            for _ in range(50):
+                with Scratch(base) as scratch:
+                    folder = scratch.folder("k")
+                    (folder / "file").write_text("x")
+                    assert kept.is_dir()
+                    assert folder.is_dir()
+
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(come_and_go) for _ in range(4)]:
+                done.result()
+        assert len(folders(base)) == 1
+    assert folders(base) == []
