@@ -1,5 +1,7 @@
 """Many kickoffs through one server, and what is left of them: python -m bench.soak --kickoffs 5000 --crews 300
 
+With --faults: many kickoffs through a cluster that is harmed all the time, and whether one was lost (fault_soak.py).
+
 Prints a table, and ends with status 1 when anything is left. The machine must be quiet: whatever others put into the
 temporary folder meanwhile counts too.
 """
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bench.machine import proportional_memory, resident_memory, zygotes_below
 from bench.served import PROJECTS, Served, a_home, served
+from bench.stage import ROOT
 from bench.traces import Traces, left, seen_by_root, traces
 
 if TYPE_CHECKING:
@@ -54,10 +57,28 @@ class Samples:
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(prog="make soak", description="Looks for leaks.")
-    arguments.add_argument("--kickoffs", type=int, default=5000, help="of a function")
+    arguments = argparse.ArgumentParser(prog="make soak", description="Looks for leaks; with --faults, for losses.")
+    arguments.add_argument("--kickoffs", type=int, help="of a function (5000), or with --faults of all kinds (500)")
     arguments.add_argument("--crews", type=int, default=300, help="of a three-task crew")
+    arguments.add_argument("--faults", action="store_true", help="kill, stop, cut off and fill what serves them")
+    arguments.add_argument("--seed", help="with --faults: the seed that another run printed")
+    arguments.add_argument("--kinds", nargs="+", help="with --faults: of what kinds, all when not given")
     given = arguments.parse_args()
+    if given.faults:
+        given.kickoffs = given.kickoffs or 500
+        return soak_with_faults(given)
+    given.kickoffs = given.kickoffs or 5000
+    return look_for_leaks(given)
+
+
+def soak_with_faults(given: argparse.Namespace) -> int:
+    sys.path.insert(0, str(ROOT / "tests"))  # the cluster and its faults are those of the tests
+    from bench import fault_soak
+
+    return fault_soak.main(given)
+
+
+def look_for_leaks(given: argparse.Namespace) -> int:
     seen_by_root()
     with a_home() as home:
         with served(PROJECTS / "three_tasks", home=home) as first:

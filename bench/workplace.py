@@ -21,6 +21,7 @@ from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore, NewKickoff
 from windlass.store.listener import Listener
+from windlass.vault.key_ring import KeyRing, MasterKey
 from windlass.store.migrate import migrate
 
 if TYPE_CHECKING:
@@ -58,7 +59,15 @@ class Workplace:
     @asynccontextmanager
     async def working(self, slots: int) -> AsyncIterator[None]:
         worker = Worker(
-            self.store, self.listener, self.runner, nothing, slots=slots, lease=15.0, renewal=3.75, max_losses=3
+            self.store,
+            self.listener,
+            self.runner,
+            nothing,
+            KeyRing([MasterKey(bytes(32))]),
+            slots=slots,
+            lease=15.0,
+            renewal=3.75,
+            max_losses=3,
         )
         async with running(worker):
             yield

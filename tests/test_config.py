@@ -30,7 +30,7 @@ def test_without_a_variable_every_setting_has_its_default() -> None:
     assert (settings.host, settings.port, settings.database_url, settings.master_key) == ("127.0.0.1", 8000, None, None)
     assert settings.home == config.default_home()
     assert settings.slots >= 4
-    assert settings.lease_renewal == settings.lease / 4
+    assert settings.renewal == settings.lease / 4
 
 
 def test_variables_set_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -162,3 +162,17 @@ def test_variables_that_cannot_be_read_are_told_by_their_file(content: bytes, tm
 
 def test_every_setting_says_what_it_means() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_leases_can_be_renewed_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_LEASE", "2")
+    monkeypatch.setenv("WINDLASS_LEASE_RENEWAL", "0.25")
+    assert config.load().renewal == 0.25
+
+
+def test_a_renewal_that_may_come_too_late_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_LEASE_RENEWAL", "5")
+    with pytest.raises(
+        SettingsError, match=r"^WINDLASS_LEASE_RENEWAL must be less than half of WINDLASS_LEASE \(10 s\)"
+    ):
+        config.load()

@@ -7,15 +7,16 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import platformdirs
 from dotenv import dotenv_values
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from windlass.errors import ProjectError, SettingsError
 from windlass.kickoffs.limits import BadLimit, Limits
+from windlass.kickoffs.retention import Retention, age
 
 SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY")
 ROOT_HOME = Path("/var/lib/windlass")
@@ -56,6 +57,7 @@ def _size(value: object) -> object:
 
 MB, GB = 1 << 20, 1 << 30
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+Age = Annotated[float, BeforeValidator(age)]
 
 
 class Settings(BaseSettings):
@@ -98,7 +100,20 @@ class Settings(BaseSettings):
         20.0, gt=0, le=3600, description="Seconds that a client has to send its whole request, headers and body."
     )
     lease: float = Field(
-        15.0, ge=1, le=3600, description="Seconds after which the kickoffs of a silent worker are run elsewhere."
+        10.0, ge=1, le=3600, description="Seconds after which the kickoffs of a silent worker are run elsewhere."
+    )
+    lease_renewal: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds between renewals of these leases; a quarter of them when not given, so that three may fail. "
+        "It must be less than half.",
+    )
+    drain_grace: float = Field(
+        20.0,
+        ge=0,
+        le=86_400,
+        description="Seconds that runs may go on after their worker was told to stop (SIGTERM), before they are given "
+        "back.",
     )
     max_losses: int = Field(
         3,
@@ -142,6 +157,17 @@ class Settings(BaseSettings):
     zygote_memory: Size = Field(
         4 * GB, description="Memory of all such processes together, above which idle ones make room for a new one."
     )
+    retention_kickoffs: Age = Field(
+        90.0,
+        description="Days after its end that a kickoff is kept, for crews that do not say (docs/retention.md); 0 or "
+        "`forever` keeps it.",
+    )
+    retention_events: Age = Field(
+        30.0, description="Days after the end of a kickoff that its events are kept, likewise."
+    )
+    retention_journal: Age = Field(
+        7.0, description="Days after the end of a kickoff that its journal is kept, likewise."
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="Form of the log lines on standard error: text or json."
     )
@@ -167,9 +193,20 @@ class Settings(BaseSettings):
         )
 
     @property
-    def lease_renewal(self) -> float:
-        """Seconds between renewals: three may fail before the lease ends."""
-        return self.lease / 4
+    def retention(self) -> Retention:
+        """Of deployments whose project says nothing."""
+        return Retention(self.retention_kickoffs, self.retention_events, self.retention_journal)
+
+    @property
+    def renewal(self) -> float:
+        """Seconds between renewals of leases."""
+        return self.lease / 4 if self.lease_renewal is None else self.lease_renewal
+
+    @model_validator(mode="after")
+    def _renewed_in_time(self) -> Self:
+        if self.renewal >= self.lease / 2:
+            raise ValueError(f"WINDLASS_LEASE_RENEWAL must be less than half of WINDLASS_LEASE ({self.lease:g} s)")
+        return self
 
 
 def load() -> Settings:
@@ -218,7 +255,10 @@ def unknown_variables() -> list[str]:
 
 
 def _in_words(error: ValidationError) -> str:
-    return "; ".join(
-        f"WINDLASS_{str(found['loc'][0]).upper()}: {found['msg'][0].lower()}{found['msg'][1:]}"
-        for found in error.errors(include_input=False)
-    )
+    return "; ".join(_one_in_words(found["loc"], found["msg"]) for found in error.errors(include_input=False))
+
+
+def _one_in_words(place: tuple[int | str, ...], what: str) -> str:
+    if not place:  # of several together, which it names
+        return what.removeprefix("Value error, ")
+    return f"WINDLASS_{str(place[0]).upper()}: {what[0].lower()}{what[1:]}"

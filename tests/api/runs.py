@@ -13,6 +13,7 @@ from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
 from windlass.kickoffs.usage import TokenUsage
+from windlass.store.kickoffs import Batch
 from windlass_crewside.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class Run:
         await self._settle(Outcome(state, reason=reason, error="it was ended"))
 
     async def put_back(self) -> None:
-        assert await self.store.put_back(self.claimed.id, self.claimed.attempt, max_losses=3)
+        assert await self.store.put_back(
+            self.claimed.id, self.claimed.attempt, "its process was lost", self.claimed.usage, max_losses=3
+        )
 
     async def _settle(self, outcome: Outcome) -> None:
         usage = TokenUsage()
@@ -63,7 +66,7 @@ class Run:
 
     async def _write(self) -> None:
         changed = self.records.take_changed()
-        assert await self.store.write_reports(self.claimed.id, self.claimed.attempt, [], changed)
+        assert await self.store.write_reports(self.claimed.id, self.claimed.attempt, Batch(records=changed))
 
 
 async def begin(crew: Crew, kickoff: str) -> Run:

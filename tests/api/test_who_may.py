@@ -33,7 +33,7 @@ async def is_refused(crew: Crew, authorization: str | bytes | None) -> None:
     given = authorization.encode() if isinstance(authorization, str) else authorization
     headers = {} if given is None else {b"Authorization": given}
     kickoff = await crew.kickoff()
-    reading = [("GET", "/"), ("GET", "/inputs"), ("GET", f"/status/{kickoff}")]
+    reading = [("GET", "/"), ("GET", "/inputs"), ("GET", f"/status/{kickoff}"), ("GET", f"/attempts/{kickoff}")]
     for method, path in [*reading, ("POST", "/kickoff"), ("POST", f"/stop/{kickoff}")]:
         answer = await crew.server.http.request(method, crew.base_url + path, headers=headers, json={"inputs": GOOD})
         assert answer.status_code == 401, (method, path)
@@ -170,7 +170,7 @@ async def test_the_organization_sees_every_users_kickoffs(crew: Crew) -> None:
 
 
 async def not_found(crew: Crew, kickoff: str, token: str | None = None) -> None:
-    for path in (f"/status/{kickoff}", f"/{kickoff}/status", f"/status/{kickoff}?wait=10"):
+    for path in (f"/status/{kickoff}", f"/{kickoff}/status", f"/status/{kickoff}?wait=10", f"/attempts/{kickoff}"):
         answer = await crew.get(path, token=token)
         assert (answer.status_code, answer.json()) == (404, NO_KICKOFF), path
     stopped = await crew.request("POST", f"/stop/{kickoff}", token=token)

@@ -52,6 +52,7 @@ class FakeCrew:
     """`statuses` are given one after the other, the last one again and again; `refusal` in place of any answer."""
 
     statuses: list[dict[str, Any]] = field(default_factory=lambda: [completed()])
+    attempts: list[dict[str, Any]] = field(default_factory=list)
     refusal: Response | None = None
     seen: list[Seen] = field(default_factory=list)
     port: int = 0
@@ -109,6 +110,8 @@ class FakeCrew:
             return JSONResponse({"kickoff_id": KICKOFF})
         if path == f"/stop/{KICKOFF}":
             return JSONResponse({"kickoff_id": KICKOFF, "status": "running", "state": "STARTED", "message": STOPPING})
+        if path == f"/attempts/{KICKOFF}":
+            return JSONResponse({"kickoff_id": KICKOFF, "attempts": self.attempts})
         if path == f"/status/{KICKOFF}":
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             return Response(json.dumps(status), media_type="application/json")
@@ -158,6 +161,21 @@ def completed(*tasks: dict[str, Any], output: str = "Tea is a leaf.", **members:
 
 def failed(*tasks: dict[str, Any], reason: str = "error", error: str = "KeyError: 'topic'") -> dict[str, Any]:
     return {**_always("FAILED", "error", tasks), "reason": reason, "error": error, "execution_time": 1.0}
+
+
+def attempt(number: int = 1, ended_as: str | None = None, why: str | None = None, **members: Any) -> dict[str, Any]:
+    return {
+        "attempt": number,
+        "started_at": "2026-01-02T03:04:06.000000Z",
+        "ended_at": "2026-01-02T03:04:18.500000Z" if ended_as else None,
+        "ended_as": ended_as,
+        "why": why,
+        "host": f"host-{number}",
+        "restored": 0,
+        "from_journal": [],
+        "ran": [],
+        **members,
+    }
 
 
 def _always(state: str, status: str, tasks: tuple[dict[str, Any], ...]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ def test_there_are_words_for_whatever_a_kickoff_waits_for() -> None:
 def test_a_kickoff_that_waits_after_a_loss_says_how_often_it_was_begun() -> None:
     lost = waiting("retry", "its next try", attempt=2, started_at="2026-01-02T03:04:06Z")
     assert "It has been begun 2 times before." in explain(lost, AT)
+    assert "It has been begun once before." in explain({**lost, "attempt": 1}, AT)
 
 
 def test_a_wait_that_nobody_has_words_for_is_told_by_the_state() -> None:
@@ -45,7 +46,7 @@ def test_a_run_says_its_task_since_when_how_far_and_its_warnings() -> None:
     assert explain(running(*tasks, attempt=2, warnings=[stalled]), AT) == [
         "It runs the task b, by Researcher, for 10 s now.",
         "1 of 2 tasks are done.",
-        "This is attempt 2: the ones before were lost or given back.",
+        "This is attempt 2: `windlass show` tells how the ones before ended.",
         "Warning: No sign of life for 300 s.",
     ]
 

@@ -75,7 +75,7 @@ def test_why_is_answered_also_for_a_kickoff_that_failed(windlass: Command, crew:
     assert json.loads(windlass("why", crew.url, KICKOFF, "--json-output").out) == crew.statuses[0]
 
 
-@pytest.mark.parametrize("name", ["status", "stop", "why"])
+@pytest.mark.parametrize("name", ["status", "stop", "why", "show"])
 def test_without_an_id_or_with_more_than_an_address_before_it_the_usage_is_told(windlass: Command, name: str) -> None:
     for arguments in ((), ("http://127.0.0.1:9", KICKOFF, KICKOFF)):
         ended = windlass(name, *arguments)
@@ -84,14 +84,14 @@ def test_without_an_id_or_with_more_than_an_address_before_it_the_usage_is_told(
         assert f"Usage: windlass {name} [OPTIONS] [URL] KICKOFF_ID" in ended.err
 
 
-@pytest.mark.parametrize("name", ["status", "stop", "why"])
+@pytest.mark.parametrize("name", ["status", "stop", "why", "show"])
 def test_an_address_before_the_id_that_is_none_is_a_usage_error(windlass: Command, name: str) -> None:
     ended = windlass(name, "127.0.0.1:8000", KICKOFF)
     assert ended.code == 2
     assert "Invalid value for 'URL'" in ended.err
 
 
-@pytest.mark.parametrize("name", ["status", "stop", "why"])
+@pytest.mark.parametrize("name", ["status", "stop", "why", "show"])
 def test_without_an_address_and_a_server_here_the_command_says_how_to_name_one(windlass: Command, name: str) -> None:
     ended = windlass(name, KICKOFF)
     assert ended.code == 4

@@ -9,12 +9,14 @@ from typing import get_args
 import pytest
 
 from windlass.api.addresses import RESERVED
+from windlass.api.attempts_schema import AttemptBody
 from windlass.api.bodies import DEEPEST
 from windlass.api.crew import LONGEST_WAIT
 from windlass.api.openapi import crew_document
 from windlass.api.punctual import LARGEST_HEAD
 from windlass.api.schemas import UNACTED, KickoffRequest, StatusAnswer, TaskRecordBody
 from windlass.config import Settings
+from windlass.kickoffs.attempts import AttemptEnd
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.states import Reason, State, TaskState
 from windlass.kickoffs.waiting import Code
@@ -56,6 +58,19 @@ def test_the_codes_of_what_a_kickoff_waits_for() -> None:
     _, _, codes = section("GET /status/{kickoff_id}").partition("| code |")
     codes, _, _ = codes.partition("**Waiting.**")
     assert named_in_first_cells(codes) == set(get_args(Code))
+
+
+def test_the_members_of_an_attempt_and_how_it_ends() -> None:
+    members, _, ends = section("GET /attempts/{kickoff_id}").partition("| `ended_as` | the kickoff |")
+    assert named_in_first_cells(members) == set(AttemptBody.model_fields)
+    assert named_in_first_cells(ends) == set(get_args(AttemptEnd))
+
+
+def test_every_post_is_told_in_how_to_retry() -> None:
+    posts = set(re.findall(r"^\| POST \| `([^`]+)` \|", section("Endpoints"), re.MULTILINE))
+    told = set(re.findall(r"^\| `POST ([^`]+)`", section("Retrying safely"), re.MULTILINE))
+    assert posts
+    assert told == posts
 
 
 def test_the_members_of_a_status() -> None:

@@ -162,6 +162,7 @@ def test_every_operation_of_the_contract_is_there_with_its_errors(document: Docu
         ("post", "/kickoff"): EVERYWHERE | {"200", "400", "409", "413", "422", "429"},
         ("get", "/status/{kickoff_id}"): EVERYWHERE | {"200", "400"},
         ("get", "/{kickoff_id}/status"): EVERYWHERE | {"200", "400"},
+        ("get", "/attempts/{kickoff_id}"): EVERYWHERE | {"200"},
         ("post", "/stop/{kickoff_id}"): EVERYWHERE | {"200"},
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from windlass.kickoffs.states import State
-from windlass.kickoffs.waiting import MOST_COUNTED, Facts, Waiting, ordinal, waiting
+from windlass.kickoffs.waiting import MOST_COUNTED, Facts, Waiting, waiting
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -56,6 +56,25 @@ def test_its_next_attempt(losses: int, words: str) -> None:
     assert found.message.endswith(f"at 2026-11-21T12:00:00Z: its process or its worker was lost {words}")
 
 
+@pytest.mark.parametrize(
+    ("retries", "words"),
+    [(1, "it failed once, with: the mill stood still"), (3, "it failed 3 times, last with: the mill stood still")],
+)
+def test_its_next_attempt_after_one_that_failed_is_told_in_other_words(retries: int, words: str) -> None:
+    facts = {"ended_as": "retried", "why": "the mill stood still.", "losses": 1}
+    found = in_queue(run_at=NOON, retries=retries, **facts)
+    assert found == Waiting("retry", f"its next attempt, at 2026-11-21T12:00:00Z: {words}")
+
+
+def test_of_an_attempt_that_failed_without_a_word_only_that_is_told() -> None:
+    assert in_queue(run_at=NOON, retries=1, ended_as="retried").message.endswith("Z: it failed once")
+
+
+def test_a_loss_after_a_failure_is_told_as_a_loss() -> None:
+    found = in_queue(run_at=NOON, retries=2, losses=1, ended_as="lost", why="its zygote died")
+    assert found.message.endswith("its process or its worker was lost once")
+
+
 def test_a_paused_crew_is_told_with_how_to_resume_it() -> None:
     found = in_queue(paused=True, workers=0)
     assert (found.code, found.place) == ("paused", 1)
@@ -102,21 +121,3 @@ def test_a_person() -> None:
     found = waiting(Facts(state=State.PENDING_HUMAN_INPUT, slug="crew"))
     assert found is not None
     assert found.code == "human"
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (1, "1st"),
-        (2, "2nd"),
-        (3, "3rd"),
-        (4, "4th"),
-        (11, "11th"),
-        (12, "12th"),
-        (13, "13th"),
-        (21, "21st"),
-        (112, "112th"),
-    ],
-)
-def test_places_are_numbered_as_people_do(number: int, text: str) -> None:
-    assert ordinal(number) == text

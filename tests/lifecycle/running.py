@@ -23,6 +23,7 @@ from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import Claimed, KickoffStatus, KickoffStore, NewKickoff
 from windlass.store.listener import Listener
+from windlass.vault.key_ring import KeyRing, MasterKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from windlass.store.deployments import Version
 
 DEADLINE = 20.0
+KEYS = KeyRing([MasterKey(bytes(32))])
 CODE = '''
 import os, pathlib, signal, time
 
@@ -156,7 +158,7 @@ class World:
     ) -> Worker:
         store = KickoffStore(database or self.database)
         given = {"slots": 4, "lease": 15.0, "renewal": 3.75, "max_losses": 3, **settings}
-        return Worker(store, self.listener, self.runner, environment or no_environment, **given)
+        return Worker(store, self.listener, self.runner, environment or no_environment, KEYS, **given)
 
     def new(self, inputs: Mapping[str, Any], **fields: Any) -> NewKickoff:
         return NewKickoff(new_id(), self.deployment.id, self.version.id, None, to_json(inputs), **fields)

@@ -161,7 +161,8 @@ async def test_nothing_is_said_of_a_kickoff_that_is_none(stops: Stops, caplog: p
 
 async def die(worker: Worker) -> None:
     """Without giving anything back."""
-    await worker._loops.stop()
+    await worker._claiming.stop()
+    await worker._upkeep.stop()
     for run in list(worker._runs.values()):
         run.task.cancel()
     await asyncio.gather(*(run.task for run in list(worker._runs.values())), return_exceptions=True)

@@ -82,20 +82,35 @@ async def test_no_event_is_lost_or_doubled(world: World, proxy: Proxy) -> None:
     assert [row["seq"] for row in events] == list(range(1, len(events) + 1))
 
 
-async def test_an_absence_that_is_longer_than_the_lease_costs_no_run(
+async def test_a_run_ends_with_its_lease_and_its_kickoff_runs_again_when_the_database_is_back(
     world: World, place: Place, proxy: Proxy, beside: Rows
 ) -> None:
     await world.worker(lease=LEASE, renewal=0.1)
     kickoff = await world.accept(**place.inputs())
     (pid,) = await place.until_held()
     await proxy.close()
-    await lease_ended(beside, kickoff)
+    await gone(pid)
+    assert (await beside.status(kickoff)).state is State.STARTED
     await proxy.open()
-    await until(lambda: all_leases_run(beside))
+    await place.until_held(2)
     place.let_go()
     status = await world.ended(kickoff)
+    assert (status.state, status.attempt) == (State.SUCCESS, 2)
+
+
+async def test_a_result_that_was_there_before_the_lease_ended_still_counts(
+    world: World, place: Place, proxy: Proxy, beside: Rows
+) -> None:
+    worker = await world.worker(lease=LEASE, renewal=0.1)
+    kickoff = await world.accept(**place.inputs())
+    await place.until_held()
+    await proxy.close()
+    place.let_go()
+    await over(worker)
+    await lease_ended(beside, kickoff)
+    await proxy.open()
+    status = await world.ended(kickoff)
     assert (status.state, status.attempt) == (State.SUCCESS, 1)
-    assert place.pids() == [pid]
 
 
 async def test_a_run_that_another_worker_took_over_meanwhile_ends(
@@ -159,10 +174,6 @@ async def lease_ended(rows: Rows, kickoff: UUID) -> None:
         return kickoff in await ended_leases(rows)
 
     await until(ended)
-
-
-async def all_leases_run(rows: Rows) -> bool:
-    return not await ended_leases(rows)
 
 
 async def ended_leases(rows: Rows) -> list[UUID]:

@@ -115,9 +115,45 @@ def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
     assert fault_of(tmp_path / "missing").message == f"{tmp_path / 'missing'} is not a folder."
 
 
+FLOW = CREW.replace('"crew"', '"flow"')
+
+
+def test_a_flow_is_found_in_the_module_of_its_command(tmp_path: Path) -> None:
+    script = '[project.scripts]\nkickoff = "work.start:kickoff"\nplot = "work.plot:plot"\n'
+    path = project(tmp_path, FLOW + script, "src/work/start.py", "src/my_crew/main.py")
+    assert recognise(path) == Recognised(Project("flow", str(path), "work.start"), "crewai", "my-crew")
+
+
+@pytest.mark.parametrize(
+    ("files", "module"),
+    [
+        (("src/my_crew/main.py", "src/other/main.py"), "my_crew.main"),
+        (("main.py",), "main"),
+        (("src/unnamed/main.py", "crew.json"), "unnamed.main"),
+    ],
+    ids=["by name", "flat", "the only one"],
+)
+def test_a_flow_without_a_command_is_in_a_main_module(tmp_path: Path, files: tuple[str, ...], module: str) -> None:
+    assert recognise(project(tmp_path, FLOW, *files)).project.entrypoint == module
+
+
+def test_a_chosen_flow_is_taken(tmp_path: Path) -> None:
+    path = project(tmp_path, FLOW + '[tool.windlass]\nflow = "a.b:C"\n', "main.py")
+    assert recognise(path).project == Project("flow", str(path), "a.b:C")
+
+
+def test_a_flow_that_is_not_there_or_more_than_one_are_told(tmp_path: Path) -> None:
+    missing = fault_of(project(tmp_path / "missing", FLOW))
+    assert missing.message.endswith(": looked for my_crew/main.py, there and in src.")
+    several = fault_of(project(tmp_path / "several", FLOW, "src/one/main.py", "src/two/main.py"))
+    assert several.message.endswith(" has more than one flow: one.main, two.main.")
+    assert several.hint == 'Choose one in pyproject.toml: [tool.windlass] flow = "one.main"'
+
+
 def test_kinds_that_are_not_served_yet_are_told(tmp_path: Path) -> None:
-    flow = fault_of(project(tmp_path / "flow", '[tool.crewai]\ntype = "flow"\n'))
-    assert "does not serve flows yet" in flow.message
+    flow = fault_of(project(tmp_path / "flow", FLOW + 'definition = "flow.yaml"\n'))
+    assert "declares its flow in flow.yaml" in flow.message
+    assert "does not serve declarative flows yet" in flow.message
     declared = fault_of(project(tmp_path / "json", '[tool.crewai]\ntype = "crew"\ndefinition = "crew.jsonc"\n'))
     assert "does not serve JSON crews yet" in declared.message
     bare = fault_of(written(tmp_path / "bare", {"crew.jsonc": "{}"}))

@@ -9,6 +9,7 @@ import pytest
 from projects_for_tests.making import written
 from windlass.errors import ProjectError
 from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.retention import Retention
 from windlass.projects import Options, recognise
 
 FILE = Path("/project/pyproject.toml")
@@ -57,7 +58,7 @@ def test_a_project_may_say_all(tmp_path: Path) -> None:
         ({"concurrency_strategy": "wait"}, 'must be "enqueue" or "reject" or "cancel_running", not \'wait\''),
         ({"preload": ["project"]}, 'preload must be "framework" or "project"'),
         ({"start": "spawn"}, 'start must be "fork" or "exec", not \'spawn\''),
-        ({"limits": 7}, "limits must be a table of limits, not 7"),
+        ({"limits": 7}, "limits must be a table, not 7"),
     ],
 )
 def test_what_is_no_option_is_told_with_file_and_key(table: dict[str, Any], words: str) -> None:
@@ -75,3 +76,14 @@ def test_what_is_no_limit_is_told_with_its_table(limits: dict[str, Any], words: 
     with pytest.raises(ProjectError) as caught:
         parse(limits=limits)
     assert caught.value.message.startswith(f"{FILE}: in [tool.windlass.limits], {words}")
+
+
+def test_a_project_says_how_long_its_kickoffs_are_kept() -> None:
+    found = Options.parse({"retention": {"kickoffs": 365, "journal": "forever"}}, FILE)
+    assert found.retention == Retention(kickoffs=365, journal=0)
+    assert Options.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_what_is_no_age_is_told_with_its_table() -> None:
+    with pytest.raises(ProjectError, match=r"in \[tool.windlass.retention\], events must be a number of days"):
+        Options.parse({"retention": {"events": -1}}, FILE)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from windlass.api.attempts_view import attempts_body
 from windlass.api.bodies import read_object
 from windlass.api.docs_page import assets, docs_page
 from windlass.api.kickoff_requests import Seal, key_in, new_kickoff
@@ -62,6 +63,7 @@ class CrewApi:
         return [
             Route("/kickoff", self.kickoff, methods=["POST"]),
             Route("/status/{kickoff_id}", self.status, methods=["GET"]),
+            Route("/attempts/{kickoff_id}", self.attempts, methods=["GET"]),
             Route("/stop/{kickoff_id}", self.stopped, methods=["POST"]),
             Route("/inputs", self.inputs, methods=["GET"]),
             Route("/", self.healthy, methods=["GET"]),
@@ -97,6 +99,11 @@ class CrewApi:
         waiting = await self._waiting(kickoff, token)
         body = status_body(kickoff, manifest.tasks, token.profile or crew.profile, waiting)
         return Response(body, media_type="application/json")
+
+    async def attempts(self, request: Request) -> Response:
+        crew, token = await self._authenticated(request)
+        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
+        return answer(attempts_body(kickoff.id, await self.statuses.attempts(kickoff.id)))
 
     async def stopped(self, request: Request) -> Response:
         crew, token = await self._authenticated(request)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from windlass import __version__
+from windlass.api.attempts_schema import ATTEMPTS_EXAMPLE, AttemptsAnswer
 from windlass.api.examples import example_inputs
 from windlass.api.moved_schema import moved
 from windlass.api.problems import TITLES
@@ -87,7 +88,7 @@ class _WithoutTitles(GenerateJsonSchema):
 
 @cache
 def _schemas() -> dict[str, Any]:
-    models = [KickoffRequest, KickoffAnswer, InputsAnswer, StatusAnswer, StopAnswer, ErrorBody]
+    models = [KickoffRequest, KickoffAnswer, InputsAnswer, StatusAnswer, AttemptsAnswer, StopAnswer, ErrorBody]
     modes: list[Any] = [(model, "validation") for model in models]
     _, document = models_json_schema(
         modes, ref_template="#/components/schemas/{model}", schema_generator=_WithoutTitles
@@ -115,6 +116,7 @@ def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
         "/{kickoff_id}/status": {
             "get": _status("status_of_old_clients", "The same, at the path that old clients use", wait)
         },
+        "/attempts/{kickoff_id}": {"get": _attempts()},
         "/stop/{kickoff_id}": {"post": _stop()},
     }
 
@@ -139,6 +141,12 @@ def _kickoff(inputs: dict[str, Any]) -> dict[str, Any]:
 def _status(name: str, summary: str, wait: dict[str, Any]) -> dict[str, Any]:
     operation = _operation(name, summary, (400,), _json_examples("StatusAnswer", STATUS_EXAMPLES))
     operation["parameters"] = [KICKOFF_ID, wait]
+    return operation
+
+
+def _attempts() -> dict[str, Any]:
+    operation = _operation("attempts", "What became of each attempt", (), _json("AttemptsAnswer", ATTEMPTS_EXAMPLE))
+    operation["parameters"] = [KICKOFF_ID]
     return operation
 
 

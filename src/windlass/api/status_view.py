@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from windlass.api.times import utc
 from windlass.kickoffs.states import State, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from windlass.kickoffs.manifest import TaskDefinition
     from windlass.kickoffs.waiting import Waiting
@@ -108,4 +109,4 @@ def _seconds(kickoff: KickoffStatus) -> float | None:
 
 
 def _time(at: datetime | None) -> str:
-    return "null" if at is None else f'"{at.astimezone(UTC).isoformat(timespec="microseconds")[:-6]}Z"'
+    return "null" if at is None else f'"{utc(at)}"'

@@ -11,15 +11,20 @@ from windlass.cli.ending import ReaderGone
 
 COMMANDS = {
     "dev": "Serve the crew of one project, everything in one process.",
+    "api": "Serve the API of every crew, as one of many processes.",
+    "worker": "Run kickoffs, as one of many processes.",
     "inputs": "Show what a crew wants to know.",
     "kickoff": "Start a crew.",
     "status": "Show how far a kickoff is, and what came of it.",
     "why": "Tell what a kickoff waits for, what it does, or why it ended.",
+    "show": "Tell all about a kickoff: its tasks, and each attempt.",
     "stop": "Stop a kickoff.",
     "deployments": "List the crews of the server, pause and resume them.",
     "tokens": "Make, show, list, rotate and revoke API tokens.",
     "users": "Add the users whose tokens see only their own kickoffs.",
     "db": "Look into the database.",
+    "backup": "Write the embedded database to FILE.",
+    "restore": "Make the embedded database from FILE, a backup.",
     "demo-llm": "Serve the offline model, for crews without an API key.",
     "doctor": "Check what Windlass needs, and tell how to mend it.",
 }

@@ -84,6 +84,9 @@ class CrewClient:
         query = f"?wait={wait:g}" if wait else ""
         return self._ask("GET", f"/status/{quote(kickoff_id, safe='')}{query}")
 
+    def attempts(self, kickoff_id: str) -> dict[str, Any]:
+        return self._ask("GET", f"/attempts/{quote(kickoff_id, safe='')}")
+
     def stop(self, kickoff_id: str) -> dict[str, Any]:
         return self._ask("POST", f"/stop/{quote(kickoff_id, safe='')}")
 

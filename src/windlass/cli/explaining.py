@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass.cli.progress import did_fail, failed_task, has_ended, running_task, seconds_since, waiting_for
+from windlass.kickoffs.numbers import how_often
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,7 +28,7 @@ WHILE_IT_WAITS = {
     "concurrency": "`concurrency` under [tool.windlass] in pyproject.toml says how many of this crew run at once.",
     "key": "It begins when that one has ended. Who may stop that one ends it sooner, with `windlass stop`.",
     "time": "It begins then, as soon as there is a free slot.",
-    "retry": "It was lost, through no fault of the crew's, and is tried again.",
+    "retry": "What its journal holds is not run again. `windlass show` tells how each attempt ended.",
     "paused": "No kickoff of the crew begins until then; more are accepted.",
     "worker": "No kickoff of any crew begins until then.",
     "zygote": "Once for each project that is new or has been idle.",
@@ -66,7 +67,7 @@ def _waits(status: Status, at: datetime) -> list[str]:
 def _earlier_attempts(status: Status) -> str:
     attempts = status.get("attempt") or 0
     if status.get("state") == "PENDING" and attempts:
-        return f"It has been begun {attempts} time{'s' if attempts > 1 else ''} before."
+        return f"It has been begun {how_often(attempts)} before."
     return ""
 
 
@@ -93,7 +94,7 @@ def _how_far(status: Status) -> str:
 
 def _attempt(status: Status) -> str:
     attempt = status.get("attempt") or 0
-    return f"This is attempt {attempt}: the ones before were lost or given back." if attempt > 1 else ""
+    return f"This is attempt {attempt}: `windlass show` tells how the ones before ended." if attempt > 1 else ""
 
 
 def _ended_well(status: Status) -> list[str]:

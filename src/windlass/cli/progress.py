@@ -43,8 +43,8 @@ def now(status: Status, at: datetime) -> str:
     counts = f"{progress.get('completed_tasks', 0)} of {total} {'task' if total == 1 else 'tasks'} done"
     task = status.get("current_task")
     running = running_task(status)
-    began = _time(running.get("started_at")) if running else None
-    since = began or _time(status.get("started_at")) or _time(status.get("created_at"))
+    began = moment(running.get("started_at")) if running else None
+    since = began or moment(status.get("started_at")) or moment(status.get("created_at"))
     seconds = f", {(at - since).total_seconds():.0f} s" if since else ""
     words = waits(status) or task or STATES.get(str(status.get("state")), "").partition(":")[0]
     return f"{counts}; {words}{seconds}"
@@ -55,15 +55,15 @@ def waiting_for(status: Status) -> Mapping[str, Any]:
 
 
 def running_task(status: Status) -> Mapping[str, Any] | None:
-    return next((task for task in _tasks(status) if task.get("state") == "running"), None)
+    return next((task for task in tasks_of(status) if task.get("state") == "running"), None)
 
 
 def failed_task(status: Status) -> Mapping[str, Any] | None:
-    return next((task for task in _tasks(status) if task.get("state") == "failed"), None)
+    return next((task for task in tasks_of(status) if task.get("state") == "failed"), None)
 
 
 def seconds_since(text: object, at: datetime) -> float | None:
-    began = _time(text)
+    began = moment(text)
     return (at - began).total_seconds() if began else None
 
 
@@ -112,25 +112,25 @@ def _is_repeated(status: Status) -> bool:
 
 
 def _task_changes(before: Status, after: Status) -> list[str]:
-    known = {task.get("task_id"): task.get("state") for task in _tasks(before)}
+    known = {task.get("task_id"): task.get("state") for task in tasks_of(before)}
     return [
-        f"  {_task_name(task, number)}: {_task_words(task)}"
-        for number, task in enumerate(_tasks(after), 1)
+        f"  {task_name(task, number)}: {task_words(task)}"
+        for number, task in enumerate(tasks_of(after), 1)
         if task.get("state") != known.get(task.get("task_id"), "pending_run")
     ]
 
 
-def _task_name(task: Mapping[str, Any], number: int) -> str:
+def task_name(task: Mapping[str, Any], number: int) -> str:
     """Its number where it has no name: a hash tells a person nothing."""
     return str(task.get("name") or f"task {number}")
 
 
-def _task_words(task: Mapping[str, Any]) -> str:
+def task_words(task: Mapping[str, Any]) -> str:
     state = str(task.get("state"))
     words = TASK_STATES.get(state, state.replace("_", " "))
     if state == "running" and task.get("agent"):
         return f"{words}, by {str(task['agent']).strip()}"
-    began, ended = _time(task.get("started_at")), _time(task.get("finished_at"))
+    began, ended = moment(task.get("started_at")), moment(task.get("finished_at"))
     return f"{words} in {_seconds((ended - began).total_seconds())}" if began and ended else words
 
 
@@ -139,7 +139,7 @@ def _new_warnings(before: Status, after: Status) -> list[str]:
     return [f"warning: {warning.get('message')}" for warning in after.get("warnings") or [] if warning not in known]
 
 
-def _tasks(status: Status) -> list[dict[str, Any]]:
+def tasks_of(status: Status) -> list[dict[str, Any]]:
     return status.get("tasks") or []
 
 
@@ -152,7 +152,7 @@ def _tokens(status: Status) -> str | None:
     return f"{total:,} {'token' if total == 1 else 'tokens'}" if total else None
 
 
-def _time(text: object) -> datetime | None:
+def moment(text: object) -> datetime | None:
     try:
         at = datetime.fromisoformat(str(text))
     except ValueError:

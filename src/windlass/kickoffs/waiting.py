@@ -6,11 +6,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 
+from windlass.kickoffs.attempts import RETRIED
+from windlass.kickoffs.numbers import how_often, ordinal
 from windlass.kickoffs.states import State
 from windlass.kickoffs.visibility import may_see
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from windlass.kickoffs.attempts import AttemptEnd
 
 Code = Literal["slot", "concurrency", "key", "time", "retry", "paused", "worker", "zygote", "human", "end"]
 MOST_COUNTED = 200
@@ -31,7 +35,7 @@ class Facts:
     """`holder` is the kickoff that has its turn with the same key, None where that is not to be told, `holder_user` who
     started it, and `holder_state` None where there is none; `ahead` how many of those that wait for the same come
     before it, MOST_COUNTED for that many or more; `running_here` counts those of its crew, `running` all; `workers`
-    and `slots` those that are alive.
+    and `slots` those that are alive. `ended_as` is how its latest attempt ended, `why` the reason.
     """
 
     state: State
@@ -40,6 +44,9 @@ class Facts:
     concurrency: int | None = None
     run_at: datetime | None = None
     losses: int = 0
+    retries: int = 0
+    ended_as: AttemptEnd | None = None
+    why: str | None = None
     concurrency_key: str | None = None
     waits_for_key: bool = False
     holder: str | None = None
@@ -85,7 +92,7 @@ def waiting(facts: Facts) -> Waiting | None:
 
 def _in_the_queue(facts: Facts) -> Waiting:
     if facts.run_at is not None:
-        return _for_its_time(facts.run_at, facts.losses)
+        return _for_its_time(facts, facts.run_at)
     if facts.paused:
         return Waiting("paused", f"its crew, which is paused: windlass deployments resume {facts.slug}", facts.place)
     if facts.is_held_back_by_key:
@@ -98,12 +105,19 @@ def _in_the_queue(facts: Facts) -> Waiting:
     return Waiting("slot", f"a free slot: {facts.running} of {facts.slots} {are} taken; {_place(facts)}", facts.place)
 
 
-def _for_its_time(run_at: datetime, losses: int) -> Waiting:
+def _for_its_time(facts: Facts, run_at: datetime) -> Waiting:
     at = f"{run_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    if losses:
-        times = "once" if losses == 1 else f"{losses} times"
-        return Waiting("retry", f"its next attempt, at {at}: its process or its worker was lost {times}")
+    if facts.ended_as == RETRIED:
+        return Waiting("retry", f"its next attempt, at {at}: it failed {how_often(facts.retries)}{_last_error(facts)}")
+    if facts.losses:
+        lost = f"its process or its worker was lost {how_often(facts.losses)}"
+        return Waiting("retry", f"its next attempt, at {at}: {lost}")
     return Waiting("time", f"its time to start, {at}")
+
+
+def _last_error(facts: Facts) -> str:
+    last = "last " if facts.retries > 1 else ""
+    return f", {last}with: {facts.why.rstrip('.')}" if facts.why else ""
 
 
 def _key(facts: Facts) -> str:
@@ -124,9 +138,3 @@ def _place(facts: Facts) -> str:
     if facts.place is None:
         return f"{MOST_COUNTED} or more are before it in the queue of this crew"
     return f"it is the {ordinal(facts.place)} in the queue of this crew"
-
-
-def ordinal(number: int) -> str:
-    """`1st`, `2nd`, `11th`."""
-    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")  # noqa: PLR2004
-    return f"{number}{ending}"

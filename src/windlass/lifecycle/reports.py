@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from windlass.kickoffs.events import StoredEvent, stored_event
 from windlass.lifecycle.loops import until_the_database_answers
+from windlass.store.kickoffs import Batch
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
-    from windlass.store.kickoffs import Claimed, KickoffStore
+    from windlass.kickoffs.tasks import TaskRecords, Warning_
+    from windlass.runner import Tether
+    from windlass.store.kickoffs import Claimed, Entry, KickoffStore
 
 BETWEEN_WRITES = 0.05
 """Seconds. What comes in between goes into one statement; the first and the last words of a run are written at once."""
@@ -25,29 +27,21 @@ class NoLongerOurs(Exception):  # noqa: N818 - said of the kickoff
     """The kickoff went on without this run: its lease had ended, or it was stopped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    events: list[StoredEvent]
-    records: list[TaskRecord]
-    warnings: list[Warning_]
-
-    @property
-    def tells(self) -> bool:
-        return bool(self.events or self.records or self.warnings)
-
-
 class Reports:
     """What a run tells, on its way into the database: in order, in batches, each batch with the task records that
-    changed, new warnings, and what the run waits for.
+    changed, new warnings, the tokens used, what the run waits for, and the finished steps for its journal. Those are
+    written at once, for the run waits until the `tether` tells it that they are.
     """
 
-    def __init__(self, store: KickoffStore, claimed: Claimed, records: TaskRecords) -> None:
+    def __init__(self, store: KickoffStore, claimed: Claimed, records: TaskRecords, tether: Tether) -> None:
         self._store = store
+        self._tether = tether
         self._kickoff: UUID = claimed.id
         self._attempt = claimed.attempt
         self._records = records
         self._seq = 0
         self._waiting: list[StoredEvent] = []
+        self._entries: list[Entry] = []
         self._bytes = 0
         self._something = asyncio.Event()
         self._room = asyncio.Event()
@@ -57,6 +51,9 @@ class Reports:
         self._told_warnings = 0
         self._told_waiting_for: str | None = None
         self.waiting_for: str | None = None
+        self._told_usage = claimed.usage
+        self.usage = replace(claimed.usage)
+        """Of all attempts."""
 
     async def open(self) -> None:
         if self._attempt > 1:
@@ -72,6 +69,10 @@ class Reports:
         if len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES_WAITING:
             self._room.clear()
             self._urgent.set()
+
+    def journal(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._urgent.set()
 
     def warn(self, warning: Warning_) -> None:
         self._records.warnings.append(warning)
@@ -97,7 +98,7 @@ class Reports:
             self._something.clear()
             last = self._closed
             batch = self._take()
-            if batch.tells or self.waiting_for != self._told_waiting_for:
+            if batch.tells or batch.waiting_for != self._told_waiting_for:
                 await until_the_database_answers(lambda: self._write(batch))  # noqa: B023 - awaited here
             if last:
                 return
@@ -110,15 +111,18 @@ class Reports:
 
     def _take(self) -> Batch:
         events, self._waiting, self._bytes = self._waiting, [], 0
+        entries, self._entries = self._entries, []
         self._room.set()
         if not self._closed:
             self._urgent.clear()
-        return Batch(events, self._records.take_changed(), self.take_warnings())
+        usage = replace(self.usage) if self.usage != self._told_usage else None
+        warnings = self.take_warnings()
+        return Batch(events, self._records.take_changed(), warnings, entries, usage, self.waiting_for)
 
     async def _write(self, batch: Batch) -> None:
-        waiting_for = self.waiting_for
-        if not await self._store.write_reports(
-            self._kickoff, self._attempt, batch.events, batch.records, batch.warnings, waiting_for
-        ):
+        if not await self._store.write_reports(self._kickoff, self._attempt, batch):
             raise NoLongerOurs
-        self._told_waiting_for = waiting_for
+        self._told_waiting_for = batch.waiting_for
+        self._told_usage = batch.usage or self._told_usage
+        for entry in batch.entries:
+            self._tether.written(entry.number)

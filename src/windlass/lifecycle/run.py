@@ -7,23 +7,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.errors import ProjectError
+from windlass.errors import WindlassError
 from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost, lost_too_often
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.stopping import stopped
 from windlass.kickoffs.tasks import TaskRecords, Warning_
-from windlass.kickoffs.usage import TokenUsage
+from windlass.lifecycle.journal import Journal
 from windlass.lifecycle.loops import until_the_database_answers
 from windlass.lifecycle.reports import NoLongerOurs, Reports
 from windlass.projects import Options
-from windlass.runner import Ender, Output, Preparing, Runner, RunOrder
+from windlass.runner import Ender, Output, Preparing, Runner, RunOrder, Tether
 from windlass.runner.runner import timed_out
 from windlass.store.kickoffs import Claimed
-from windlass_crewside.messages import Event, Message, Project, TaskEnded, TasksKnown, TaskStarted, Tokens, Warned
+from windlass_crewside.messages import (
+    Event,
+    Journaled,
+    Message,
+    Project,
+    Remember,
+    TaskEnded,
+    TasksKnown,
+    TaskStarted,
+    Tokens,
+    Warned,
+)
 
 if TYPE_CHECKING:
     from windlass.kickoffs.limits import Limits
     from windlass.store.kickoffs import KickoffStore
+    from windlass.vault.key_ring import KeyRing
 
 Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
 """A kickoff that starts now -> the environment of its crew."""
@@ -32,12 +44,23 @@ logger = log.logger(__name__)
 
 
 class Run:
-    """One attempt of one kickoff in this worker: from claimed to settled. `limits` are the server's."""
+    """One attempt of one kickoff in this worker: from claimed to settled. `limits` are the server's, `tether` holds it
+    to the worker's lease, `key_ring` opens its journal.
+    """
 
     def __init__(
-        self, claimed: Claimed, store: KickoffStore, runner: Runner, *, max_losses: int, limits: Limits
+        self,
+        claimed: Claimed,
+        store: KickoffStore,
+        runner: Runner,
+        tether: Tether,
+        key_ring: KeyRing,
+        *,
+        max_losses: int,
+        limits: Limits,
     ) -> None:
         self.claimed = claimed
+        self.tether = tether
         self._options = Options.from_json(claimed.source.get("options", {}))
         self._limits = limits.replaced_by(self._options.limits).lowered_by(claimed.limits)
         self._ender = Ender()
@@ -45,8 +68,9 @@ class Run:
         self._runner = runner
         self._max_losses = max_losses
         self._records = TaskRecords(claimed.manifest.tasks)
-        self._usage = TokenUsage()
-        self._reports = Reports(store, claimed, self._records)
+        self._reports = Reports(store, claimed, self._records, tether)
+        self._journal = Journal(store, key_ring, claimed.id)
+        self._remembered: list[Remember] = []
         self.over = False
         """The crew has come to its end, and only that is left to be written."""
 
@@ -67,7 +91,7 @@ class Run:
         await until_the_database_answers(lambda: self._settle(lost(why)))
 
     async def _outcome(self, environment: Environment) -> Outcome:
-        await until_the_database_answers(self._reports.open)
+        await until_the_database_answers(self._recall)
         try:
             async with asyncio.TaskGroup() as both:
                 writing = both.create_task(self._reports.write())
@@ -79,6 +103,12 @@ class Run:
             raise errors.exceptions[0] from None  # the other one was ended for it
         return outcome
 
+    async def _recall(self) -> None:
+        """What earlier attempts have left."""
+        if self.claimed.attempt > 1:
+            await self._reports.open()
+            self._records.remember(await self._store.earlier_records(self.claimed.id))
+
     async def _run(self, environment: Environment) -> Outcome:
         if self._seconds_left is not None and self._seconds_left <= 0:
             self._ender.end(timed_out(self._limits.timeout))
@@ -86,9 +116,15 @@ class Run:
             return decide(Ended(asked=self._ender.asked))
         try:
             order = self._order(await environment(self.claimed))
-        except ProjectError as error:
+            if self.claimed.attempt > 1:
+                await until_the_database_answers(self._recall_journal)
+        except WindlassError as error:
             return failure(Reason.ERROR, str(error))
-        return await self._runner.run(order, self._hear, self._ender)
+        order = replace(order, journal=self._remembered)
+        return await self._runner.run(order, self._hear, self._ender, self.tether)
+
+    async def _recall_journal(self) -> None:
+        self._remembered = await self._journal.remembered()
 
     @property
     def _seconds_left(self) -> float | None:
@@ -110,6 +146,9 @@ class Run:
             preload_project=self._options.preload == "project",
             start=self._options.start,
             alone=self.claimed.losses > 0,
+            lease=self.tether.until,
+            tokens_used=self.claimed.usage.total_tokens,
+            model_calls_made=self.claimed.usage.successful_requests,
         )
 
     async def _hear(self, report: Message | Output | Preparing) -> None:
@@ -125,7 +164,9 @@ class Run:
             case TaskEnded():
                 self._records.end(report)
             case Tokens():
-                self._usage.add(report)
+                self._reports.usage.add(report)
+            case Journaled():
+                self._reports.journal(await self._journal.entry(report))
             case Warned():
                 self._reports.warn(Warning_(report.code, report.message, self._records.task_id(report.task)))
             case Preparing():
@@ -134,11 +175,13 @@ class Run:
 
     async def _settle(self, outcome: Outcome) -> None:
         if outcome.reason is Reason.LOST:
-            if await self._put_back(outcome.error):
+            if await self._put_back(outcome.error or ""):
                 return
             outcome = replace(outcome, error=f"{lost_too_often(self._max_losses)} The last time: {outcome.error}")
+        elif await self._retry(outcome):
+            return
         kickoff, attempt = self.claimed.id, self.claimed.attempt
-        settled = await self._store.settle(kickoff, attempt, outcome, self._usage, self._records.warnings)
+        settled = await self._store.settle(kickoff, attempt, outcome, self._reports.usage, self._records.warnings)
         logger.event(
             "kickoff.ended" if settled else "kickoff.taken",
             kickoff_id=kickoff,
@@ -148,9 +191,21 @@ class Run:
             trace=outcome.trace or None,
         )
 
-    async def _put_back(self, why: str | None) -> bool:
+    async def _retry(self, outcome: Outcome) -> bool:
+        pause = self._options.retries.pause(outcome, self.claimed.retries)
+        if pause is None:
+            return False
+        kickoff, attempt, why = self.claimed.id, self.claimed.attempt, outcome.error or ""
+        usage, warnings = self._reports.usage, self._records.warnings
+        retried = await self._store.retry(kickoff, attempt, why, usage, warnings, pause=pause)
+        if retried:
+            logger.event("kickoff.retried", kickoff_id=kickoff, attempt=attempt, why=why, pause=round(pause, 1))
+        return retried
+
+    async def _put_back(self, why: str) -> bool:
         kickoff, attempt = self.claimed.id, self.claimed.attempt
-        state = await self._store.put_back(kickoff, attempt, max_losses=self._max_losses)
+        usage, warnings = self._reports.usage, self._records.warnings
+        state = await self._store.put_back(kickoff, attempt, why, usage, warnings, max_losses=self._max_losses)
         if state is not None:
             logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)
         return state is not None

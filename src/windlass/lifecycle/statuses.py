@@ -13,6 +13,7 @@ from windlass.store.listener import ENDED, Listener
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from windlass.kickoffs.attempts import Attempt
     from windlass.kickoffs.waiting import Facts, Waiting
     from windlass.store.kickoffs import KickoffStatus, KickoffStore
 
@@ -43,6 +44,10 @@ class Statuses:
         """
         facts = await self._facts.ask(kickoff)
         return waiting(facts.told_to(asker)) if facts else None
+
+    async def attempts(self, kickoff: UUID) -> list[Attempt]:
+        """The newest hundred, the oldest of them first."""
+        return await self._store.attempts(kickoff)
 
     async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:
         """As `get`, but held back until the kickoff has ended, `seconds` at most."""

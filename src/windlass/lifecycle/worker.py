@@ -11,8 +11,10 @@ from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
+from windlass.lifecycle.journal import PURPOSE
 from windlass.lifecycle.loops import Loops
 from windlass.lifecycle.run import Environment, Run
+from windlass.runner import Tether, boottime
 from windlass.store.cancelling import cancelled
 from windlass.store.claiming import AT_ONCE, FIRST
 from windlass.store.listener import KICKOFFS, STOPS, Listener
@@ -20,6 +22,10 @@ from windlass.store.listener import KICKOFFS, STOPS, Listener
 if TYPE_CHECKING:
     from windlass.runner import Runner
     from windlass.store.kickoffs import Claimed, KickoffStore
+    from windlass.vault.key_ring import KeyRing
+
+MARGIN = 0.1
+"""Share of the lease, a second at most, by which its runs end before it does: ending them takes a moment."""
 
 LOOK_AGAIN = 1.0
 """Seconds after which waiting kickoffs are looked for without having been called: a call can be lost with its
@@ -30,7 +36,6 @@ LAST_WORDS = 3.0
 end by themselves.
 """
 
-TIDIED_AT_ONCE = 1000
 BETWEEN_PROMOTIONS = 0.5
 """Seconds between looks for kickoffs whose time has come, or whose key is free."""
 
@@ -59,6 +64,7 @@ class Worker:
         listener: Listener,
         runner: Runner,
         environment: Environment,
+        key_ring: KeyRing,
         *,
         slots: int,
         lease: float,
@@ -70,28 +76,50 @@ class Worker:
         self._store = store
         self._runner = runner
         self._environment = environment
+        self._key_ring = key_ring.for_purpose(PURPOSE)
         self._slots, self._lease, self._renewal, self._max_losses = slots, lease, renewal, max_losses
         self._limits = limits or Limits()
         self._runs: dict[tuple[UUID, int], Running] = {}
         self._stops_heard: set[UUID] = set()
         self._keys_from = FIRST
         self._called = asyncio.Event()
-        self._loops = Loops(self._claim, self._keep_leases, self._promote, self._tidy)
+        self._draining = False
+        self._claiming = Loops(self._claim)
+        self._upkeep = Loops(self._keep_leases, self._promote)
         listener.on(KICKOFFS, lambda _: self._called.set())
         listener.on(STOPS, lambda kickoff: self._hear_stop(UUID(kickoff)))
         listener.on_gap(self._called.set)
 
     @property
     def claiming(self) -> bool:
-        return self._loops.running
+        return self._claiming.running and self._upkeep.running
 
     async def start(self) -> None:
-        await self._loops.start()
+        await self._upkeep.start()
+        await self._claiming.start()
+
+    async def drain(self, seconds: float, hurry: asyncio.Event) -> None:
+        """Claims nothing more, and waits until what runs here has ended, or for `seconds`, or until there is a hurry.
+        Its leases are renewed meanwhile.
+        """
+        self._draining = True
+        await self._claiming.stop()
+        if self._runs and seconds > 0 and not hurry.is_set():
+            logger.event("worker.draining", runs=len(self._runs), seconds=seconds)
+            hurried = asyncio.create_task(hurry.wait())
+            ended = asyncio.create_task(self._until_idle())
+            await asyncio.wait({hurried, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await cancelled(hurried, ended)
+
+    async def _until_idle(self) -> None:
+        while tasks := [running.task for running in self._runs.values()]:
+            await asyncio.wait(tasks)
 
     async def stop(self) -> None:
         """Ends what runs here and gives it back; complete when it returns."""
-        await self._loops.stop()
+        await self._claiming.stop()
         await self._end_runs()
+        await self._upkeep.stop()
         with suppress(TimeoutError, DatabaseUnavailable):
             async with asyncio.timeout(LAST_WORDS):
                 await self._release()
@@ -115,13 +143,18 @@ class Worker:
     async def _claim(self) -> None:
         free = self._slots - len(self._runs)
         self._stops_heard.clear()
+        until = self._leased_until()
         claimed = await self._store.claim(self.id, free, self._lease) if free > 0 else []
         for kickoff in claimed:
-            self._begin(kickoff)
+            self._begin(kickoff, until)
             if kickoff.stop_requested or kickoff.id in self._stops_heard:
                 self._hear_stop(kickoff.id)
         if len(claimed) < free or free == 0:
             await self._call()
+
+    def _leased_until(self) -> float:
+        """Of a lease that is asked for now: it ends here before it does in the database."""
+        return boottime() + self._lease - min(1.0, self._lease * MARGIN)
 
     def _hear_stop(self, kickoff: UUID) -> None:
         self._stops_heard.add(kickoff)  # one that is being claimed just now is not in `_runs` yet
@@ -135,10 +168,19 @@ class Worker:
                 await self._called.wait()
         self._called.clear()
 
-    def _begin(self, claimed: Claimed) -> None:
+    def _begin(self, claimed: Claimed, until: float) -> None:
         logger.event("kickoff.started", kickoff_id=claimed.id, deployment=claimed.slug, attempt=claimed.attempt)
         key = (claimed.id, claimed.attempt)
-        run = Run(claimed, self._store, self._runner, max_losses=self._max_losses, limits=self._limits)
+        tether = Tether(until)
+        run = Run(
+            claimed,
+            self._store,
+            self._runner,
+            tether,
+            self._key_ring,
+            max_losses=self._max_losses,
+            limits=self._limits,
+        )
         task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
         self._runs[key] = Running(run, task)
         task.add_done_callback(lambda _: self._end(key))
@@ -158,18 +200,21 @@ class Worker:
         # Its own first: when the database was away for long, they have ended, and nobody but itself is there to reap.
         await self._renew()
         await self._reap()
-        await self._store.workers.seen(self.id, slots=self._slots, lease=self._lease)
+        await self._store.workers.seen(self.id, slots=0 if self._draining else self._slots, lease=self._lease)
         await asyncio.sleep(self._renewal)
 
     async def _renew(self) -> None:
         before = dict(self._runs)
         if not before:
             return
+        until = self._leased_until()
         ours = await self._store.renew(self.id, [kickoff for kickoff, _ in before], self._lease)
         for key, running in before.items():
             if key not in ours:
                 running.end()  # another worker may have it by now
-            elif ours[key]:
+                continue
+            running.run.tether.extend(until)
+            if ours[key]:
                 running.run.stop()  # nobody may have heard it being told
 
     async def _reap(self) -> None:
@@ -183,8 +228,3 @@ class Worker:
         self._keys_from = turn.last
         if turn.count < AT_ONCE:
             await asyncio.sleep(BETWEEN_PROMOTIONS)
-
-    async def _tidy(self) -> None:
-        await self._store.workers.forget_silent()
-        if await self._store.forget_idempotency_keys(limit=TIDIED_AT_ONCE) < TIDIED_AT_ONCE:
-            await asyncio.sleep(60)

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CREW_PRELOAD = "crewai"
-HOW = 'Add [tool.crewai] type = "crew" for a crew, or [tool.windlass] entrypoint = "module:function" for a function.'
-NOT_YET = "Crews with a class that is decorated with @CrewBase, and functions, are."
+HOW = (
+    'Add [tool.crewai] type = "crew" for a crew, type = "flow" for a flow, '
+    'or [tool.windlass] entrypoint = "module:function" for a function.'
+)
+NOT_YET = "Crews with a class that is decorated with @CrewBase, flows that are written in Python, and functions are."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,11 @@ def kind_of(declared: Declared) -> Recognised:
         return function(declared, entrypoint)
     if chosen := declared.text("tool", "windlass", "crew"):
         return crew(declared, chosen)
+    if chosen := declared.text("tool", "windlass", "flow"):
+        return flow(declared, chosen)
     refuse_kinds_not_served(declared)
+    if is_flow(declared):
+        return flow(declared, find_flow(declared))
     if declared.text("tool", "crewai", "type") == "crew" or crew_scripts(declared):
         return crew(declared, find_crew(declared))
     raise ProjectError(f"{declared.root / 'pyproject.toml'} tells of no crew.", HOW)
@@ -88,14 +95,17 @@ def read(path: Path) -> Declared:
 def refuse_kinds_not_served(declared: Declared) -> None:
     definition = declared.text("tool", "crewai", "definition")
     files = [name for name in ("crew.jsonc", "crew.json") if (declared.root / name).is_file()]
-    if declared.text("tool", "crewai", "type") == "flow":
-        raise ProjectError(f"{declared.root} is a flow: this release of Windlass does not serve flows yet.", NOT_YET)
-    if definition or files:
+    kind, others = ("flow", "declarative flows") if is_flow(declared) else ("crew", "JSON crews")
+    if definition or (files and kind == "crew"):
         raise ProjectError(
-            f"{declared.root} declares its crew in {definition or files[0]}: "
-            "this release of Windlass does not serve JSON crews yet.",
+            f"{declared.root} declares its {kind} in {definition or files[0]}: "
+            f"this release of Windlass does not serve {others} yet.",
             NOT_YET,
         )
+
+
+def is_flow(declared: Declared) -> bool:
+    return declared.text("tool", "crewai", "type") == "flow"
 
 
 def function(declared: Declared, entrypoint: str) -> Recognised:
@@ -109,6 +119,10 @@ def crew(declared: Declared, entrypoint: str) -> Recognised:
     return Recognised(Project("crew", str(declared.root), entrypoint), CREW_PRELOAD, declared.name)
 
 
+def flow(declared: Declared, entrypoint: str) -> Recognised:
+    return Recognised(Project("flow", str(declared.root), entrypoint), CREW_PRELOAD, declared.name)
+
+
 def depends_on_crewai(declared: Declared) -> bool:
     named = declared.table("project").get("dependencies", [])
     return any(re.match(r"crewai\b(?!-)", str(dependency)) for dependency in named) or bool(
@@ -118,42 +132,70 @@ def depends_on_crewai(declared: Declared) -> bool:
 
 def crew_scripts(declared: Declared) -> list[str]:
     """Packages of the commands that crewai's own templates declare: run_crew = "package.main:run"."""
-    scripts = declared.table("project", "scripts") | declared.table("tool", "poetry", "scripts")
-    return [str(target).partition(":")[0].rpartition(".")[0] for name, target in scripts.items() if name == "run_crew"]
+    return [module.rpartition(".")[0] for module in scripts(declared, "run_crew")]
+
+
+def scripts(declared: Declared, command: str) -> list[str]:
+    """Modules of the commands of this name."""
+    named = declared.table("project", "scripts") | declared.table("tool", "poetry", "scripts")
+    return [str(target).partition(":")[0] for name, target in named.items() if name == command]
 
 
 def find_crew(declared: Declared) -> str:
     """The module of the crew: crew.py in the package that the project names, else the only one that there is."""
-    named = [*crew_scripts(declared), re.sub(r"\W", "_", declared.name)]
-    for package in filter(None, named):
-        if any((folder / package.replace(".", "/") / "crew.py").is_file() for folder in source_folders(declared.root)):
-            return f"{package}.crew"
-    return only_crew_file(declared, named)
+    named = [*crew_scripts(declared), package_named(declared)]
+    return found_module(declared, "crew", [f"{package}.crew" for package in named if package])
 
 
-def only_crew_file(declared: Declared, named: list[str]) -> str:
-    found = sorted({module for folder in source_folders(declared.root) for module in crew_modules(folder)})
+def find_flow(declared: Declared) -> str:
+    """The module of the flow: that of the command `kickoff`, else main.py as a crew's crew.py is found."""
+    named = [*scripts(declared, "kickoff"), f"{package_named(declared)}.main"]
+    return found_module(declared, "flow", named)
+
+
+def package_named(declared: Declared) -> str:
+    return re.sub(r"\W", "_", declared.name)
+
+
+def found_module(declared: Declared, kind: str, named: list[str]) -> str:
+    """The first of these modules that is there, else the only one of a name like theirs."""
+    folders = source_folders(declared.root)
+    for module in named:
+        if any((folder / file_of(module)).is_file() for folder in folders):
+            return module
+    file = file_of(named[-1]).rpartition("/")[2]
+    found = sorted({module for folder in folders for module in modules_at(folder, file)})
     if len(found) == 1:
         return found[0]
+    raise not_one(declared, kind, named, found)
+
+
+def not_one(declared: Declared, kind: str, named: list[str], found: list[str]) -> ProjectError:
     if found:
-        choice = f'[tool.windlass] crew = "{found[0]}"'
-        raise ProjectError(
-            f"{declared.root} has more than one crew: {', '.join(found)}.", f"Choose one in pyproject.toml: {choice}"
+        return ProjectError(
+            f"{declared.root} has more than one {kind}: {', '.join(found)}.",
+            f'Choose one in pyproject.toml: [tool.windlass] {kind} = "{found[0]}"',
         )
-    looked = " and ".join(f"{package.replace('.', '/')}/crew.py" for package in dict.fromkeys(filter(None, named)))
-    raise ProjectError(
-        f"no crew found in {declared.root}: looked for {looked}, there and in src.",
-        'Name its module in pyproject.toml: [tool.windlass] crew = "package.module:Class"',
+    looked = " and ".join(dict.fromkeys(map(file_of, named)))
+    return ProjectError(
+        f"no {kind} found in {declared.root}: looked for {looked}, there and in src.",
+        f'Name its module in pyproject.toml: [tool.windlass] {kind} = "package.module:Class"',
     )
+
+
+def file_of(module: str) -> str:
+    return f"{module.replace('.', '/')}.py"
 
 
 def source_folders(root: Path) -> tuple[Path, ...]:
     return (root / "src", root)
 
 
-def crew_modules(folder: Path) -> list[str]:
-    flat = ["crew"] if (folder / "crew.py").is_file() else []
-    packages = [path.parent.name for path in folder.glob("*/crew.py")]
+def modules_at(folder: Path, file: str) -> list[str]:
+    """Modules in files of this name, in the folder itself and in the packages in it."""
+    name = file.removesuffix(".py")
+    flat = [name] if (folder / file).is_file() else []
+    packages = [path.parent.name for path in folder.glob(f"*/{file}")]
     return flat + [
-        f"{package}.crew" for package in packages if package.isidentifier() and package not in {"src", "tests"}
+        f"{package}.{name}" for package in packages if package.isidentifier() and package not in {"src", "tests"}
     ]

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from windlass.errors import ProjectError
 from windlass.kickoffs.limits import BadLimit, Limits
+from windlass.kickoffs.retention import BadAge, Retention
+from windlass.kickoffs.retries import BadRetries, Retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
 Strategy = Literal["enqueue", "reject", "cancel_running"]
-OTHERS = {"entrypoint", "crew"}
+OTHERS = {"entrypoint", "crew", "flow"}
 """Keys of the same table that say what the crew is (kinds.py)."""
 
 
@@ -34,6 +36,8 @@ class Options:
     preload: Literal["framework", "project"] = "framework"
     start: Literal["fork", "exec"] = "fork"
     limits: Limits = field(default_factory=Limits)
+    retention: Retention = field(default_factory=Retention)
+    retries: Retries = field(default_factory=Retries)
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], file: Path) -> Self:
@@ -41,23 +45,24 @@ class Options:
         known = {one.name for one in fields(cls)}
         if unknown := sorted(table.keys() - known - OTHERS):
             raise _fault(file, unknown[0], f"is no option; there are: {', '.join(sorted(known | OTHERS))}")
-        given: dict[str, Any] = {name: table[name] for name in known - {"limits"} if name in table}
+        given: dict[str, Any] = {name: table[name] for name in known - TABLES.keys() if name in table}
         for name, value in given.items():
             if not CHECKS[name].takes(value):
                 raise _fault(file, name, f"must be {CHECKS[name].wanted}, not {value!r}")
-        return cls(**given, limits=_limits(table.get("limits", {}), file))
+        tables: dict[str, Any] = {name: _table(name, table.get(name, {}), file) for name in TABLES}
+        return cls(**given, **tables)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """`value` is what `to_json` made."""
-        return cls(**{**value, "limits": Limits.parse(value.get("limits", {}))})
+        return cls(**{**value, **{name: kind.parse(value.get(name, {})) for name, kind in TABLES.items()}})
 
     def to_json(self) -> dict[str, Any]:
         """Those that are not the default."""
         usual = Options()
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "limits"}
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
         found = {name: value for name, value in given.items() if value != getattr(usual, name)}
-        return found | ({"limits": limits} if (limits := self.limits.to_json()) else {})
+        return {name: value.to_json() if name in TABLES else value for name, value in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +101,21 @@ CHECKS = {
 }
 
 
-def _limits(table: Any, file: Path) -> Limits:
+TABLES: dict[str, type[Limits | Retention | Retries]] = {
+    "limits": Limits,
+    "retention": Retention,
+    "retries": Retries,
+}
+"""Options that are tables of their own, [tool.windlass.limits] and so on."""
+
+
+def _table(name: str, table: Any, file: Path) -> Limits | Retention | Retries:
     if not isinstance(table, dict):
-        raise _fault(file, "limits", f"must be a table of limits, not {table!r}")
+        raise _fault(file, name, f"must be a table, not {table!r}")
     try:
-        return Limits.parse(table)
-    except BadLimit as error:
-        raise ProjectError(f"{file}: in [tool.windlass.limits], {error}.") from None
+        return TABLES[name].parse(table)
+    except (BadLimit, BadAge, BadRetries) as error:
+        raise ProjectError(f"{file}: in [tool.windlass.{name}], {error}.") from None
 
 
 def _fault(file: Path, key: str, what: str) -> ProjectError:

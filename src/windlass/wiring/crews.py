@@ -72,9 +72,10 @@ async def start_worker(
         ground.listener,
         runner,
         environment_of,
+        ground.key_ring,
         slots=settings.slots,
         lease=settings.lease,
-        renewal=settings.lease_renewal,
+        renewal=settings.renewal,
         max_losses=settings.max_losses,
         limits=settings.limits,
     )

@@ -78,6 +78,16 @@ async def serve_http(
     return await stack.enter_async_context(running(server))
 
 
+def address_of(settings: Settings, server: HttpServer) -> str:
+    """Where clients reach it."""
+    return settings.public_url or f"http://{_reachable(settings.host)}:{server.port}"
+
+
+def _reachable(host: str) -> str:
+    named = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - a name to translate
+    return f"[{named}]" if ":" in named and not named.startswith("[") else named
+
+
 async def _write_last(use: TokenUse) -> None:
     with suppress(DatabaseUnavailable):
         await use.write()

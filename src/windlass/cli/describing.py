@@ -1,0 +1,123 @@
+"""All that there is to tell of a kickoff, in words: pure, from its status and its attempts as the API gives them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from windlass.cli.explaining import explain
+from windlass.cli.progress import moment, task_name, task_words, tasks_of
+from windlass.cli.tables import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from windlass.cli.progress import Status
+
+    Attempt = Mapping[str, Any]
+
+ENDS = {
+    "SUCCESS": "came to the result",
+    "FAILED": "failed",
+    "TIMED_OUT": "ran out of time",
+    "CANCELLED": "was stopped",
+    "lost": "was given up as lost",
+    "released": "was given back, to go on in another attempt",
+    "retried": "failed, and another was to follow",
+}
+"""`ended_as` -> what the attempt did."""
+MOST_NAMED = 10
+"""Of more tasks the rest is counted."""
+
+
+def describe(status: Status, attempts: Sequence[Attempt], at: datetime) -> list[str]:
+    told = [*explain(status, at), _dates(status), _tokens(status)]
+    return [
+        f"Kickoff {status.get('kickoff_id')}",
+        *(line for line in told if line),
+        *_below("Tasks", _tasks(status)),
+        *_below("Attempts", _attempts(status, attempts, at)),
+    ]
+
+
+def _below(title: str, lines: Sequence[str]) -> list[str]:
+    return ["", title, *(f"  {line}" for line in lines)] if lines else []
+
+
+def _dates(status: Status) -> str:
+    steps = {"created_at": "Accepted", "started_at": "begun", "finished_at": "ended"}
+    known = [f"{words} {_when(status[member])}" for member, words in steps.items() if status.get(member)]
+    return f"{', '.join(known)}." if known else ""
+
+
+def _tokens(status: Status) -> str:
+    usage = status.get("token_usage")
+    if not usage:
+        return ""
+    calls = usage.get("successful_requests", 0)
+    parts = f"{usage.get('prompt_tokens', 0):,} of prompts, {usage.get('completion_tokens', 0):,} of answers"
+    return f"Tokens: {usage.get('total_tokens', 0):,} ({parts}), in {calls:,} model call{'' if calls == 1 else 's'}."
+
+
+def _tasks(status: Status) -> list[str]:
+    rows = [
+        (task_name(task, number), _when(task.get("started_at")) or "-", task_words(task))
+        for number, task in enumerate(tasks_of(status), 1)
+    ]
+    return columns(rows) if rows else []
+
+
+def _attempts(status: Status, attempts: Sequence[Attempt], at: datetime) -> list[str]:
+    if not attempts:
+        return ["What became of them is not recorded."] if status.get("attempt") else []
+    labels = {
+        str(task.get("task_id")): task_name(task, number)
+        for number, task in enumerate(tasks_of(status), 1)
+        if not task.get("name")
+    }
+    return [line for attempt in attempts for line in (_course(attempt, at, status), *_work(attempt, labels))]
+
+
+def _course(attempt: Attempt, at: datetime, status: Status) -> str:
+    began = f"{attempt.get('attempt')}. Begun {_when(attempt.get('started_at'))} on {attempt.get('host')}"
+    ended_as = attempt.get("ended_as")
+    if ended_as is None:
+        return f"{began}: it has run for {_seconds(attempt.get('started_at'), at)} and goes on."
+    lasted = _seconds(attempt.get("started_at"), moment(attempt.get("ended_at")))
+    why = attempt.get("why") if attempt.get("why") != status.get("error") else None  # told above
+    words = f": {str(why).rstrip('.')}" if why else ""
+    return f"{began}: after {lasted} it {ENDS.get(str(ended_as), str(ended_as))}{words}."
+
+
+def _work(attempt: Attempt, labels: Mapping[str, str]) -> list[str]:
+    """`labels` are what tasks without a name are called above."""
+    ran = [labels.get(name, name) for name in attempt.get("ran") or ()]
+    told = [_what_was_there(attempt, labels), f"It ran {_names(ran)}." if ran else ""]
+    return [f"   {' '.join(filter(None, told))}"] if any(told) else []
+
+
+def _what_was_there(attempt: Attempt, labels: Mapping[str, str]) -> str:
+    restored = attempt.get("restored") or 0
+    if names := [labels.get(name, name) for name in attempt.get("from_journal") or ()]:
+        return f"{_names(names)} came from the journal."
+    if restored:
+        return f"{restored} finished step{'' if restored == 1 else 's'} came from the journal."
+    return "The journal was empty: it began at the beginning." if (attempt.get("attempt") or 1) > 1 else ""
+
+
+def _names(names: Sequence[str]) -> str:
+    """`plan, research and write`."""
+    if len(names) > MOST_NAMED:
+        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _when(text: object) -> str:
+    found = moment(text)
+    return f"{found:%Y-%m-%d %H:%M:%S} UTC" if found else ""
+
+
+def _seconds(began: object, ended: datetime | None) -> str:
+    start = moment(began)
+    return f"{max(0.0, (ended - start).total_seconds()):.1f} s" if start and ended else "some time"

@@ -1,0 +1,43 @@
+"""What the commands have in common that serve until they are told to stop."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from windlass.config import Settings
+
+
+def listening_options(command: Callable[..., int]) -> Callable[..., int]:
+    command = click.option(
+        "--port",
+        metavar="PORT",
+        type=click.IntRange(0, 65535),
+        help="Port to listen on, in place of WINDLASS_PORT; 0 takes a free one.",
+    )(command)
+    return click.option("--host", metavar="ADDRESS", help="Address to listen on, in place of WINDLASS_HOST.")(command)
+
+
+def serving_settings(given: Mapping[str, Any]) -> Settings:
+    """Those of the environment, under what the command line gives."""
+    from windlass.hardening import keep_memory_private
+
+    keep_memory_private()  # before secrets are read
+    from windlass import config, log
+
+    settings = config.load().model_copy(update={name: value for name, value in given.items() if value is not None})
+    log.configure(settings.log_format, settings.log_level)
+    for name in config.unknown_variables():
+        say(f"warning: {name} is no setting of Windlass; docs/settings.md lists them")
+    return settings
+
+
+def say(line: str) -> None:
+    """A full disk or a closed terminal behind standard output does not stop a server."""
+    with suppress(OSError):
+        click.echo(line)

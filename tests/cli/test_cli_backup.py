@@ -1,0 +1,105 @@
+"""Backup and restore as a person does them: a server is lost with its disk, and goes on elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.the_command import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.the_command import Ended
+
+PROJECT = '[project]\nname = "Steeping"\n\n[tool.windlass]\nentrypoint = "steep:steep"\n'
+STEEP = """
+from pathlib import Path
+from time import sleep
+
+def steep(leaf: str, until: str) -> str:
+    while not Path(until).exists():
+        sleep(0.02)
+    return f"{leaf} tea"
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Which PostgreSQL's user can reach, with a project in it."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
+    folder.chmod(0o755)
+    (folder / "project").mkdir()
+    (folder / "project" / "pyproject.toml").write_text(PROJECT)
+    (folder / "project" / "steep.py").write_text(STEEP)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def server(folder: Path, name: str) -> Command:
+    (folder / name).mkdir()
+    (folder / name).chmod(0o755)
+    return Command(folder / name)
+
+
+def kickoff(windlass: Command, url: str, leaf: str, until: Path) -> str:
+    done = windlass("kickoff", url, "-i", f"leaf={leaf}", "-i", f"until={until}")
+    assert done.code == 0, done
+    return done.out.strip()
+
+
+@pytest.mark.parametrize("with_key", [True, False], ids=["with the key", "key apart"])
+def test_open_kickoffs_and_tokens_live_on_in_a_restored_server(folder: Path, with_key: bool) -> None:
+    lost, new = server(folder, "lost"), server(folder, "new")
+    brewed = folder / "brewed"
+    file = str(folder / "backup.zip")
+    serving = ("dev", str(folder / "project"), "--port", "0")
+    with lost.started(*serving, WINDLASS_SLOTS="1") as first:
+        url = first.wait_for("Base URL").split()[-1]
+        token = lost("tokens", "show", "--kind", "organization").out.strip()
+        lost.environment["WINDLASS_TOKEN"] = new.environment["WINDLASS_TOKEN"] = token
+        runs, waits = (kickoff(lost, url, leaf, brewed) for leaf in ("green", "black"))
+        first.wait_for("kickoff.started")
+        told = lost("backup", file, *(["--with-key"] if with_key else []))
+        assert told.code == 0, told
+        first.process.kill()
+    if not with_key:
+        place_key(lost, new)
+    restored = new("restore", file)
+    assert restored.code == 0, restored
+    brewed.touch()
+    with new.started(*serving) as second:
+        url = second.wait_for("Base URL").split()[-1]
+        for id_, leaf in ((runs, "green"), (waits, "black")):
+            followed = new("status", url, id_, "--watch")
+            assert (followed.code, followed.out) == (0, f"{leaf} tea\n"), followed
+        second.interrupt()
+        assert second.end() == 0
+
+
+def place_key(lost: Command, new: Command) -> None:
+    home = Path(new.environment["WINDLASS_HOME"])
+    home.mkdir(mode=0o711)
+    shutil.copy2(Path(lost.environment["WINDLASS_HOME"]) / "master.key", home)
+
+
+def test_what_is_wrong_is_told_without_a_traceback(folder: Path) -> None:
+    windlass = server(folder, "here")
+    (folder / "letter").write_text("Dear")
+
+    def refused(*arguments: str, **variables: str) -> str:
+        done: Ended = windlass(*arguments, **variables)
+        assert done.code == 1, done
+        assert done.err.startswith("error: ") or "\nerror: " in done.err, done
+        assert "Traceback" not in done.err
+        return done.err
+
+    assert "There is no database in" in refused("backup", str(folder / "backup.zip"))
+    assert "is no backup of Windlass" in refused("restore", str(folder / "letter"))
+    outside = {"WINDLASS_DATABASE_URL": "postgresql://nowhere/"}
+    assert "Use PostgreSQL's own programs, such as pg_dump" in refused("backup", "backup.zip", **outside)
+    assert "Use PostgreSQL's own programs, such as pg_restore" in refused("restore", "backup.zip", **outside)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.fake_crew import KICKOFF, TOKEN, attempt, completed, failed, task
+
+if TYPE_CHECKING:
+    from cli.fake_crew import FakeCrew
+    from cli.the_command import Command
+
+
+@pytest.fixture
+def windlass(windlass: Command) -> Command:
+    windlass.environment["WINDLASS_TOKEN"] = TOKEN
+    return windlass
+
+
+def test_show_tells_the_tasks_and_each_attempt_on_standard_output(windlass: Command, crew: FakeCrew) -> None:
+    crew.statuses = [completed(task("plan", "completed"), task("write", "completed"))]
+    crew.attempts = [
+        attempt(1, "released", "its worker stopped", ran=["plan"]),
+        attempt(2, "SUCCESS", restored=1, from_journal=["plan"], ran=["write"]),
+    ]
+    ended = windlass("show", crew.url, KICKOFF)
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0] == f"Kickoff {KICKOFF}"
+    assert "     plan came from the journal. It ran write." in lines
+    assert "given back, to go on in another attempt: its worker stopped." in ended.out
+    assert [(seen.method, seen.path) for seen in crew.seen] == [
+        ("GET", f"/status/{KICKOFF}"),
+        ("GET", f"/attempts/{KICKOFF}"),
+    ]
+
+
+def test_what_is_shown_of_a_kickoff_that_failed_is_no_failure(windlass: Command, crew: FakeCrew) -> None:
+    crew.statuses = [failed(reason="lost", error="It was lost 4 times.")]
+    ended = windlass("show", crew.url, KICKOFF)
+    assert ended.code == 0
+    assert "(lost): It was lost 4 times." in ended.out
+
+
+def test_a_program_gets_the_status_with_the_attempts_in_it(windlass: Command, crew: FakeCrew) -> None:
+    crew.statuses, crew.attempts = [completed()], [attempt(1, "SUCCESS")]
+    ended = windlass("show", crew.url, KICKOFF, "--json-output")
+    assert json.loads(ended.out) == {**crew.statuses[0], "attempts": crew.attempts}
+
+
+def test_an_unknown_kickoff_is_a_refusal(windlass: Command, crew: FakeCrew) -> None:
+    ended = windlass("show", crew.url, "unknown")
+    assert (ended.code, ended.out) == (3, "")
+    assert "404 Not Found" in ended.err
+
+
+def test_a_server_that_is_away_is_told(windlass: Command, crew: FakeCrew) -> None:
+    crew.stop()
+    assert windlass("show", crew.url, KICKOFF).code == 4

@@ -1,0 +1,34 @@
+"""docs/side-jobs.md names every side job, and docs/retention.md tells the defaults."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from windlass.config import Settings
+from windlass.kickoffs.retention import Retention
+from windlass.lifecycle.retention import Retaining
+from windlass.lifecycle.side_jobs import side_jobs
+from windlass.store.database import Database
+from windlass.store.kickoffs import KickoffStore
+from windlass.store.retention import RetentionStore
+from windlass.store.side_jobs import SideJobs
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_has_every_side_job() -> None:
+    database = Database("postgresql://nowhere/")
+    jobs = side_jobs(Retaining(RetentionStore(database), KickoffStore(database), Retention()))
+    told = re.findall(
+        r"^\| `(\w+)` \| each|^\| `(\w+)` \| every", (DOCS / "side-jobs.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [one or other for one, other in told] == SideJobs(database.url, jobs).names
+
+
+def test_the_page_has_how_long_things_are_kept() -> None:
+    rows = re.findall(r"\| (\d+) \| `WINDLASS_(RETENTION_\w+)` \|", (DOCS / "retention.md").read_text("utf-8"))
+    assert len(rows) == 3
+    assert {name.lower(): float(days) for days, name in rows} == {
+        name: field.default for name, field in Settings.model_fields.items() if name.startswith("retention_")
+    }
