@@ -15,13 +15,13 @@ UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 
 
 class Spending:
-    """Model calls and tokens of a run. Safe from any thread."""
+    """Model calls and tokens of a kickoff, its earlier attempts included. Safe from any thread."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._lock = threading.Lock()
-        self._calls = 0
-        self._tokens = 0
+        self._calls = budget.model_calls_made
+        self._tokens = budget.tokens_used
 
     def count_tokens(self, tokens: int) -> None:
         with self._lock:

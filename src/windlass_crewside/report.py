@@ -1,37 +1,45 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from windlass_crewside import processes
 from windlass_crewside.budget import size_in_words
-from windlass_crewside.faults import LimitReached
+from windlass_crewside.faults import LimitReached, text_of
+from windlass_crewside.journal import Journal
 from windlass_crewside.messages import LARGEST_FRAME, Event, Failed, Succeeded, TaskEnded, TooLarge, Warned
+from windlass_crewside.shortening import shortened
 from windlass_crewside.stopping import Stopping
 from windlass_crewside.surroundings import flush_output
 
 if TYPE_CHECKING:
+    from windlass_crewside.journal import Sends
     from windlass_crewside.messages import Message
     from windlass_crewside.veil import Veil
 
 
-class Sends(Protocol):
-    def send(self, message: Message) -> None:
-        """Raises OSError when no one is there to hear it."""
+MOST_WRITERS = 32
+"""Threads that wait for entries to be written; none is started before there is one."""
 
 
 class Report:
     """How a framework tells the worker what happens in a run. Safe from any thread; waits while the worker is busy."""
 
-    def __init__(self, channel: Sends, veil: Veil, stopping: Stopping | None = None) -> None:
+    def __init__(
+        self, channel: Sends, veil: Veil, stopping: Stopping | None = None, journal: Journal | None = None
+    ) -> None:
         self._channel = channel
         self._veil = veil
         self.stopping = stopping or Stopping()
+        self.journal = journal or Journal(channel)
+        self._writers = ThreadPoolExecutor(MOST_WRITERS, "windlass-journal")
 
     def send(self, message: Message) -> None:
         """Raises ProjectFault for a result that is too large. Of all else that is, only that it was is told."""
@@ -57,10 +65,51 @@ class Report:
 
     def event(self, name: str, payload: dict[str, Any], at: float | None = None) -> None:
         """`at` is Unix time in seconds, now when it isn't given."""
-        self.send(Event(name, time.time() if at is None else at, self._veil.plain(payload)))
+        # cut after the veil, which would not know half a secret
+        plain = shortened(self._veil.plain(payload))
+        self.send(Event(name, time.time() if at is None else at, plain))
 
     def warn(self, code: str, message: str, task: int | None = None) -> None:
         self.send(Warned(code, self._veil.text(message), task))
+
+    def finished(self, key: str, value: Any, step: str, position: int | None = None) -> bool:
+        """Writes a finished step into the journal and waits until it is committed; `step` is what warnings call it.
+
+        False for one that can't be written: the run goes on, and a later attempt runs this step again.
+        """
+        try:
+            self.journal.record(key, value, position)
+        except OSError as error:
+            end_unheard(error)
+        except TooLarge as error:
+            size, limit = size_in_words(error.size), size_in_words(LARGEST_FRAME)
+            self.not_journaled(step, f"what it gave is {size}; the most that can be is {limit}")
+        except (TypeError, ValueError, RecursionError) as error:
+            self.not_journaled(step, text_of(error))
+        else:
+            return True
+        return False
+
+    async def finished_meanwhile(self, *entry: Any) -> bool:
+        """As `finished`, for code in an event loop, which goes on beside it. Not in one of the loop's own threads: crew
+        code may keep all of them busy.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._writers, self.finished, *entry)
+
+    def warn_of_leftovers(self, more: int = 0) -> None:
+        """At the end of a run: what earlier attempts have finished and this one did not come to, with `more` that were
+        taken from the journal to no use.
+        """
+        if left := self.journal.left() + more:
+            steps = "a finished step" if left == 1 else f"{left} finished steps"
+            self.warn(
+                "journal_unused",
+                f"{steps} of an earlier attempt did not come up again, and what was run instead was paid for: the code "
+                "went another way, or kicked off a crew with other inputs (the time, a random number)",
+            )
+
+    def not_journaled(self, step: str, why: str) -> None:
+        self.warn("not_journaled", f"{step} is run again if the kickoff is interrupted after it: {why}")
 
     def fail(self, failed: Failed) -> None:
         message, trace, hint = [self._veil.text(words) for words in (failed.message, failed.trace, failed.hint)]

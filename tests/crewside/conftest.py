@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from projects_for_tests.driver import DrivenZygote
 from projects_for_tests.making import Bench
 from projects_for_tests.recording import RecordingInterpreter
 from windlass.runner import Runner
 from windlass.runner.environment import machine_environment
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 CREWAI = pytest.mark.xdist_group("crewai")
@@ -36,3 +37,11 @@ async def bench(recording: RecordingInterpreter, scratch: Path) -> AsyncIterator
     await runner.start()
     yield Bench(runner, recording.path)
     await runner.stop()
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenZygote]:
+    """One with crewai, that tests speak with over its raw socket."""
+    with DrivenZygote(tmp_path_factory.mktemp("zygote"), "crewai") as zygote:
+        zygote.ready()
+        yield zygote

@@ -21,6 +21,7 @@ from windlass_crewside.surroundings import QUIET
 KINDS = [
     pytest.param("function", marks=pytest.mark.xdist_group("functions")),
     pytest.param("crew", marks=pytest.mark.xdist_group("crewai")),
+    pytest.param("flow", marks=pytest.mark.xdist_group("crewai")),
 ]
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.parametrize("kind", KINDS)]
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,6 @@ from projects_for_tests.crews import crew_project, one_task
 from projects_for_tests.making import Bench, Heard, doing, written
 from projects_for_tests.model_server import ModelServer
 from windlass.kickoffs.states import State
-from windlass.projects import recognise
 from windlass_crewside.messages import Event, Tokens
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ async def test_events_of_threads_that_crew_code_starts_are_told(bench: Bench, tm
 
 async def test_a_run_carries_the_id_of_its_kickoff(bench: Bench, tmp_path: Path) -> None:
     code = one_task().replace("    @crew\n", AFTER_ID + "    @crew\n")
-    order = bench.order(recognise(crew_project(tmp_path, code)), {}, {})
-    outcome = await bench.runner.run(order, Heard().report)
-    assert outcome.output == order.kickoff_id
+    kickoff_id = str(uuid.uuid4())
+    outcome = await bench.run(crew_project(tmp_path, code), kickoff_id=kickoff_id)
+    assert outcome.output == kickoff_id
 
 
 AFTER_ID = """

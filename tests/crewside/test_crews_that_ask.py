@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.crews import crew_project, one_task
-from projects_for_tests.driver import DrivenChild, DrivenZygote
-from projects_for_tests.making import function_project
+from projects_for_tests.crews import crew_project, one_task, started, started_function
 from projects_for_tests.model_server import ModelServer
 from windlass_crewside.messages import Inspected, Project, Succeeded, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from projects_for_tests.driver import DrivenZygote
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
@@ -23,31 +22,10 @@ REAL_MODEL = 'LLM(model="openai/gpt-4o-mini")'
 ASKING = one_task().replace("agent=one)", "agent=one, name='review', human_input=True)")
 
 
-@pytest.fixture(scope="module")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenZygote]:
-    with DrivenZygote(tmp_path_factory.mktemp("zygote"), "crewai") as zygote:
-        zygote.ready()
-        yield zygote
-
-
-def start(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
-    child = zygote.fork()
-    project = Project("crew", str(crew_project(folder / "project", code)), "work.crew")
-    child.run(project, folder / "folder", **given)
-    return child
-
-
-def start_function(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
-    child = zygote.fork()
-    project = Project("function", str(function_project(folder / "project", code)), "work:run")
-    child.run(project, folder / "folder", **given)
-    return child
-
-
 def test_a_task_that_asks_a_person_ends_the_run_before_a_model_is_called(zygote: DrivenZygote, tmp_path: Path) -> None:
     with ModelServer() as model:
         code = ASKING.replace('Parrot(model="parrot")', REAL_MODEL)
-        failed = start(zygote, tmp_path, code, environment=model.environment).failure()
+        failed = started(zygote, tmp_path, code, environment=model.environment).failure()
         assert model.requests == []
     assert failed.message == "the task review asks a person (human_input), and approvals are not there yet."
     assert failed.hint == "Remove it, or let a person approve the result after the kickoff."
@@ -65,7 +43,7 @@ def test_inspection_warns_of_a_task_that_asks_a_person(zygote: DrivenZygote, tmp
 
 def test_a_task_that_is_made_to_ask_while_running_costs_one_model_call(zygote: DrivenZygote, tmp_path: Path) -> None:
     with ModelServer() as model:
-        failed = start(zygote, tmp_path, MADE_TO_ASK, environment=model.environment).failure()
+        failed = started(zygote, tmp_path, MADE_TO_ASK, environment=model.environment).failure()
         assert len(model.requests) == 1
     assert failed.message == "the task late asks a person (human_input), and approvals are not there yet."
 
@@ -87,7 +65,7 @@ class Work:
 
 
 def test_a_project_that_asks_persons_in_a_way_of_its_own_may(zygote: DrivenZygote, tmp_path: Path) -> None:
-    child = start(zygote, tmp_path, OWN_WAY + ASKING)
+    child = started(zygote, tmp_path, OWN_WAY + ASKING)
     assert child.answer() == Succeeded("approved by its own way")
 
 
@@ -128,6 +106,6 @@ def test_a_flow_in_a_function_that_asks_a_person_ends_it_in_words(
         "class Asks(Flow):\n    _skip_auto_memory = True\n    @start()\n" + method + "\n"
         "def run():\n    return str(Asks().kickoff())\n"
     )
-    failed = start_function(zygote, tmp_path, code).failure()
+    failed = started_function(zygote, tmp_path, code).failure()
     assert failed.message.startswith(asker)
     assert failed.message.endswith("and approvals are not there yet.")

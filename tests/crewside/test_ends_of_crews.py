@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.crews import PRELUDE, crew_project
-from projects_for_tests.driver import DrivenChild, DrivenZygote
-from projects_for_tests.making import function_project
+from projects_for_tests.crews import PRELUDE, crew_project, started, started_function
 from projects_for_tests.model_server import ModelServer
 from windlass_crewside.messages import (
     Abort,
@@ -22,8 +20,9 @@ from windlass_crewside.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from projects_for_tests.driver import DrivenZygote
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
@@ -77,29 +76,8 @@ class Work:
 REAL_MODEL = 'LLM(model="openai/gpt-4o-mini")'
 
 
-@pytest.fixture(scope="module")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenZygote]:
-    with DrivenZygote(tmp_path_factory.mktemp("zygote"), "crewai") as zygote:
-        zygote.ready()
-        yield zygote
-
-
-def start(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
-    child = zygote.fork()
-    project = Project("crew", str(crew_project(folder / "project", code)), "work.crew")
-    child.run(project, folder / "folder", **given)
-    return child
-
-
-def start_function(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
-    child = zygote.fork()
-    project = Project("function", str(function_project(folder / "project", code)), "work:run")
-    child.run(project, folder / "folder", **given)
-    return child
-
-
 def test_a_crew_that_is_asked_to_end_does_at_its_next_step(zygote: DrivenZygote, tmp_path: Path) -> None:
-    child = start(zygote, tmp_path, ENDLESS)
+    child = started(zygote, tmp_path, ENDLESS)
     zygote.until(lambda: child.printed.count("looked") >= 2)
     asked = time.monotonic()
     child.talk.send(Abort("the kickoff was stopped on request"))
@@ -111,7 +89,7 @@ def test_a_crew_that_is_asked_to_end_does_at_its_next_step(zygote: DrivenZygote,
 
 
 def test_nothing_is_called_after_a_crew_was_asked_to_end(zygote: DrivenZygote, tmp_path: Path) -> None:
-    child = start(zygote, tmp_path, ENDLESS)
+    child = started(zygote, tmp_path, ENDLESS)
     zygote.until(lambda: child.printed.count("looked") >= 1)
     child.talk.send(Abort("enough"))
     child.exited()
@@ -130,42 +108,42 @@ def test_a_crew_that_is_asked_before_it_begins_calls_no_model(zygote: DrivenZygo
     assert "called" not in child.printed
 
 
-def test_exactly_as_many_model_calls_are_made_as_may_be(zygote: DrivenZygote, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("budget", "calls", "words", "limit"),
+    [
+        (Budget(model_call_limit=5), 5, "made 5 model calls; its limit is 5.", "model_call_limit"),
+        (Budget(token_limit=50), 3, "used 54 tokens; its limit is 50.", "token_limit"),
+        # with what earlier attempts have used
+        (Budget(model_call_limit=5, model_calls_made=3), 2, "made 5 model calls; its limit is 5.", "model_call_limit"),
+        (Budget(token_limit=50, tokens_used=40), 1, "used 58 tokens; its limit is 50.", "token_limit"),
+    ],
+    ids=["calls", "tokens", "calls of all attempts", "tokens of all attempts"],
+)
+def test_exactly_as_many_model_calls_are_made_as_may_be(
+    zygote: DrivenZygote, tmp_path: Path, budget: Budget, calls: int, words: str, limit: str
+) -> None:
     with ModelServer() as model:
         code = MANY_TASKS.format(llm=REAL_MODEL)
-        environment = model.environment
-        child = start(zygote, tmp_path, code, environment=environment, budget=Budget(model_call_limit=5))
+        child = started(zygote, tmp_path, code, environment=model.environment, budget=budget)
         failed = child.failure()
         child.exited()
-        assert len(model.requests) == 5
-    assert (failed.reason, failed.message) == ("limit", "made 5 model calls; its limit is 5.")
-    assert failed.hint == HINT.format("model_call_limit")
-    assert [ended.state for ended in child.talk.of(TaskEnded)] == ["completed"] * 5 + ["failed"]
+        assert len(model.requests) == calls
+    assert (failed.reason, failed.message) == ("limit", words)
+    assert failed.hint == HINT.format(limit)
+    assert sum(used.total for used in child.talk.of(Tokens)) == 18 * calls
+    assert [ended.state for ended in child.talk.of(TaskEnded)] == ["completed"] * calls + ["failed"]
 
 
 def test_calls_of_a_model_class_of_the_crews_own_count_too(zygote: DrivenZygote, tmp_path: Path) -> None:
-    child = start(zygote, tmp_path, ENDLESS, budget=Budget(model_call_limit=2))
+    child = started(zygote, tmp_path, ENDLESS, budget=Budget(model_call_limit=2))
     assert child.failure().message == "made 2 model calls; its limit is 2."
     child.exited()
     assert child.printed.count("called") == 2
 
 
-def test_a_crew_that_has_used_up_its_tokens_calls_no_model_again(zygote: DrivenZygote, tmp_path: Path) -> None:
-    with ModelServer() as model:
-        code = MANY_TASKS.format(llm=REAL_MODEL)
-        environment = model.environment
-        child = start(zygote, tmp_path, code, environment=environment, budget=Budget(token_limit=50))
-        failed = child.failure()
-        child.exited()
-        assert len(model.requests) == 3
-    assert (failed.reason, failed.message) == ("limit", "used 54 tokens; its limit is 50.")
-    assert failed.hint == HINT.format("token_limit")
-    assert sum(used.total for used in child.talk.of(Tokens)) == 54
-
-
 def test_a_crew_within_its_budget_runs_to_its_end(zygote: DrivenZygote, tmp_path: Path) -> None:
     budget = Budget(token_limit=1000, model_call_limit=8, result_limit=1000)
-    child = start(zygote, tmp_path, MANY_TASKS.format(llm='Parrot(model="parrot")'), budget=budget)
+    child = started(zygote, tmp_path, MANY_TASKS.format(llm='Parrot(model="parrot")'), budget=budget)
     assert child.answer() == Succeeded("said")
 
 
@@ -177,9 +155,9 @@ def test_a_crew_in_a_function_is_asked_to_end_and_counted_too(zygote: DrivenZygo
         "    task = Task(description='Work', expected_output='Work', agent=one)\n"
         "    return str(Crew(agents=[one], tasks=[task]).kickoff())\n"
     )
-    child = start_function(zygote, tmp_path / "a", PRELUDE + crew + made, budget=Budget(model_call_limit=2))
+    child = started_function(zygote, tmp_path / "a", PRELUDE + crew + made, budget=Budget(model_call_limit=2))
     assert child.failure().message == "made 2 model calls; its limit is 2."
-    child = start_function(zygote, tmp_path / "b", PRELUDE + crew + made)
+    child = started_function(zygote, tmp_path / "b", PRELUDE + crew + made)
     zygote.until(lambda: "looked" in child.printed)
     child.talk.send(Abort("enough"))
     assert child.failure().message == "enough"

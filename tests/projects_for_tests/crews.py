@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from projects_for_tests.making import written
+from projects_for_tests.making import function_project, written
+from windlass_crewside.messages import Project
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from projects_for_tests.driver import DrivenChild, DrivenZygote
 
 PYPROJECT = """
     [project]
@@ -43,6 +46,13 @@ def worker(**fields):
     return Agent(**{"role": "worker", "goal": "work", "backstory": "none", "llm": Parrot(model="parrot")} | fields)
 '''
 
+FLOW_PRELUDE = (
+    PRELUDE
+    + """
+from crewai.flow import Flow, and_, listen, or_, router, start
+"""
+)
+
 ONE_TASK = """
 @CrewBase
 class Work:
@@ -63,5 +73,31 @@ def crew_project(folder: Path, code: str, package: str = "work") -> Path:
     return written(folder, files)
 
 
+def flow_project(folder: Path, code: str) -> Path:
+    """A flow in main.py of the project itself."""
+    files = {
+        "pyproject.toml": PYPROJECT.replace('"crew"', '"flow"'),
+        "main.py": FLOW_PRELUDE + textwrap.dedent(code),
+    }
+    return written(folder, files)
+
+
 def one_task(llm: str = 'Parrot(model="parrot")') -> str:
     return ONE_TASK.format(llm=llm)
+
+
+def started(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
+    """A child that runs the crew of this code."""
+    project = Project("crew", str(crew_project(folder / "project", code)), "work.crew")
+    return running(zygote, project, folder, **given)
+
+
+def started_function(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
+    project = Project("function", str(function_project(folder / "project", code)), "work:run")
+    return running(zygote, project, folder, **given)
+
+
+def running(zygote: DrivenZygote, project: Project, folder: Path, **given: Any) -> DrivenChild:
+    child = zygote.fork()
+    child.run(project, folder / "folder", **given)
+    return child

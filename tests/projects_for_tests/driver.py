@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import socket
@@ -24,6 +25,7 @@ from windlass_crewside.messages import (
     Frames,
     Inspect,
     Inspected,
+    Journaled,
     Message,
     Preload,
     Project,
@@ -32,6 +34,7 @@ from windlass_crewside.messages import (
     Succeeded,
     Surroundings,
     Unready,
+    Written,
     encode,
 )
 
@@ -116,12 +119,23 @@ def value_of(answer: object) -> Any:
 
 
 class DrivenChild:
+    """Plays the worker to it: what it journals is committed, and it is told so, up to the entry `commits_until`."""
+
     def __init__(self, zygote: DrivenZygote, name: str, channel: socket.socket, output: int, errors: int) -> None:
         self._zygote = zygote
         self.name = name
         self.talk = Conversation(channel)
         self.output = Line(output)
         self.errors = Line(errors)
+        self.commits_until: float = math.inf
+        self._heard = 0
+
+    def commit(self) -> None:
+        """Tells it that all it has journaled is written."""
+        for message in self.talk.messages[self._heard :]:
+            if isinstance(message, Journaled) and message.number < self.commits_until:
+                self.talk.send(Written(message.number))
+        self._heard = len(self.talk.messages)
 
     @property
     def lines(self) -> list[Line]:
@@ -146,6 +160,8 @@ class DrivenChild:
         environment = {"PATH": os.defpath, **given.get("environment", {})}
         inputs, budget = given.get("inputs", {}), given.get("budget", Budget())
         folder.mkdir(parents=True, exist_ok=True)
+        for entry in given.get("journal", ()):
+            self.talk.send(entry)
         self.talk.send(Run("kickoff", 1, project, Surroundings(environment, str(folder)), inputs, budget))
 
     def inspect(self, project: Project, folder: Path) -> None:
@@ -230,6 +246,8 @@ class DrivenZygote:
             for line in [self.talk, *(line for child in self.children for line in child.lines)]:
                 if not line.ended:
                     line.read()
+            for child in self.children:
+                child.commit()
             return found()
 
         return until(looked, seconds)

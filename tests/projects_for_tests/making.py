@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.projects import Recognised, recognise
-from windlass.runner import Output, Preparing, Runner, RunOrder
-from windlass_crewside.messages import Event, Message
+from windlass.runner import Output, Preparing, Runner, RunOrder, Tether
+from windlass_crewside.messages import Event, Journaled, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ PROJECTS = Path(__file__).parent / "projects"
 PYTHON = Path(sys.executable)
 DEADLINE = 30.0
 
-CODE = {"function": "doing.py", "crew": "src/doing/crew.py"}
+CODE = {"function": "doing.py", "crew": "src/doing/crew.py", "flow": "src/doing/main.py"}
 """Where the code of the projects of the conformance suite begins, by kind."""
 
 
@@ -51,16 +51,19 @@ def function_project(folder: Path, code: str) -> Path:
 
 
 class Heard:
-    """What a run reported, and a way to wait for it."""
+    """What a run reported, and a way to wait for it. What it journals is committed, and `tether` tells it so."""
 
     def __init__(self) -> None:
         self.all: list[Message | Output | Preparing] = []
+        self.tether = Tether()
         self._more = asyncio.Condition()
 
     async def report(self, message: Message | Output | Preparing) -> None:
         async with self._more:
             self.all.append(message)
             self._more.notify_all()
+        if isinstance(message, Journaled):
+            self.tether.written(message.number)
 
     def lines(self, stream: str) -> list[str]:
         return [one.line for one in self.all if isinstance(one, Output) and one.stream == stream]
@@ -105,7 +108,8 @@ class Bench:
     ) -> Outcome:
         """`more` are further fields of the order, `limits` say."""
         order = replace(self.order(recognise(project), inputs or {}, environment or {}), **more)
-        return await self.runner.run(order, (heard or Heard()).report, ender)
+        heard = heard or Heard()
+        return await self.runner.run(order, heard.report, ender, heard.tether)
 
     def order(self, found: Recognised, inputs: dict[str, Any], environment: dict[str, str]) -> RunOrder:
         return RunOrder(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from windlass_crewside.messages import Project, Run, Succeeded, Warned
     from windlass_crewside.report import Report
 
-KINDS = ("crew", "function")
+KINDS = ("crew", "flow", "function")
 
 
 class Loaded(Protocol):

@@ -14,8 +14,9 @@ from windlass_crewside import nobody
 from windlass_crewside.faults import InputsRefused, ProjectFault, inside, text_of, unset_variable, where
 from windlass_crewside.frameworks import crew_events, crew_inputs, results
 from windlass_crewside.frameworks.crew_guard import Guard, project_asks_elsewhere
+from windlass_crewside.frameworks.crew_journal import CrewJournal
 from windlass_crewside.frameworks.crew_tasks import TaskFollower, described
-from windlass_crewside.frameworks.importing import entry_module, named_in
+from windlass_crewside.frameworks.importing import entry_module, named_in, only_one
 from windlass_crewside.messages import Succeeded, TasksKnown, Warned
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ class LoadedCrew:
         guard = Guard(order.budget, report.stopping)
         crew_events.listen(report, follower.follow, guard.count_tokens)
         crew_events.identify(order.kickoff_id)
-        with guard.watching():
+        with guard.watching(), CrewJournal(report, self._crew, follower).kept():
             # always a dict: for None crewai leaves the placeholders as they stand
             output = results.exhausted(self._crew.kickoff(inputs=dict(order.inputs)))
         follower.skip_the_rest()
+        report.warn_of_leftovers()
         crew_events.flush()
         return results.of_a_crew(output, report)
 
@@ -91,7 +93,7 @@ class LoadedCrew:
 
 def class_named(module: ModuleType, project: Project) -> Any:
     found = named_in(module, project)
-    if not getattr(found, "is_crew_class", False):
+    if not is_crew_class(found):
         raise ProjectFault(
             f"{project.entrypoint} is not a crew", "Name a class that is decorated with @CrewBase in pyproject.toml."
         )
@@ -99,19 +101,11 @@ def class_named(module: ModuleType, project: Project) -> Any:
 
 
 def only_class(module: ModuleType, project: Project) -> Any:
-    """The one crew class of a module, written in it or imported into it from the same package."""
-    crews = [found for found in vars(module).values() if getattr(found, "is_crew_class", False)]
-    own = [found for found in crews if found.__module__ == module.__name__]
-    package = module.__name__.partition(".")[0]
-    crews = own or [found for found in crews if found.__module__.partition(".")[0] == package]
-    path = inside(module.__file__ or "", Path(project.root)) or module.__file__
-    if not crews:
-        raise ProjectFault(f"no crew found: {path} has no class with @CrewBase", "Decorate the crew's class with it.")
-    if len(crews) > 1:
-        names = " and ".join(found.__name__ for found in crews)
-        choice = f'[tool.windlass] crew = "{module.__name__}:{crews[0].__name__}"'
-        raise ProjectFault(f"{path} has more than one crew: {names}", f"Choose one in pyproject.toml: {choice}")
-    return crews[0]
+    return only_one(module, project, is_crew_class, kind="crew", mark="with @CrewBase")
+
+
+def is_crew_class(found: Any) -> bool:
+    return bool(getattr(found, "is_crew_class", False))
 
 
 def build(crew_class: Any, project: Project) -> Any:

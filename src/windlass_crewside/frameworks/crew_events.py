@@ -16,6 +16,7 @@ from crewai.types.usage_metrics import UsageMetrics
 
 from windlass_crewside.faults import text_of
 from windlass_crewside.messages import Tokens
+from windlass_crewside.shortening import short_or_noted
 from windlass_crewside.surroundings import environment
 from windlass_crewside.veil import nameless
 
@@ -38,6 +39,9 @@ LEFT_OUT = {
 }
 """Fields of events that hold live objects: they cost 20 KB an event, and agents have the model's key in them."""
 
+HOOKED = {"execution_start", "execution_end", "pre_model_call", "pre_tool_call", "pre_step"}
+"""Where crew_guard and crew_journal have one hook each."""
+
 FLUSH_SECONDS = 30
 
 
@@ -59,12 +63,21 @@ def listen(report: Report, follow: Callable[[Any, Any], None], count: Callable[[
 
 
 def tell(report: Report, source: Any, event: Any, used: Tokens) -> None:
-    if event.type.startswith("flow_") and getattr(type(source), "is_crewai_internal", False):
-        return  # each agent's executor is a flow of crewai's own, and no one's news
+    if is_no_news(source, event):
+        return
     payload = event.model_dump(mode="json", fallback=nameless, exclude=LEFT_OUT, exclude_none=True)
+    if "state" in payload:  # of a flow: it is told with every method
+        payload["state"] = short_or_noted(payload["state"])
     report.event(event.type, payload, event.timestamp.timestamp())
     if used != Tokens():
         report.send(used)
+
+
+def is_no_news(source: Any, event: Any) -> bool:
+    """Of the flow that is in each agent, which is crewai's own, and of a hook at a point where one of ours stands."""
+    if event.type == "hook_dispatched":
+        return bool(event.interception_point in HOOKED and event.hook_count == 1)
+    return event.type.startswith("flow_") and getattr(type(source), "is_crewai_internal", False)
 
 
 def tokens_of(event: Any) -> Tokens:

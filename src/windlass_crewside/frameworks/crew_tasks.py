@@ -42,12 +42,23 @@ class TaskFollower:
             with self._lock:
                 move(source, event)
 
+    def position(self, task: Any) -> int:
+        """Of its task record: one that is not of this crew has the next free."""
+        with self._lock:
+            return self._positions.setdefault(str(task.id), max(self._positions.values(), default=-1) + 1)
+
+    def restored(self, task: Any, position: int) -> None:
+        """An earlier attempt has told of it: its task record stays as it is."""
+        with self._lock:
+            self._positions[str(task.id)] = position
+            self._over.add(position)
+
     def skip_the_rest(self) -> None:
         with self._lock:
             self._skip_until(len(self._tasks), time.time())
 
     def _started(self, task: Any, event: Any) -> None:
-        position = self._position(task)
+        position = self.position(task)
         at = event.timestamp.timestamp()
         self._skip_until(position, at)
         self._began[position] = at
@@ -64,12 +75,9 @@ class TaskFollower:
         self._report.send(TaskEnded(position, "failed", at))
 
     def _end(self, task: Any, event: Any) -> tuple[int, float]:
-        position = self._position(task)
+        position = self.position(task)
         self._over.add(position)
         return position, event.timestamp.timestamp()
-
-    def _position(self, task: Any) -> int:
-        return self._positions.setdefault(str(task.id), len(self._positions))
 
     def _skip_until(self, position: int, at: float) -> None:
         """A conditional task that was passed over was skipped: crewai has no event for it."""

@@ -125,14 +125,18 @@ class LoadedFunction:
 
 @contextlib.contextmanager
 def watched_crews(order: Run, report: Report) -> Iterator[None]:
-    """Crews and flows that the function runs can be stopped, too, where crewai is imported by now."""
+    """Crews and flows that the function runs can be stopped, too, and finished tasks of its crews are not run again,
+    where crewai is imported by now.
+    """
     if "crewai" not in sys.modules:
         yield
         return
     from windlass_crewside.frameworks.crew_guard import Guard
+    from windlass_crewside.frameworks.crew_journal import CrewJournal
 
-    with Guard(order.budget, report.stopping).watching():
+    with Guard(order.budget, report.stopping).watching(), CrewJournal(report).kept():
         yield
+    report.warn_of_leftovers()
 
 
 async def awaited(result: Any) -> Any:

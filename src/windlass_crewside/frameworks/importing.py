@@ -5,12 +5,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass_crewside.faults import ProjectFault
+from windlass_crewside.faults import ProjectFault, inside
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from windlass_crewside.messages import Project
+
+
+HOW = {
+    "crew": "Decorate the crew's class with it.",
+    "flow": "Give it one, with a method that is decorated with @start().",
+}
+"""What to do where a module has no class of this kind."""
 
 
 def entry_module(project: Project) -> ModuleType:
@@ -46,3 +54,19 @@ def named_in(module: ModuleType, project: Project) -> Any:
             )
         found = getattr(found, attribute)
     return found
+
+
+def only_one(module: ModuleType, project: Project, is_one: Callable[[Any], bool], *, kind: str, mark: str) -> Any:
+    """The one class of this kind in a module, written in it or imported into it from the same package."""
+    classes = [found for found in vars(module).values() if is_one(found)]
+    own = [found for found in classes if found.__module__ == module.__name__]
+    package = module.__name__.partition(".")[0]
+    classes = own or [found for found in classes if found.__module__.partition(".")[0] == package]
+    path = inside(module.__file__ or "", Path(project.root)) or module.__file__
+    if not classes:
+        raise ProjectFault(f"no {kind} found: {path} has no class {mark}", HOW[kind])
+    if len(classes) > 1:
+        names = " and ".join(found.__name__ for found in classes)
+        choice = f'[tool.windlass] {kind} = "{module.__name__}:{classes[0].__name__}"'
+        raise ProjectFault(f"{path} has more than one {kind}: {names}", f"Choose one in pyproject.toml: {choice}")
+    return classes[0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_crewside.faults import ProjectFault, text_of
 from windlass_crewside.messages import Succeeded
+from windlass_crewside.veil import nameless
 
 if TYPE_CHECKING:
     from windlass_crewside.report import Report
@@ -33,6 +34,18 @@ def of_any(value: Any, report: Report) -> Succeeded:
         report.warn("result_not_json", f"the result is a {type(value).__name__}, which is not JSON: its text was taken")
         return Succeeded(words)
     return Succeeded(text, structured)
+
+
+def text_of_any(value: Any) -> str:
+    """What `of_any` or `of_a_crew` would take for its text, of a step on the way, which may give anything."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(raw := getattr(value, "raw", None), str):
+        return raw
+    try:
+        return json.dumps(structure(value), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return nameless(value)
 
 
 def as_json(value: Any) -> str:
@@ -68,8 +81,8 @@ def of_a_crew(output: Any, report: Report) -> Succeeded:
 
 
 def exhausted(output: Any) -> Any:
-    """A crew with `stream=True` runs while its output is read."""
-    if not hasattr(output, "get_full_text"):
+    """A crew or a flow with `stream=True` runs while its output is read."""
+    if not hasattr(output, "get_full_text") and not hasattr(output, "is_exhausted"):
         return output
     for _ in output:
         pass

@@ -1,0 +1,207 @@
+"""Has crews go on where an earlier attempt came to: a task that is in the journal gives its output and is not run.
+
+Every crew of a run is looked after, wherever it is kicked off. crewai's own way to go on, its checkpoints, skips only
+what lies before the first unfinished task, and makes the crew anew, without the project's code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import Counter
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crewai import Task
+from crewai.hooks import InterceptionPoint, register_hook, unregister_hook
+from crewai.tasks.conditional_task import ConditionalTask
+
+from windlass_crewside.faults import text_of
+from windlass_crewside.frameworks import journaled_tasks
+from windlass_crewside.frameworks.crew_tasks import described
+from windlass_crewside.veil import nameless
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from windlass_crewside.frameworks.crew_tasks import TaskFollower
+    from windlass_crewside.report import Report
+
+WITHIN: ContextVar[str] = ContextVar("windlass_within", default="")
+"""The step of a flow that is run; crews that are kicked off within it are told apart from those of others by it."""
+
+
+Written = tuple[str, dict[str, Any], str, int | None]
+"""What `Report.finished` is to write."""
+
+
+@dataclass(slots=True)
+class Step:
+    """A task of a crew that was kicked off. `own` says that it is of the crew that the project is, so that its output
+    is kept in its task record; `output` and `skipped` are what an earlier attempt left of it.
+    """
+
+    key: str
+    name: str
+    own: bool
+    output: Any = None
+    skipped: bool = False
+
+    @property
+    def called(self) -> str:
+        return f"the task {self.name}"
+
+
+def task_keys(within: str) -> str:
+    """How the keys of all tasks of crews begin that are kicked off within this step of a flow."""
+    return f"task/{within}/"
+
+
+class CrewJournal:
+    def __init__(self, report: Report, crew: Any = None, follower: TaskFollower | None = None) -> None:
+        """`crew` is the one that the project is, `follower` writes task records; other kinds of project have none."""
+        self._report = report
+        self._crew = crew
+        self._follower = follower
+        self._steps: dict[str, Step] = {}
+        self._kickoffs: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        register_hook(InterceptionPoint.EXECUTION_START, self._begin)
+        register_hook(InterceptionPoint.EXECUTION_END, self._end)
+        try:
+            with (
+                replaced(Task, "_execute_core", self._running),
+                replaced(Task, "_aexecute_core", self._running_async),
+                replaced(ConditionalTask, "should_execute", self._deciding),
+            ):
+                yield
+        finally:
+            unregister_hook(InterceptionPoint.EXECUTION_START, self._begin)
+            unregister_hook(InterceptionPoint.EXECUTION_END, self._end)
+
+    def _begin(self, context: Any) -> None:
+        crew = context.crew
+        if crew is None:
+            return
+        kickoff, first = self._named(crew, context.payload)
+        own = crew is self._crew and first
+        steps = [Step(f"{kickoff}{at}", name_of(task), own) for at, task in enumerate(crew.tasks)]
+        for task, step in zip(crew.tasks, steps, strict=True):
+            self._restore(task, step)
+            self._steps[str(task.id)] = step
+        if names := [step.name for step in steps if step.output is not None or step.skipped]:
+            self._report.event("journal_restored", {"tasks": names, "methods": []})
+
+    def _end(self, context: Any) -> None:
+        for task in context.crew.tasks if context.crew is not None else ():
+            self._steps.pop(str(task.id), None)
+
+    def _named(self, crew: Any, inputs: Any) -> tuple[str, bool]:
+        """Where in the run this kickoff stands, the same in every attempt; and whether it is the first of its name.
+
+        With the inputs: of crews that run side by side, the first to start may be another one in each attempt.
+        """
+        kind = f"{task_keys(WITHIN.get())}{crew.key}/{digest_of(inputs)}/"
+        with self._lock:
+            self._kickoffs[kind] += 1
+            return f"{kind}{self._kickoffs[kind]}/", self._kickoffs[kind] == 1
+
+    def _restore(self, task: Any, step: Step) -> None:
+        """What does not fit is as if it was not there."""
+        entry = self._report.journal.take(step.key)
+        if entry is None:
+            return
+        try:
+            step.skipped = entry.value == entry.value | journaled_tasks.SKIPPED
+            step.output = None if step.skipped else journaled_tasks.restored(task, entry)
+        except (ValueError, LookupError, TypeError) as error:
+            self._report.warn("journal_unfit", f"{step.called} is run again: {text_of(error)}")
+            return
+        position = entry.value.get("position")
+        if self._follower is not None and position is not None:
+            self._follower.restored(task, position)
+
+    def _running(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_once(task: Any, agent: Any, *arguments: Any) -> Any:
+            step = self._steps.get(str(task.id))
+            if step is not None and step.output is not None:
+                return again(task, agent, step.output)
+            output = run(task, agent, *arguments)
+            if step is not None and (entry := self._entry(task, step, output)):
+                self._report.finished(*entry)
+            return output
+
+        return run_once
+
+    def _running_async(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        async def run_once(task: Any, agent: Any, *arguments: Any) -> Any:
+            step = self._steps.get(str(task.id))
+            if step is not None and step.output is not None:
+                return again(task, agent, step.output)
+            output = await run(task, agent, *arguments)
+            if step is not None and (entry := self._entry(task, step, output)):
+                await self._report.finished_meanwhile(*entry)
+            return output
+
+        return run_once
+
+    def _deciding(self, decide: Callable[..., bool]) -> Callable[..., bool]:
+        def decide_once(task: Any, context: Any) -> bool:
+            step = self._steps.get(str(task.id))
+            if step is not None and (step.skipped or step.output is not None):
+                return not step.skipped
+            wanted = decide(task, context)
+            if step is not None and not wanted:
+                self._report.finished(*self._placed(task, step, journaled_tasks.SKIPPED))
+            return wanted
+
+        return decide_once
+
+    def _entry(self, task: Any, step: Step, output: Any) -> Written | None:
+        try:
+            value = journaled_tasks.kept(task, output, without_raw=step.own)
+        except (TypeError, ValueError) as error:
+            self._report.not_journaled(step.called, text_of(error))
+            return None
+        return self._placed(task, step, value)
+
+    def _placed(self, task: Any, step: Step, value: dict[str, Any]) -> Written:
+        position = None if self._follower is None else self._follower.position(task)
+        return step.key, value | {"position": position}, step.called, position if "digest" in value else None
+
+
+def again(task: Any, agent: Any, output: Any) -> Any:
+    """What crewai does at the end of a task, but for the callbacks, which have run."""
+    task.agent = agent or task.agent
+    task.output = output
+    journaled_tasks.write_file(task, output)
+    return output
+
+
+def name_of(task: Any) -> str:
+    known = described(task)
+    return known["name"] or known["key"]
+
+
+def digest_of(inputs: Any) -> str:
+    """The same in every attempt for the same JSON; of other values their types must do."""
+    try:
+        text = json.dumps(inputs, sort_keys=True, default=nameless)
+    except (TypeError, ValueError, RecursionError):
+        text = nameless(inputs)
+    return journaled_tasks.digest(text)
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, make(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

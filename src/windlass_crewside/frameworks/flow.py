@@ -1,0 +1,114 @@
+"""A flow that is written in Python: a subclass of crewai's Flow with methods that start it, listen and route."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crewai.flow.flow import Flow
+from crewai.flow.flow_config import flow_config
+from pydantic import ValidationError
+
+from windlass_crewside import nobody
+from windlass_crewside.faults import InputsRefused, ProjectFault, text_of
+from windlass_crewside.frameworks import crew_events, flow_console, flow_inputs, results
+from windlass_crewside.frameworks.crew import link_knowledge
+from windlass_crewside.frameworks.crew_guard import Guard
+from windlass_crewside.frameworks.crew_journal import CrewJournal
+from windlass_crewside.frameworks.flow_journal import FlowJournal
+from windlass_crewside.frameworks.flow_methods import MethodFollower, described
+from windlass_crewside.frameworks.importing import entry_module, named_in, only_one
+from windlass_crewside.messages import Succeeded, TasksKnown, Warned
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from windlass_crewside.messages import Project, Run
+    from windlass_crewside.report import Report
+
+
+def load(project: Project) -> LoadedFlow:
+    crew_events.telemetry_as_wanted()
+    flow_console.hush()
+    module = entry_module(project)
+    flow_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
+    link_knowledge(Path(project.root))
+    return LoadedFlow(flow_class)
+
+
+class LoadedFlow:
+    """The class alone: what is made of it starts threads, so that is left to the run."""
+
+    def __init__(self, flow_class: Any) -> None:
+        self._class = flow_class
+        self._tasks = described(flow_class)
+
+    def manifest(self) -> dict[str, Any]:
+        return {
+            "kind": "flow",
+            "name": self._class.__name__,
+            "inputs_schema": flow_inputs.schema(self._class),
+            "tasks": self._tasks,
+            "framework": "crewai",
+            "framework_version": version("crewai"),
+        }
+
+    def warnings(self) -> list[Warned]:
+        return [
+            Warned(nobody.NOT_THERE, str(nobody.asked_by(f"the method {name} asks a person (human_feedback)")), at)
+            for at, (name, method) in enumerate(methods_of(self._class).items())
+            if asks_a_person(method)
+        ]
+
+    def run(self, order: Run, report: Report) -> Succeeded:
+        report.send(TasksKnown(self._tasks))
+        guard = Guard(order.budget, report.stopping)
+        crew_events.listen(report, lambda *_: None, guard.count_tokens)
+        crew_events.identify(order.kickoff_id)
+        with guard.watching(), CrewJournal(report).kept():
+            flow = self._class()
+            journal = FlowJournal(flow, MethodFollower(self._tasks, report), report)
+            output = results.exhausted(kicked_off(flow, order.inputs))
+        journal.end()
+        crew_events.flush()
+        return results.of_a_crew(output, report)
+
+
+def kicked_off(flow: Any, inputs: dict[str, Any]) -> Any:
+    """Always with a dictionary: for None crewai leaves the state unchecked."""
+    try:
+        return flow.kickoff(inputs=dict(inputs))
+    except ValueError as error:
+        if isinstance(error.__cause__, ValidationError) and str(error).startswith("Invalid inputs for"):
+            raise InputsRefused(f"the flow's state does not take these inputs: {text_of(error.__cause__)}") from error
+        raise
+
+
+def asks_a_person(method: Any) -> bool:
+    """Where the project has no way of its own to ask one."""
+    feedback = method.human_feedback
+    return feedback is not None and feedback.provider is None and flow_config.hitl_provider is None
+
+
+def is_flow(found: Any) -> bool:
+    """One with methods: a subclass of a flow has not those of its parent."""
+    return isinstance(found, type) and issubclass(found, Flow) and found is not Flow and bool(methods_of(found))
+
+
+def methods_of(flow_class: Any) -> Any:
+    return flow_class.flow_definition().methods
+
+
+def class_named(module: ModuleType, project: Project) -> Any:
+    found = named_in(module, project)
+    if not is_flow(found):
+        raise ProjectFault(
+            f"{project.entrypoint} is not a flow",
+            "Name a subclass of crewai's Flow in pyproject.toml, that has methods with @start and @listen of its own.",
+        )
+    return found
+
+
+def only_class(module: ModuleType, project: Project) -> Any:
+    return only_one(module, project, is_flow, kind="flow", mark="that is a Flow with methods of its own")

@@ -1,0 +1,54 @@
+"""Which inputs a flow takes: the fields of its state, found without making one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from windlass_crewside.frameworks import results
+
+ANY = {"type": "object", "properties": {}, "required": []}
+
+
+def schema(flow_class: Any) -> dict[str, Any]:
+    """JSON Schema of the inputs object. All fields of a state have defaults: none is required."""
+    state = state_of(flow_class)
+    if isinstance(state, dict):
+        return ANY | {"properties": {name: default_of(value) for name, value in state.items() if name != "id"}}
+    if isinstance(state, BaseModel):
+        return with_defaults(schema_of_model(type(state)), state)
+    if isinstance(state, type) and issubclass(state, BaseModel):
+        return schema_of_model(state)
+    return dict(ANY)
+
+
+def state_of(flow_class: Any) -> Any:
+    """A class, or an object to begin with; as the flow itself looks for it."""
+    initial = flow_class.model_fields["initial_state"].get_default(call_default_factory=True)
+    declared = getattr(flow_class, "_initial_state_t", None)
+    return initial if initial is not None else None if isinstance(declared, TypeVar) else declared
+
+
+def schema_of_model(model: type[BaseModel]) -> dict[str, Any]:
+    try:
+        found = model.model_json_schema()
+    except PydanticInvalidForJsonSchema:  # a field of a type that JSON has no word for
+        return dict(ANY)
+    properties = {name: field for name, field in found.get("properties", {}).items() if name != "id"}
+    required = [name for name in found.get("required", []) if name != "id"]
+    return found | {"properties": properties, "required": required}
+
+
+def with_defaults(found: dict[str, Any], state: BaseModel) -> dict[str, Any]:
+    properties = {name: field | default_of(getattr(state, name, None)) for name, field in found["properties"].items()}
+    return found | {"properties": properties, "required": []}
+
+
+def default_of(value: Any) -> dict[str, Any]:
+    try:
+        return {"default": json.loads(results.as_json(results.structure(value)))}
+    except (TypeError, ValueError, RecursionError):
+        return {}

@@ -1,0 +1,201 @@
+"""The journal in a crew's process: what it remembers, and how it waits for what it writes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projects_for_tests.driver import until
+from windlass_crewside.frameworks.flow_state import FlowState, common
+from windlass_crewside.journal import Entry, Journal
+from windlass_crewside.messages import Journaled, Message, Remember, TooLarge, Warned
+from windlass_crewside.report import Report
+from windlass_crewside.shortening import LONGEST, short_or_noted, shortened
+from windlass_crewside.veil import Veil
+
+if TYPE_CHECKING:
+    from typing import Any
+
+MB = 1 << 20
+
+
+class Worker:
+    """Takes what a run says; of entries over `largest` characters it takes none."""
+
+    def __init__(self, largest: float = math.inf) -> None:
+        self.heard: list[Message] = []
+        self._largest = largest
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, Journaled) and len(message.record) > self._largest:
+            raise TooLarge("Journaled", 300 * MB)
+        self.heard.append(message)
+
+    def numbers(self) -> list[int]:
+        return [message.number for message in self.heard if isinstance(message, Journaled)]
+
+
+def test_what_is_recorded_is_waited_for_until_it_is_written() -> None:
+    worker = Worker()
+    journal = Journal(worker)
+    recording = threading.Thread(target=journal.record, args=("a", {"b": 1}, 3))
+    recording.start()
+    until(worker.numbers)
+    journal.written(7)
+    recording.join(0.05)
+    assert recording.is_alive()
+    journal.written(1)
+    recording.join(10)
+    assert not recording.is_alive()
+    assert worker.heard == [Journaled(1, "a", '{"b":1}', 3)]
+
+
+def test_many_threads_record_at_once_and_each_waits_for_its_own() -> None:
+    worker = Worker()
+    journal = Journal(worker)
+    threads = [threading.Thread(target=journal.record, args=(f"key {number}", number)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(worker.numbers()) == 20)
+    assert worker.numbers() == list(range(1, 21)), "in the order in which they are sent"
+    for number in reversed(worker.numbers()):
+        journal.written(number)
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_numbers_count_on_from_those_that_are_remembered() -> None:
+    worker = Worker()
+    journal = Journal(worker)
+    journal.remember(Remember(4, "a", "{}"))
+    journal.remember(Remember(2, "b", "{}"))
+    recording = threading.Thread(target=journal.record, args=("c", None))
+    recording.start()
+    until(worker.numbers)
+    journal.written(5)
+    recording.join(10)
+    assert worker.numbers() == [5]
+
+
+def test_each_entry_is_taken_once_and_of_two_with_one_key_the_later() -> None:
+    journal = Journal(Worker())
+    for entry in (Remember(1, "a/x", "1"), Remember(2, "b/y", "2", "out"), Remember(3, "a/x", "3")):
+        journal.remember(entry)
+    journal.remember(Remember(4, "a/z", "{no json"))
+    assert journal.take("b/y") == Entry(2, 2, "out")
+    assert journal.take("b/y") is None
+    assert journal.take_all("a/") == {"x": Entry(3, 3, None)}
+    assert journal.left() == 0
+
+
+def test_a_forked_process_waits_for_nothing() -> None:
+    worker = Worker()
+    journal = Journal(worker)
+    pid = os.fork()
+    if pid == 0:
+        journal.record("a", 1)
+        os._exit(len(worker.heard))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("x" * 2000, "what it gave is 300 MB; the most that can be is 256 MB"),
+        ({"a": object()}, "Object of type object is not JSON serializable"),
+    ],
+    ids=["large", "no json"],
+)
+def test_what_can_not_be_recorded_is_told_and_the_run_goes_on(value: Any, why: str) -> None:
+    worker = Worker(largest=1000)
+    report = Report(worker, Veil({}))
+    assert not report.finished("a", value, "the task a")
+    said = f"the task a is run again if the kickoff is interrupted after it: {why}"
+    assert worker.heard == [Warned("not_journaled", said)]
+    assert worker.numbers() == []
+
+
+def test_what_could_not_be_sent_takes_no_number() -> None:
+    worker = Worker(largest=10)
+    journal = Journal(worker)
+    with pytest.raises(TooLarge):
+        journal.record("a", "x" * 100)
+    recording = threading.Thread(target=journal.record, args=("b", 1))
+    recording.start()
+    until(worker.numbers)
+    journal.written(1)
+    recording.join(10)
+    assert worker.numbers() == [1]
+
+
+class Flow:
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text() | st.integers() | st.just("$"), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+STATES = st.lists(st.dictionaries(st.sampled_from(["a", "b", "é", "$"]), VALUES), min_size=1, max_size=6)
+
+
+@given(STATES)
+def test_any_state_comes_back_from_its_changes(states: list[dict[str, Any]]) -> None:
+    flow, again = Flow({}), Flow({"other": 1})
+    before, after = FlowState(flow), FlowState(again)
+    for state in states:
+        flow.state = state
+        after.apply(json.loads(json.dumps(before.changes())))
+    after.restore()
+    assert again.state == states[-1]
+    assert repr(sorted(again.state.items())) == repr(sorted(states[-1].items())), "and of the same types"
+
+
+def test_of_a_list_that_grows_the_new_items_are_written() -> None:
+    flow = Flow({"said": ["x" * 1000], "other": "y" * 1000})
+    state = FlowState(flow)
+    assert len(json.dumps(state.changes())) > 2000
+    flow.state["said"].append("z")
+    assert state.changes() == {"set": {"said": (1003, ',"z"]')}, "gone": []}
+    assert state.changes() == {"set": {}, "gone": []}
+    state.forget()
+    assert set(state.changes()["set"]) == {"said", "other"}
+
+
+@given(st.text("ab"), st.text("ab"))
+def test_the_common_beginning_is_the_longest(one: str, other: str) -> None:
+    same = os.path.commonprefix([one, other])  # noqa: RUF071 - of texts it is what is wanted
+    assert one[: common(one, other)] == same
+
+
+def test_long_strings_of_an_event_are_cut_wherever_they_are_with_their_size() -> None:
+    long = "é" * (10 * MB)
+    (cut,) = shortened({"a": [{"b": long}]})["a"]
+    assert cut["b"] == "é" * LONGEST + "... (20 MB in all)"
+    assert shortened({"a": "x" * LONGEST, "n": 1}) == {"a": "x" * LONGEST, "n": 1}
+
+
+def test_of_a_long_state_the_size_is_told() -> None:
+    assert short_or_noted({"a": 1}) == {"a": 1}
+    assert short_or_noted(["x" * 1000] * 1024) == "... (1004 KB in all)"
+
+
+def test_a_secret_is_veiled_before_a_string_is_cut() -> None:
+    worker = Worker()
+    secret = "sk-0123456789abcdef"
+    Report(worker, Veil({"KEY": secret})).event("a", {"text": "x" * (LONGEST - 5) + secret})
+    assert "sk-01" not in repr(worker.heard)

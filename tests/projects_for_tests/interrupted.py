@@ -1,0 +1,138 @@
+"""Kickoffs whose process is killed and that go on in another attempt, from what the worker kept of the journal."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from windlass_crewside.messages import Journaled, Remember, TaskEnded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from projects_for_tests.driver import DrivenChild, DrivenZygote
+    from windlass_crewside.messages import Project
+
+MODEL = '''
+import asyncio, json, re, time
+
+
+class Counted(BaseLLM):
+    """Says which step called it, as the step's text names it in brackets, and in which attempt; and writes it down."""
+
+    def call(self, messages, *arguments, **named):
+        step = step_of(messages)
+        if os.environ.get("STOP_AT") == step:
+            os.write(1, b"stopped\\n")
+            time.sleep(600)
+        return answer_to(step)
+
+    async def acall(self, messages, *arguments, **named):
+        step = step_of(messages)
+        if os.environ.get("STOP_AT") == step:
+            os.write(1, b"stopped\\n")
+            await asyncio.sleep(600)
+        return answer_to(step)
+
+    def supports_function_calling(self):
+        return False
+
+    def get_context_window_size(self):
+        return 8192
+
+
+def step_of(messages):
+    text = messages if isinstance(messages, str) else messages[-1]["content"]
+    return re.findall(r"\\[(\\w+)\\]", text)[-1]
+
+
+def answer_to(step):
+    note("calls", step)
+    answers = json.loads(os.environ["ANSWERS"])
+    return "Thought: I know\\nFinal Answer: " + answers.get(step, f"{step} of attempt {os.environ['ATTEMPT']}")
+
+
+def note(kind, text):
+    with open(os.environ["NOTES"], "a") as file:
+        file.write(f"{kind} {text}\\n")
+
+
+def one(**fields):
+    return worker(llm=Counted(model="counted"), **fields)
+
+
+def step(name, agent, **fields):
+    return Task(**{"name": name, "description": f"Do [{name}]", "expected_output": "Words", "agent": agent} | fields)
+'''
+
+
+class Kickoff:
+    """One kickoff, in as many attempts as it takes."""
+
+    def __init__(self, zygote: DrivenZygote, project: Project, folder: Path, **given: Any) -> None:
+        self._zygote = zygote
+        self._project = project
+        self._folder = folder
+        self._given = given
+        self._attempts: list[DrivenChild] = []
+        self._lost: set[int] = set()
+        self._notes = folder / "notes"
+        self.outputs: dict[int, str] = {}
+
+    def attempt(
+        self, stop_at: str = "", answers: dict[str, str] | None = None, commits_until: float = math.inf
+    ) -> DrivenChild:
+        """Starts one, with the journal of those before. Its model gives `answers` to the steps in it, and none to the
+        step `stop_at`.
+        """
+        child, number = self._zygote.fork(), str(len(self._attempts) + 1)
+        child.commits_until = commits_until
+        given = {"NOTES": str(self._notes), "ATTEMPT": number, "STOP_AT": stop_at, "ANSWERS": json.dumps(answers or {})}
+        folder, journal = self._folder / f"attempt {number}", self.journal()
+        child.run(self._project, folder, journal=journal, environment=given, **self._given)
+        self._attempts.append(child)
+        return child
+
+    def interrupted(self, stop_at: str, journaled: int = 0, answers: dict[str, str] | None = None) -> DrivenChild:
+        """An attempt that is killed when its model was asked for this step, and so many entries are in the journal."""
+        child = self.attempt(stop_at, answers)
+        self._zygote.until(lambda: "stopped" in child.printed and len(child.talk.of(Journaled)) >= journaled)
+        return self.kill(child)
+
+    def interrupted_in_writing(self, number: int, *, lost: bool) -> DrivenChild:
+        """An attempt that is killed when it waits to hear that this entry is written; which is not, if it is `lost`."""
+        child = self.attempt(commits_until=number)
+        self._zygote.until(lambda: any(entry.number == number for entry in child.talk.of(Journaled)))
+        if lost:
+            self._lost.add(number)
+        return self.kill(child)
+
+    def kill(self, child: DrivenChild) -> DrivenChild:
+        os.kill(child.pid, signal.SIGKILL)
+        child.exited()
+        return child
+
+    def journal(self) -> list[Remember]:
+        """As the worker kept it: outputs that are in task records come from there."""
+        told = {end.position: end.output for child in self._attempts for end in child.talk.of(TaskEnded)}
+        outputs = told | self.outputs
+        entries = [entry for child in self._attempts for entry in child.talk.of(Journaled)]
+        return [
+            Remember(one.number, one.key, one.record, None if one.position is None else outputs[one.position])
+            for one in entries
+            if one.number not in self._lost
+        ]
+
+    def noted(self, kind: str) -> list[str]:
+        """What the code of the project has written down, in all attempts."""
+        lines = self._notes.read_text("utf-8").splitlines() if self._notes.exists() else []
+        return [line.partition(" ")[2] for line in lines if line.startswith(f"{kind} ")]
+
+    @property
+    def calls(self) -> Counter[str]:
+        """How often the model has answered each step."""
+        return Counter(self.noted("calls"))
