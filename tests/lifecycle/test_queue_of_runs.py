@@ -57,12 +57,12 @@ async def test_a_run_gets_the_options_of_its_version_and_the_least_of_all_limits
     assert (order.preload_project, order.start, order.alone) == (True, "exec", False)
 
 
-async def test_one_that_was_lost_is_run_alone_with_what_is_left_of_its_time(
+async def test_one_that_lost_its_process_is_run_alone_with_what_is_left_of_its_time(
     world: World, orders: list[RunOrder]
 ) -> None:
     kickoff = await world.accept()
     await world.store.claim(world.deployment.id, 1, 0.0)
-    await world.database.execute("UPDATE kickoffs SET started_at = now() - interval '40 s', losses = 1")
+    await world.database.execute("UPDATE kickoffs SET started_at = now() - interval '40 s', alone = true")
     await world.worker(renewal=0.1, limits=Limits(timeout=60))
     await world.ended(kickoff)
     (order,) = orders

@@ -140,7 +140,20 @@ async def test_one_that_is_tried_again_waits_for_its_pause_and_loses_nothing(row
     assert await rows.claim() == []
     await rows.come_due()
     (again,) = await rows.claim()
-    assert (again.attempt, again.retries, again.losses) == (2, 1, 0)
+    assert (again.attempt, again.retries) == (2, 1)
+    assert await rows.column(again.id, "losses") == 0
+
+
+async def test_one_that_lost_its_process_is_kept_apart_and_one_that_lost_its_worker_is_not(rows: Rows) -> None:
+    claimed = await rows.silent()
+    await rows.store.reap(max_losses=3)
+    (again,) = await rows.claim()
+    assert not again.alone
+    await rows.put_back(again)
+    await rows.come_due()
+    (again,) = await rows.claim()
+    assert again.alone
+    assert again.id == claimed.id
 
 
 async def test_whose_key_waits_for_another_try_holds_up_nobody(rows: Rows) -> None:

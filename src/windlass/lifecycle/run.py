@@ -145,7 +145,7 @@ class Run:
             seconds_left=self._seconds_left,
             preload_project=self._options.preload == "project",
             start=self._options.start,
-            alone=self.claimed.losses > 0,
+            alone=self.claimed.alone,
             lease=self.tether.until,
             tokens_used=self.claimed.usage.total_tokens,
             model_calls_made=self.claimed.usage.successful_requests,
@@ -205,7 +205,10 @@ class Run:
     async def _put_back(self, why: str) -> bool:
         kickoff, attempt = self.claimed.id, self.claimed.attempt
         usage, warnings = self._reports.usage, self._records.warnings
-        state = await self._store.put_back(kickoff, attempt, why, usage, warnings, max_losses=self._max_losses)
+        alone = not self.tether.lapsed  # else it was not the crew that ended it
+        state = await self._store.put_back(
+            kickoff, attempt, why, usage, warnings, max_losses=self._max_losses, alone=alone
+        )
         if state is not None:
             logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)
         return state is not None

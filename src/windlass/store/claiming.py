@@ -28,7 +28,8 @@ FIRST = (UUID(int=0), "")
 class Claimed:
     """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
 
-    `ran_for` is the seconds since its first start, `usage` what its earlier attempts used.
+    `ran_for` is the seconds since its first start, `usage` what its earlier attempts used; `alone` says that it lost its
+    process before.
     """
 
     id: UUID
@@ -39,7 +40,7 @@ class Claimed:
     manifest: Manifest
     limits: Limits = field(default_factory=Limits)
     ran_for: float = 0.0
-    losses: int = 0
+    alone: bool = False
     retries: int = 0
     usage: TokenUsage = field(default_factory=TokenUsage)
     concurrency_key: str | None = None

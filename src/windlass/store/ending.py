@@ -78,8 +78,9 @@ async def put_back(
     warnings: Sequence[Warning_],
     *,
     max_losses: int,
+    alone: bool,
 ) -> State | None:
-    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "why": text(why)}
+    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "alone": alone, "why": text(why)}
     return _state(await database.row(SQL["put_back"], {**values, **_spent(usage, warnings)}))
 
 

@@ -119,11 +119,13 @@ class KickoffStore:
         warnings: Sequence[Warning_] = (),
         *,
         max_losses: int,
+        alone: bool = True,
     ) -> State | None:
         """Counts a loss: PENDING, to be tried again after a while, or CANCELLED when it was asked to stop. None when it
-        is no longer this attempt's, or was lost too often to run again.
+        is no longer this attempt's, or was lost too often to run again. `alone` keeps it apart from others from now on.
         """
-        return await ending.put_back(self._database, kickoff, attempt, why, usage, warnings, max_losses=max_losses)
+        values = (kickoff, attempt, why, usage, warnings)
+        return await ending.put_back(self._database, *values, max_losses=max_losses, alone=alone)
 
     async def retry(
         self,

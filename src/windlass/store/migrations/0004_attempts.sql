@@ -25,7 +25,8 @@ CREATE TABLE attempts (
 
 ALTER TABLE kickoffs
     ADD retries integer NOT NULL DEFAULT 0,  -- attempts that failed and were not the last
-    ADD why     text;  -- its last run ended and it did not
+    ADD why     text,  -- its last run ended and it did not
+    ADD alone   boolean NOT NULL DEFAULT false;  -- its process was lost: it shares its next one's zygote with no other
 
 ALTER TABLE task_records ADD attempt integer;  -- whose run it is, or was; NULL: of none yet
 
