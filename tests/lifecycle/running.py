@@ -71,6 +71,10 @@ def do_kill_zygote(inputs):
     time.sleep(60)
 
 
+def do_large(inputs):
+    return "x" * inputs["size"]
+
+
 def do_print(inputs):
     for number in range(inputs["lines"]):
         print("line", number)
