@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
-OPERATIONS = {"/", "/inputs", "/kickoff", "/status/{kickoff_id}", "/{kickoff_id}/status"}
+OPERATIONS = {
+    "/",
+    "/attempts/{kickoff_id}",
+    "/inputs",
+    "/kickoff",
+    "/status/{kickoff_id}",
+    "/stop/{kickoff_id}",
+    "/{kickoff_id}/status",
+}
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
