@@ -75,21 +75,18 @@ def new_place() -> Path:
 
 
 async def run(cluster: Cluster, course: Course, kickoffs: int) -> None:
-    """Returns when all have ended."""
-    async with asyncio.TaskGroup() as both:
-        harming = both.create_task(do_harm(cluster, course))
-        await load(cluster, course, kickoffs)
-        harming.cancel()
-
-
-async def load(cluster: Cluster, course: Course, kickoffs: int) -> None:
+    """Returns when all have ended. The last of them do so in peace."""
     chance, room = random.Random(f"{course.seed} kickoffs"), asyncio.Semaphore(AT_ONCE)
-    async with asyncio.TaskGroup() as all_of_them:
+    over = asyncio.Event()
+    harming = asyncio.create_task(do_harm(cluster, course, over))
+    async with asyncio.TaskGroup() as ending:
         for _ in range(kickoffs):
             kind, seconds = chance.choice(cluster.kinds), round(chance.uniform(0.05, 0.8), 2)
             await room.acquire()
-            ending = all_of_them.create_task(one(cluster, course, kind, seconds))
-            ending.add_done_callback(lambda _: room.release())
+            ended = ending.create_task(one(cluster, course, kind, seconds))
+            ended.add_done_callback(lambda _: room.release())
+        over.set()
+        await harming
 
 
 async def one(cluster: Cluster, course: Course, kind: str, seconds: float) -> None:
@@ -100,18 +97,13 @@ async def one(cluster: Cluster, course: Course, kind: str, seconds: float) -> No
         print(f"  {course.ends.total()} ended, {len(course.done)} faults", flush=True)
 
 
-async def do_harm(cluster: Cluster, course: Course) -> None:
+async def do_harm(cluster: Cluster, course: Course, over: asyncio.Event) -> None:
     chance = random.Random(f"{course.seed} faults")
-    while True:
+    while not over.is_set():
         await asyncio.sleep(chance.uniform(*BETWEEN_FAULTS))
         name = chance.choice(sorted(harm.ALL))
         own, begun = random.Random(chance.random()), time.monotonic()
-        # To its end, when the last kickoff has ended meanwhile: it puts all in order again.
-        harming = asyncio.ensure_future(harm.ALL[name](cluster, own))
-        try:
-            what = await asyncio.shield(harming)
-        finally:
-            await asyncio.gather(harming, return_exceptions=True)
+        what = await harm.ALL[name](cluster, own)
         if what is not None:
             course.done.append((name, what, time.monotonic() - begun))
 

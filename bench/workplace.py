@@ -21,8 +21,8 @@ from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore, NewKickoff
 from windlass.store.listener import Listener
-from windlass.vault.key_ring import KeyRing, MasterKey
 from windlass.store.migrate import migrate
+from windlass.vault.key_ring import KeyRing, MasterKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -105,8 +105,8 @@ class Settings(BaseSettings):
     lease_renewal: float | None = Field(
         None,
         gt=0,
-        description="Seconds between renewals of these leases; a quarter of them when not given, so that three may fail. "
-        "It must be less than half.",
+        description="Seconds between renewals of these leases; a quarter of them when not given, so that three may "
+        "fail. It must be less than half.",
     )
     drain_grace: float = Field(
         20.0,

@@ -58,14 +58,14 @@ class Journal:
         """How many were not taken."""
         return len(self._entries)
 
-    def record(self, key: str, value: Any, position: int | None = None) -> None:
-        """Comes back when the worker has committed it. Raises OSError when no one is there, TooLarge, and TypeError,
-        ValueError or RecursionError for what is not JSON.
+    def record(self, key: str, value: Any, position: int | None = None, *, apart: bool = False) -> None:
+        """Comes back when the worker has committed it; `position` and `apart` are those of its Journaled. Raises OSError
+        when no one is there, TooLarge, and TypeError, ValueError or RecursionError for what is not JSON.
         """
         record = json.dumps(value, separators=(",", ":"))
         if os.getpid() != self._owner:
             return  # a process that crew code forked is not heard, and would wait for ever
-        self._send(key, record, position).wait()
+        self._send(key, record, position, apart=apart).wait()
 
     def written(self, number: int) -> None:
         """The worker has committed this one."""
@@ -73,13 +73,13 @@ class Journal:
         if awaited is not None:
             awaited.set()
 
-    def _send(self, key: str, record: str, position: int | None) -> threading.Event:
+    def _send(self, key: str, record: str, position: int | None, *, apart: bool) -> threading.Event:
         awaited = threading.Event()
         with self._lock:
             number = self._last + 1
             self._awaited[number] = awaited
             try:
-                self._channel.send(Journaled(number, key, record, position))
+                self._channel.send(Journaled(number, key, record, position, apart))
             except BaseException:
                 del self._awaited[number]
                 raise

@@ -211,7 +211,7 @@ class Budget:
 class Remember:
     """An entry of the journal that an earlier attempt wrote. All come before `Run`, in the order of their numbers.
 
-    `record` is what its `Journaled` held; `output` is the output of the task record that it named.
+    `record` is what its `Journaled` held; `output` is what belongs to it and was kept apart.
     """
 
     number: Number
@@ -307,14 +307,15 @@ class Journaled:
     """A step of the run that is finished, and that no later attempt is to run again. The child waits for its `Written`.
 
     `number` counts on from the last `Remember`. `key` names the step, the same in every attempt; `record` is JSON text
-    that only the child reads again. Where `position` is given, the output of that task, which was told just before in
-    its TaskEnded, belongs to the record and is not in it.
+    that only the child reads again. `position` is that of its task record, where it has one, which stays as it is; with
+    `apart` the output in that, told just before in a TaskEnded, belongs to the step and is not in `record`.
     """
 
     number: Number
     key: str
     record: Annotated[str, Ascii()]
     position: Position | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,13 +72,13 @@ class Report:
     def warn(self, code: str, message: str, task: int | None = None) -> None:
         self.send(Warned(code, self._veil.text(message), task))
 
-    def finished(self, key: str, value: Any, step: str, position: int | None = None) -> bool:
+    def finished(self, key: str, value: Any, step: str, position: int | None = None, apart: bool = False) -> bool:
         """Writes a finished step into the journal and waits until it is committed; `step` is what warnings call it.
 
         False for one that can't be written: the run goes on, and a later attempt runs this step again.
         """
         try:
-            self.journal.record(key, value, position)
+            self.journal.record(key, value, position, apart=apart)
         except OSError as error:
             end_unheard(error)
         except TooLarge as error:

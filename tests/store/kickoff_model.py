@@ -60,12 +60,12 @@ class Expected:
         self.worker, self.attempt = worker, self.attempt + 1
         self.ends.append(None)
 
-    def start_task(self, position: int) -> None:
-        self.tasks[position] = TaskState.RUNNING
-
-    def finish_task(self, position: int) -> None:
-        self.tasks[position] = TaskState.COMPLETED
-        self.journal.append(position)
+    def tell(self, event: tuple[int, int], positions: list[int], state: TaskState | None) -> None:
+        """What a run wrote: an event with its attempt, and tasks that are in this state now."""
+        self.events.append(event)
+        for position in positions:
+            self.tasks[position] = state or self.tasks[position]
+            self.journal += [position] if state is TaskState.COMPLETED else []
 
     def settle(self, state: State) -> None:
         self._leave(state, state)
@@ -120,6 +120,10 @@ class Model(dict["UUID", Expected]):
         super().__init__()
         self.caps = caps
         self.paused: set[UUID] = set()
+
+    @property
+    def open(self) -> int:
+        return sum(one.open for one in self.values())
 
     def accept(self, kickoff: UUID, expected: Expected, strategy: str) -> bool:
         """False for one that is refused as another one has its key."""

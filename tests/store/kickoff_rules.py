@@ -29,7 +29,9 @@ def check(rows: dict[str, Rows], model: Model) -> None:
     """`rows` are those of LOOK."""
     kickoffs_are_as_expected(rows["kickoffs"], model)
     caps_and_keys_hold(model)
-    what_waits_for_nothing_is_ready({UUID(row["id"]) for row in rows["kickoffs"] if row["ready"]}, model)
+    ready = {UUID(row["id"]) for row in rows["kickoffs"] if row["ready"]}
+    what_waits_for_nothing_is_ready(ready, model)
+    one_of_each_free_key_has_its_turn(ready, model)
     for kickoff, expected in model.items():
         mine = {name: [row for row in found if row["id"] == str(kickoff)] for name, found in rows.items()}
         events_are_numbered_without_a_gap(mine["events"], expected)
@@ -55,6 +57,11 @@ def caps_and_keys_hold(model: Model) -> None:
 def what_waits_for_nothing_is_ready(ready: set[UUID], model: Model) -> None:
     assert model.waits_for_nothing() == {kickoff for kickoff in ready if not model[kickoff].key}
     assert not any(model[kickoff].later for kickoff in ready)
+
+
+def one_of_each_free_key_has_its_turn(ready: set[UUID], model: Model) -> None:
+    for queue, waiting in model.free_queues().items():
+        assert len(waiting & ready) == 1, queue
 
 
 def events_are_numbered_without_a_gap(events: Rows, expected: Expected) -> None:

@@ -31,7 +31,7 @@ async def completed(rows: Rows, run: Claimed, position: int, number: int | None)
     """A task that ended well, with its entry in the journal where it has a number."""
     record = pending_records(rows.version.manifest.tasks)[position]
     done = replace(record, state=TaskState.COMPLETED, output=f"output {position}", started_at=1.0, finished_at=3.0)
-    entries = [] if number is None else [Entry(number, f"task {position}", "sealed", position)]
+    entries = [] if number is None else [Entry(number, f"task {position}", "sealed", position, apart=position == 0)]
     batch = Batch(records=[replace(done, execution_time=2.0)], entries=entries)
     assert await rows.store.write_reports(run.id, run.attempt, batch)
 
@@ -88,6 +88,23 @@ async def test_what_the_journal_holds_stays_completed_and_the_rest_is_to_be_run(
     assert await rows.store.journal(again.id) == [Remembered(1, "task 0", "sealed", "output 0")]
     (row,) = await rows.database.rows("SELECT restored FROM attempts WHERE attempt = 2")
     assert row["restored"] == 1
+
+
+async def test_only_what_was_kept_apart_comes_with_the_output_of_its_task_record(rows: Rows) -> None:
+    claimed = await rows.started()
+    await completed(rows, claimed, 0, number=1)
+    await completed(rows, claimed, 1, number=2)
+    found = await rows.store.journal(claimed.id)
+    assert [entry.output for entry in found] == ["output 0", None]
+
+
+async def test_a_step_that_was_run_once_more_when_it_was_cut_short_is_to_be_run(rows: Rows) -> None:
+    claimed = await rows.started()
+    await completed(rows, claimed, 0, number=1)
+    await begun(rows, claimed, 0, at=1000.0)
+    await rows.put_back(claimed)
+    (record, _) = await rows.store.earlier_records(claimed.id)
+    assert record.state is TaskState.PENDING_RUN
 
 
 async def test_the_time_of_a_task_that_was_cut_short_counts_up_to_the_last_word_of_its_run(rows: Rows) -> None:

@@ -38,7 +38,7 @@ class Journal:
 
     def _seal(self, step: Journaled) -> Entry:
         record = self._key_ring.seal(step.record, self._context(step.number))
-        return Entry(step.number, step.key, record, step.position)
+        return Entry(step.number, step.key, record, step.position, apart=step.apart)
 
     def _context(self, number: int) -> str:
         return f"journal.record:{self._kickoff}/{number}"

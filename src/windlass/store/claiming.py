@@ -28,8 +28,8 @@ FIRST = (UUID(int=0), "")
 class Claimed:
     """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
 
-    `ran_for` is the seconds since its first start, `usage` what its earlier attempts used; `alone` says that it lost its
-    process before.
+    `ran_for` is the seconds since its first start, `usage` what its earlier attempts used; `alone` says that it lost
+    its process before.
     """
 
     id: UUID
@@ -49,8 +49,8 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A step that an earlier attempt has finished. `record` is sealed; `output` is that of the task record that it
-    belongs to.
+    """A step that an earlier attempt has finished. `record` is sealed; `output` is what belongs to it
+    and was kept in its task record.
     """
 
     number: int

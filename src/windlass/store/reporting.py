@@ -21,12 +21,15 @@ SQL = queries("reporting")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A finished step for the journal; `record` is sealed, `position` that of the task record that it belongs to."""
+    """A finished step for the journal; `record` is sealed, `position` that of its task record, where it has one. With
+    `apart` the output in that belongs to the step and is not in the record.
+    """
 
     number: int
     key: str
     record: str
     position: int | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ def _entry_columns(entries: Sequence[Entry]) -> dict[str, list[Any]]:
         "entry_keys": [storable_text(entry.key) for entry in entries],
         "entry_positions": [entry.position for entry in entries],
         "entries": [entry.record for entry in entries],
+        "aparts": [entry.apart for entry in entries],
     }
 
 

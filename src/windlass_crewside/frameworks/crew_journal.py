@@ -33,7 +33,7 @@ WITHIN: ContextVar[str] = ContextVar("windlass_within", default="")
 """The step of a flow that is run; crews that are kicked off within it are told apart from those of others by it."""
 
 
-Written = tuple[str, dict[str, Any], str, int | None]
+Written = tuple[str, dict[str, Any], str, int | None, bool]
 """What `Report.finished` is to write."""
 
 
@@ -172,7 +172,7 @@ class CrewJournal:
 
     def _placed(self, task: Any, step: Step, value: dict[str, Any]) -> Written:
         position = None if self._follower is None else self._follower.position(task)
-        return step.key, value | {"position": position}, step.called, position if "digest" in value else None
+        return step.key, value | {"position": position}, step.called, position, "digest" in value
 
 
 def again(task: Any, agent: Any, output: Any) -> Any:

@@ -128,7 +128,8 @@ class FlowJournal:
             except (TypeError, ValueError, RecursionError, RuntimeError) as error:  # the last: changed meanwhile
                 self._refuse(name, text_of(error))
                 return
-            write = self._report.finished_meanwhile(METHOD + step, value, f"the method {name}")
+            position = self._follower.position(name)
+            write = self._report.finished_meanwhile(METHOD + step, value, f"the method {name}", position)
             if not await to_its_end(write):
                 self._state.forget()
 

@@ -32,6 +32,10 @@ class MethodFollower:
         self._tasks = {str(task["name"]): (position, task) for position, task in enumerate(tasks)}
         self._known: set[str] = set()
 
+    def position(self, name: str) -> int:
+        """Of its task record."""
+        return self._tasks[name][0]
+
     def restored(self, name: str) -> None:
         """An earlier attempt has told of it: its task record stays as it is."""
         self._known.add(name)

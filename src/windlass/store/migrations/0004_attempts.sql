@@ -4,7 +4,8 @@ CREATE TABLE journal (
     number     integer NOT NULL,
     attempt    integer NOT NULL,
     key        text NOT NULL,
-    position   integer,  -- of the task record whose output belongs to the step
+    position   integer,  -- of its task record
+    apart      boolean NOT NULL,  -- its output is in the task record alone
     record     text NOT NULL,  -- encrypted
     written_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (kickoff_id, number)
@@ -153,7 +154,8 @@ CREATE FUNCTION reopen_tasks(of_kickoff uuid) RETURNS void LANGUAGE sql AS $$
                                       SELECT at FROM events WHERE kickoff_id = of_kickoff ORDER BY seq DESC LIMIT 1), started_at) - started_at))
                             END
      WHERE kickoff_id = of_kickoff AND state <> 'pending_run'
-       AND NOT EXISTS (SELECT FROM journal WHERE journal.kickoff_id = of_kickoff AND journal.position = task_records.position);
+       AND (state = 'running' OR NOT EXISTS (
+           SELECT FROM journal WHERE journal.kickoff_id = of_kickoff AND journal.position = task_records.position));
 $$;
 
 CREATE FUNCTION close_tasks(of_kickoff uuid, of_version uuid) RETURNS void LANGUAGE sql AS $$

@@ -21,7 +21,7 @@ SELECT position, task_id, key, name, agent, state, registered, output, execution
  ORDER BY position
 
 -- name: journal
-SELECT number, journal.key, record, task_records.output
+SELECT number, journal.key, record, CASE WHEN apart THEN task_records.output END AS output
   FROM journal
   LEFT JOIN task_records USING (kickoff_id, position)
  WHERE kickoff_id = %(kickoff)s

@@ -25,11 +25,11 @@ WITH live AS (
            registered = excluded.registered, output = excluded.output, execution_time = excluded.execution_time,
            started_at = excluded.started_at, finished_at = excluded.finished_at, attempt = excluded.attempt
 ), journaled AS (
-    INSERT INTO journal (kickoff_id, attempt, number, key, position, record)
-    SELECT live.id, %(attempt)s, entry.number, entry.key, entry.position, entry.record
+    INSERT INTO journal (kickoff_id, attempt, number, key, position, apart, record)
+    SELECT live.id, %(attempt)s, entry.number, entry.key, entry.position, entry.apart, entry.record
       FROM live,
-           unnest(%(numbers)b::int[], %(entry_keys)b::text[], %(entry_positions)b::int[], %(entries)b::text[])
-             AS entry (number, key, position, record)
+           unnest(%(numbers)b::int[], %(entry_keys)b::text[], %(entry_positions)b::int[], %(aparts)b::bool[], %(entries)b::text[])
+             AS entry (number, key, position, apart, record)
         ON CONFLICT DO NOTHING
 ), told AS (
     UPDATE kickoffs
