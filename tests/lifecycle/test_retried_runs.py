@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ async def test_only_the_reasons_that_are_named_are_tried_again(world: World, rea
     await world.worker()
     kickoff = await world.accept(do="exit")
     assert (await world.ended(kickoff)).attempt == attempts
+
+
+async def test_no_pause_is_made_that_its_timeout_would_not_outlast(world: World) -> None:
+    await with_retries(world, attempts=3, backoff=600)
+    await world.worker(limits=Limits(timeout=60))
+    status = await world.ended(await world.accept(do="fail"))
+    assert (status.reason, status.attempt) == ("error", 1)
 
 
 async def test_without_a_word_of_the_project_a_failure_is_the_end(world: World) -> None:

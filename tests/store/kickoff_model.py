@@ -66,6 +66,7 @@ class Expected:
         for position in positions:
             self.tasks[position] = state or self.tasks[position]
             self.journal += [position] if state is TaskState.COMPLETED else []
+            self.losses = 0 if state is TaskState.COMPLETED else self.losses
 
     def settle(self, state: State) -> None:
         self._leave(state, state)

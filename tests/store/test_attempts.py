@@ -161,6 +161,15 @@ async def test_one_that_is_tried_again_waits_for_its_pause_and_loses_nothing(row
     assert await rows.column(again.id, "losses") == 0
 
 
+async def test_one_that_came_further_since_its_last_loss_may_be_lost_as_often_again(rows: Rows) -> None:
+    await rows.silent()
+    await rows.store.reap(max_losses=3)
+    (again,) = await rows.claim()
+    assert await rows.column(again.id, "losses") == 1
+    await completed(rows, again, 0, number=1)
+    assert await rows.column(again.id, "losses") == 0
+
+
 async def test_one_that_lost_its_process_is_kept_apart_and_one_that_lost_its_worker_is_not(rows: Rows) -> None:
     claimed = await rows.silent()
     await rows.store.reap(max_losses=3)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,7 @@ class Run:
         self._reports = Reports(store, claimed, self._records, tether)
         self._journal = Journal(store, key_ring, claimed.id)
         self._remembered: list[Remember] = []
+        self._began = time.monotonic()
         self.over = False
         """The crew has come to its end, and only that is left to be written."""
 
@@ -129,7 +131,7 @@ class Run:
     @property
     def _seconds_left(self) -> float | None:
         timeout = self._limits.timeout
-        return None if timeout is None else timeout - self.claimed.ran_for
+        return None if timeout is None else timeout - self.claimed.ran_for - (time.monotonic() - self._began)
 
     def _order(self, environment: Mapping[str, str]) -> RunOrder:
         source = self.claimed.source
@@ -193,8 +195,8 @@ class Run:
 
     async def _retry(self, outcome: Outcome) -> bool:
         pause = self._options.retries.pause(outcome, self.claimed.retries)
-        if pause is None:
-            return False
+        if pause is None or (self._seconds_left is not None and pause >= self._seconds_left):
+            return False  # it would wait for nothing but its timeout
         kickoff, attempt, why = self.claimed.id, self.claimed.attempt, outcome.error or ""
         usage, warnings = self._reports.usage, self._records.warnings
         retried = await self._store.retry(kickoff, attempt, why, usage, warnings, pause=pause)

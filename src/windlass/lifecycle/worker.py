@@ -20,6 +20,8 @@ from windlass.store.claiming import AT_ONCE, FIRST
 from windlass.store.listener import KICKOFFS, STOPS, Listener
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windlass.runner import Runner
     from windlass.store.kickoffs import Claimed, KickoffStore
     from windlass.vault.key_ring import KeyRing
@@ -104,6 +106,8 @@ class Worker:
         """
         self._draining = True
         await self._claiming.stop()
+        with suppress(DatabaseUnavailable):
+            await self._release([kickoff for kickoff, _ in self._runs])  # a claim that was under way
         if self._runs and seconds > 0 and not hurry.is_set():
             logger.event("worker.draining", runs=len(self._runs), seconds=seconds)
             hurried = asyncio.create_task(hurry.wait())
@@ -122,7 +126,7 @@ class Worker:
         await self._upkeep.stop()
         with suppress(TimeoutError, DatabaseUnavailable):
             async with asyncio.timeout(LAST_WORDS):
-                await self._release()
+                await self._release([])
                 await self._store.workers.leave(self.id)
 
     async def _end_runs(self) -> None:
@@ -133,8 +137,8 @@ class Worker:
             _, late = await asyncio.wait(tasks, timeout=LAST_WORDS)
             await cancelled(*late)
 
-    async def _release(self) -> None:
-        for kickoff, attempt, state in await self._store.release(self.id):
+    async def _release(self, running: Sequence[UUID]) -> None:
+        for kickoff, attempt, state in await self._store.release(self.id, running):
             if state is State.PENDING:
                 logger.event("kickoff.released", kickoff_id=kickoff, attempt=attempt)
             else:

@@ -102,8 +102,8 @@ def _spent(usage: TokenUsage, warnings: Sequence[Warning_]) -> dict[str, str]:
     return {"token_usage": to_json(usage.to_json()), "warnings": warnings_json(warnings)}
 
 
-async def release(database: Database, worker: UUID) -> list[tuple[UUID, int, State]]:
-    rows = await database.rows(SQL["release"], {"worker": worker, "why": RELEASED})
+async def release(database: Database, worker: UUID, running: Sequence[UUID]) -> list[tuple[UUID, int, State]]:
+    rows = await database.rows(SQL["release"], {"worker": worker, "running": list(running), "why": RELEASED})
     return [(row["id"], row["attempt"], State(row["state"])) for row in rows]
 
 

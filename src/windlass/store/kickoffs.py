@@ -142,11 +142,11 @@ class KickoffStore:
         """
         return await ending.retry(self._database, kickoff, attempt, why, usage, warnings, pause=pause)
 
-    async def release(self, worker: UUID) -> list[tuple[UUID, int, State]]:
-        """Gives back all that this worker holds, without a loss; (id, attempt, state) of each: PENDING, or CANCELLED
-        when it was asked to stop.
+    async def release(self, worker: UUID, running: Sequence[UUID] = ()) -> list[tuple[UUID, int, State]]:
+        """Gives back all that this worker holds but what is `running`, without a loss; (id, attempt, state) of each:
+        PENDING, or CANCELLED when it was asked to stop.
         """
-        return await ending.release(self._database, worker)
+        return await ending.release(self._database, worker, running)
 
     async def reap(self, *, max_losses: int, limit: int = 100) -> list[tuple[UUID, State]]:
         """Takes kickoffs from silent workers; each with the state it has now: PENDING, FAILED when it was lost too

@@ -34,13 +34,13 @@ UPDATE kickoffs
 RETURNING id
 
 -- name: release
--- A worker that stops gives back whatever is its own, also a claim whose answer it did not get to hear.
+-- A worker that stops gives back whatever is its own and does not run on, also a claim whose answer it did not get to hear.
 UPDATE kickoffs
    SET state = CASE WHEN stop_requested_at IS NULL THEN 'PENDING' ELSE 'CANCELLED' END,
        reason = CASE WHEN stop_requested_at IS NOT NULL THEN 'cancelled' END,
        finished_at = CASE WHEN stop_requested_at IS NOT NULL THEN now() END,
        why = %(why)s, worker_id = NULL, lease_until = NULL, waiting_for = NULL
- WHERE worker_id = %(worker)s AND state = 'STARTED'
+ WHERE worker_id = %(worker)s AND state = 'STARTED' AND id <> ALL (%(running)s)
 RETURNING id, attempt, state
 
 -- name: reap
