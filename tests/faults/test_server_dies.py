@@ -35,11 +35,21 @@ def test_kill_9_of_the_server_in_the_middle_of_ten_kickoffs_loses_none(server: D
 def test_what_runs_when_the_server_is_told_to_stop_goes_on_at_the_next_start(server: DevServer) -> None:
     kickoff = server.kickoff(1.0)
     until(lambda: server.status(kickoff)["state"] == "STARTED", "it runs")
-    assert server.end(signal.SIGTERM) == 0
+    assert server.end(signal.SIGINT) == 0
     assert server.processes() == []
     server.start()
     status = server.ended(kickoff)
     assert (status["state"], status["attempt"]) == ("SUCCESS", 2)
+
+
+def test_what_ends_soon_may_end_when_the_server_is_asked_to_stop(server: DevServer) -> None:
+    kickoff = server.kickoff(1.0)
+    until(lambda: server.status(kickoff)["state"] == "STARTED", "it runs")
+    assert server.end(signal.SIGTERM) == 0
+    assert server.processes() == []
+    server.start()
+    status = server.ended(kickoff)
+    assert (status["state"], status["attempt"]) == ("SUCCESS", 1)
 
 
 def test_postgresql_that_is_killed_comes_back_and_nothing_that_was_answered_is_lost(server: DevServer) -> None:
