@@ -10,6 +10,7 @@ from bench.backlogs import claims
 from bench.fairness import fairness
 from bench.figures import Figure
 from bench.hardship import hardship
+from bench.journal import journal
 from bench.latency import latency, start_up
 from bench.runs import crews
 from bench.stage import CLIENTS, stage
@@ -34,6 +35,8 @@ def runs(*, quick: bool) -> Iterator[Figures]:
     yield crews(kickoffs=20 if quick else 60, rounds=2 if quick else 5)
     yield waiting(children=3 if quick else 10, crowd=30 if quick else 300)
     yield stops(rounds=2 if quick else 5)
+    with stage() as ground:
+        yield journal(ground, rounds=5 if quick else 20)
 
 
 def queue(*, quick: bool) -> Iterator[Figures]:

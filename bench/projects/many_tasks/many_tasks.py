@@ -1,0 +1,36 @@
+import json
+import time
+
+from crewai import Agent, BaseLLM, Crew, Task
+
+from windlass_crewside.report import Report
+
+TASKS = 20
+
+
+class Instant(BaseLLM):
+    """A model in this process that answers at once."""
+
+    def call(self, messages, *arguments, **named):
+        return "Thought: I know\nFinal Answer: done"
+
+    def supports_function_calling(self):
+        return False
+
+    def get_context_window_size(self):
+        return 8192
+
+
+def run(journaled: bool) -> str:
+    """The seconds of each task of a crew, as JSON."""
+    if not journaled:
+        Report.finished = lambda *_: True
+    clerk = Agent(role="Clerk", goal="Answer", backstory="Brief.", llm=Instant(model="instant"))
+    ends = [time.perf_counter()]
+    note = lambda _: ends.append(time.perf_counter())  # noqa: E731 - crewai wants a callable with one argument
+    tasks = [
+        Task(description=f"Say {number}.", expected_output="A word.", agent=clerk, callback=note, context=[])
+        for number in range(TASKS)
+    ]
+    Crew(agents=[clerk], tasks=tasks).kickoff()
+    return json.dumps([after - before for before, after in zip(ends[1:], ends[2:])])
