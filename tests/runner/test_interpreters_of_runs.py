@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from projects_for_tests.making import Bench, Heard, doing
-from windlass.errors import ProjectError
+from windlass.errors import ChildLost, ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner import Runner, RunOrder
@@ -56,6 +56,17 @@ async def test_an_interpreter_that_ends_at_once_says_its_last_words(tmp_path: Pa
     broken.chmod(0o755)
     with pytest.raises(ProjectError, match="ended before it could run crews: no home for this python"):
         await bench.runner.warm(broken, None)
+
+
+@pytest.mark.parametrize(("signal", "error"), [("KILL", ChildLost), ("SEGV", ProjectError)])
+async def test_one_that_is_killed_before_it_is_ready_is_lost_and_one_that_crashes_is_broken(
+    tmp_path: Path, bench: Bench, signal: str, error: type[Exception]
+) -> None:
+    ended = tmp_path / "python"
+    ended.write_text(f"#!/bin/sh\nkill -{signal} $$\n")
+    ended.chmod(0o755)
+    with pytest.raises(error, match="before it could run crews"):
+        await bench.runner.warm(ended, None)
 
 
 async def test_a_run_on_a_broken_interpreter_fails_in_words(tmp_path: Path, bench: Bench, project: Path) -> None:

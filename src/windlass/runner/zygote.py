@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import ChildLost, ProjectError
+from windlass.kickoffs.outcome import signal_name
 from windlass.runner.child_record import ChildRecord, settle
 from windlass.runner.lines import Lines
 from windlass.runner.readable import CHUNK, Readable
@@ -45,6 +46,9 @@ FORK_SECONDS = 30.0
 STOP_SECONDS = 8.0
 """A zygote takes 5 to end a child that has become hundreds of processes, and may be stuck after that."""
 LAST_WORDS = 5
+
+FROM_OUTSIDE = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM}
+"""Signals that say nothing of the interpreter that they end."""
 
 logger = log.logger(__name__)
 
@@ -105,7 +109,9 @@ class Zygote:
         if isinstance(answer, Unready):
             raise ProjectError(answer.message)
         if answer is None:
-            await self._process.wait()
+            status = await self._process.wait()
+            if -status in FROM_OUTSIDE:
+                raise ChildLost(f"{interpreter} was killed by {signal_name(-status)} before it could run crews.")
             raise ProjectError(f"{interpreter} ended before it could run crews: {self._said}")
 
     @property
