@@ -119,8 +119,8 @@ class Settings(BaseSettings):
         3,
         ge=0,
         le=1000,
-        description="How often a kickoff is run again after its worker or process was lost, before it fails as `lost`; a "
-        "finished task counts it anew.",
+        description="How often a kickoff is run again after its worker or process was lost, before it fails as "
+        "`lost`; a finished task counts it anew.",
     )
     timeout: float = Field(
         3600.0, gt=0, description="Seconds that a run may take, for crews that set no `timeout` (docs/limits.md)."
