@@ -54,13 +54,18 @@ class Journal:
         taken = {key.removeprefix(beginning): self._entries.pop(key) for key in keys}
         return dict(sorted(taken.items(), key=lambda item: item[1].number))
 
+    def values(self) -> list[Any]:
+        """What the entries hold that were not taken yet."""
+        return [entry.value for entry in self._entries.values()]
+
     def left(self) -> int:
         """How many were not taken."""
         return len(self._entries)
 
     def record(self, key: str, value: Any, position: int | None = None, *, apart: bool = False) -> None:
-        """Comes back when the worker has committed it; `position` and `apart` are those of its Journaled. Raises OSError
-        when no one is there, TooLarge, and TypeError, ValueError or RecursionError for what is not JSON.
+        """Comes back when the worker has committed it; `position` and `apart` are those of its Journaled.
+
+        Raises OSError when no one is there, TooLarge, and TypeError, ValueError or RecursionError for what is not JSON.
         """
         record = json.dumps(value, separators=(",", ":"))
         if os.getpid() != self._owner:

@@ -319,6 +319,14 @@ class Journaled:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelCalled:
+    """Told just before a model is called, and of models that tell no tokens, too.
+
+    Later attempts are told how many there were (`Budget.model_calls_made`).
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Tokens:
     """What one answered model call used, in tokens."""
 
@@ -370,8 +378,8 @@ class Failed:
 
 Message = (
     Fork | Kill | Signal | Preload | Lease | Ready | Unready | Forked | NotForked | Exited | Inspect | Remember | Run
-    | Abort | Written | Born | Inspected | TasksKnown | TaskStarted | TaskEnded | Journaled | Tokens | Event | Warned
-    | Succeeded | Failed
+    | Abort | Written | Born | Inspected | TasksKnown | TaskStarted | TaskEnded | Journaled | ModelCalled | Tokens
+    | Event | Warned | Succeeded | Failed
 )  # fmt: skip
 
 TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Message.__args__}

@@ -13,10 +13,12 @@ from windlass_crewside.messages import (
     Abort,
     Budget,
     Event,
+    ModelCalled,
     Project,
     Succeeded,
     TaskEnded,
     Tokens,
+    Warned,
 )
 
 if TYPE_CHECKING:
@@ -131,6 +133,7 @@ def test_exactly_as_many_model_calls_are_made_as_may_be(
     assert (failed.reason, failed.message) == ("limit", words)
     assert failed.hint == HINT.format(limit)
     assert sum(used.total for used in child.talk.of(Tokens)) == 18 * calls
+    assert len(child.talk.of(ModelCalled)) == calls, "what the next attempt is told of"
     assert [ended.state for ended in child.talk.of(TaskEnded)] == ["completed"] * calls + ["failed"]
 
 
@@ -139,6 +142,7 @@ def test_calls_of_a_model_class_of_the_crews_own_count_too(zygote: DrivenZygote,
     assert child.failure().message == "made 2 model calls; its limit is 2."
     child.exited()
     assert child.printed.count("called") == 2
+    assert (len(child.talk.of(ModelCalled)), child.talk.of(Tokens)) == (2, [])
 
 
 def test_a_crew_within_its_budget_runs_to_its_end(zygote: DrivenZygote, tmp_path: Path) -> None:
@@ -162,3 +166,36 @@ def test_a_crew_in_a_function_is_asked_to_end_and_counted_too(zygote: DrivenZygo
     child.talk.send(Abort("enough"))
     assert child.failure().message == "enough"
     assert not child.talk.of(Event), "a function tells no events of crewai"
+
+
+def test_a_task_whose_event_can_not_be_told_ends_all_the_same(zygote: DrivenZygote, tmp_path: Path) -> None:
+    code = """
+    import traceback
+    from pydantic import BaseModel, field_serializer
+
+    class Answer(BaseModel):
+        number: int
+        @field_serializer("number")
+        def told(self, value):
+            if "crew_events" in "".join(traceback.format_stack()):
+                raise RuntimeError("not to be told")
+            return value
+
+    def checked(output):
+        output.json_dict = {"answer": Answer(number=7)}
+        return True, output
+
+    @CrewBase
+    class Work:
+        @crew
+        def crew(self):
+            one = worker()
+            task = Task(description="Work", expected_output="Work", agent=one, guardrail=checked)
+            return Crew(agents=[one], tasks=[task])
+    """
+    child = started(zygote, tmp_path, code)
+    child.exited()
+    words = "an event task_completed of the run could not be told: "
+    assert any(warned.message.startswith(words) for warned in child.talk.of(Warned))
+    (ended,) = child.talk.of(TaskEnded)
+    assert (ended.state, ended.output) == ("completed", "said")

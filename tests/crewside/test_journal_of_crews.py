@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.crews import PRELUDE, crew_project
-from projects_for_tests.interrupted import MODEL, Kickoff
-from projects_for_tests.making import function_project
-from windlass_crewside.messages import Event, Journaled, Project, Succeeded, TaskEnded, TaskStarted, Warned
+from projects_for_tests.interrupted import kickoff_of_crew, kickoff_of_function, restored_tasks
+from windlass_crewside.messages import Event, Journaled, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from projects_for_tests.driver import DrivenChild, DrivenZygote
+    from projects_for_tests.driver import DrivenZygote
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
@@ -31,32 +28,16 @@ class Work:
 """
 
 
-def kickoff(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> Kickoff:
-    project = Project("crew", str(crew_project(folder / "project", MODEL + textwrap.dedent(code))), "work.crew")
-    return Kickoff(zygote, project, folder, **given)
-
-
-def kickoff_of_function(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> Kickoff:
-    code = PRELUDE + MODEL + textwrap.dedent(code)
-    project = Project("function", str(function_project(folder / "project", code)), "work:run")
-    return Kickoff(zygote, project, folder, **given)
-
-
-def restored(child: DrivenChild) -> list[str]:
-    told = [event.payload["tasks"] for event in child.talk.of(Event) if event.type == "journal_restored"]
-    return [name for names in told for name in names]
-
-
 @pytest.mark.parametrize(("at", "finished"), [("a", []), ("b", ["a"]), ("c", ["a", "b"])])
 def test_a_crew_that_is_killed_in_a_task_begins_again_with_that_task(
     zygote: DrivenZygote, tmp_path: Path, at: str, finished: list[str]
 ) -> None:
-    run = kickoff(zygote, tmp_path, THREE)
+    run = kickoff_of_crew(zygote, tmp_path, THREE)
     run.interrupted(at)
     child = run.attempt()
     assert child.answer() == Succeeded("c of attempt 2")
     assert run.calls == dict.fromkeys("abc", 1)
-    assert restored(child) == finished
+    assert restored_tasks(child) == finished
     assert [started.name for started in child.talk.of(TaskStarted)] == [name for name in "abc" if name not in finished]
     assert not {ended.position for ended in child.talk.of(TaskEnded)} & {"abc".index(name) for name in finished}
 
@@ -66,7 +47,7 @@ def test_a_crew_that_is_killed_in_a_task_begins_again_with_that_task(
 def test_a_crew_that_is_killed_while_it_writes_loses_no_task_that_is_committed(
     zygote: DrivenZygote, tmp_path: Path, number: int, *, lost: bool
 ) -> None:
-    run = kickoff(zygote, tmp_path, THREE)
+    run = kickoff_of_crew(zygote, tmp_path, THREE)
     run.interrupted_in_writing(number, lost=lost)
     assert sum(run.calls.values()) == number, "the next task waits until it is written"
     assert isinstance(run.attempt().answer(), Succeeded)
@@ -75,7 +56,7 @@ def test_a_crew_that_is_killed_while_it_writes_loses_no_task_that_is_committed(
 
 
 def test_a_crew_that_is_killed_in_every_task_runs_each_once(zygote: DrivenZygote, tmp_path: Path) -> None:
-    run = kickoff(zygote, tmp_path, THREE)
+    run = kickoff_of_crew(zygote, tmp_path, THREE)
     for name in "abc":
         run.interrupted(name)
     assert run.attempt().answer() == Succeeded("c of attempt 4")
@@ -85,7 +66,7 @@ def test_a_crew_that_is_killed_in_every_task_runs_each_once(zygote: DrivenZygote
 
 
 def test_a_crew_that_had_finished_gives_its_result_again(zygote: DrivenZygote, tmp_path: Path) -> None:
-    run = kickoff(zygote, tmp_path, THREE)
+    run = kickoff_of_crew(zygote, tmp_path, THREE)
     run.attempt().exited()
     child = run.attempt()
     assert child.answer() == Succeeded("c of attempt 1")
@@ -136,7 +117,7 @@ class Work:
 
 
 def test_what_a_finished_task_gave_is_what_it_gave_in_the_first_attempt(zygote: DrivenZygote, tmp_path: Path) -> None:
-    run = kickoff(zygote, tmp_path, RICH, inputs={"topic": "parrots"})
+    run = kickoff_of_crew(zygote, tmp_path, RICH, inputs={"topic": "parrots"})
     run.interrupted("d", answers={"b": '{"number": 7}', "c": '{"number": 8}'})
     answer = run.attempt(answers={"b": '{"number": 1}'}).answer()
     assert isinstance(answer, Succeeded)
@@ -156,7 +137,7 @@ def test_later_tasks_are_given_the_outputs_of_finished_ones(zygote: DrivenZygote
     last = 'step("c", agent, callback=lambda _: note("context", last.prompt_context))'
     code = THREE.replace('step("c", agent)', last)
     code = code.replace("        return Crew(", "        last = tasks[-1]\n        return Crew(")
-    run = kickoff(zygote, tmp_path, code)
+    run = kickoff_of_crew(zygote, tmp_path, code)
     run.interrupted("c")
     run.attempt().exited()
     context = "\n".join(run.noted("context"))
@@ -165,7 +146,7 @@ def test_later_tasks_are_given_the_outputs_of_finished_ones(zygote: DrivenZygote
 
 
 def test_an_output_is_kept_once(zygote: DrivenZygote, tmp_path: Path) -> None:
-    run = kickoff(zygote, tmp_path, THREE)
+    run = kickoff_of_crew(zygote, tmp_path, THREE)
     child = run.attempt(answers={"b": "x" * 100_000})
     child.exited()
     entries = child.talk.of(Journaled)
@@ -189,14 +170,14 @@ def test_a_conditional_task_that_was_skipped_stays_skipped(zygote: DrivenZygote,
             maybe = ConditionalTask(name="b", description="Do [b]", expected_output="W", agent=agent, condition=wanted)
             return Crew(agents=[agent], tasks=[step("a", agent), maybe, step("c", agent), step("d", agent)])
     """
-    run = kickoff(zygote, tmp_path, code)
+    run = kickoff_of_crew(zygote, tmp_path, code)
     first = run.interrupted("d")
     assert [ended.state for ended in first.talk.of(TaskEnded)] == ["completed", "skipped", "completed"]
     child = run.attempt()
     assert child.answer() == Succeeded("d of attempt 2")
     assert run.calls == dict.fromkeys("acd", 1)
     assert run.noted("asked") == ["condition"]
-    assert restored(child) == ["a", "b", "c"]
+    assert restored_tasks(child) == ["a", "b", "c"]
     assert [ended.position for ended in child.talk.of(TaskEnded)] == [3]
 
 
@@ -236,7 +217,7 @@ def test_crews_that_a_crew_kicks_off_are_journaled_too_and_keep_their_task_recor
             agent = one()
             return Crew(agents=[agent], tasks=[step("a", agent), step("b", agent)])
     """
-    run = kickoff(zygote, tmp_path, code)
+    run = kickoff_of_crew(zygote, tmp_path, code)
     first = run.interrupted("y")
     assert [started.position for started in first.talk.of(TaskStarted)] == [2, 3]
     second = run.interrupted("b")
@@ -288,7 +269,7 @@ def test_crews_that_run_side_by_side_are_not_taken_for_one_another(zygote: Drive
 
 def test_a_crew_with_a_manager_goes_on_too(zygote: DrivenZygote, tmp_path: Path) -> None:
     code = THREE.replace("tasks=tasks)", "tasks=tasks, process='hierarchical', manager_llm=Counted(model='manager'))")
-    run = kickoff(zygote, tmp_path, code)
+    run = kickoff_of_crew(zygote, tmp_path, code)
     run.interrupted("c")
     assert run.attempt().answer() == Succeeded("c of attempt 2")
     assert run.calls == dict.fromkeys("abc", 1)
@@ -296,7 +277,7 @@ def test_a_crew_with_a_manager_goes_on_too(zygote: DrivenZygote, tmp_path: Path)
 
 def test_a_crew_that_is_another_now_begins_anew_and_says_so(zygote: DrivenZygote, tmp_path: Path) -> None:
     code = THREE.replace('step("b", agent)', 'step("b", agent, description=f"Since {os.environ[\'ATTEMPT\']} [b]")')
-    run = kickoff(zygote, tmp_path, code)
+    run = kickoff_of_crew(zygote, tmp_path, code)
     run.interrupted("c")
     child = run.attempt()
     assert child.answer() == Succeeded("c of attempt 2")
@@ -307,7 +288,7 @@ def test_a_crew_that_is_another_now_begins_anew_and_says_so(zygote: DrivenZygote
 
 
 def test_an_output_that_is_not_the_one_that_was_journaled_is_made_again(zygote: DrivenZygote, tmp_path: Path) -> None:
-    run = kickoff(zygote, tmp_path, THREE)
+    run = kickoff_of_crew(zygote, tmp_path, THREE)
     run.interrupted("c")
     run.outputs[0] = "another"
     child = run.attempt()
@@ -340,7 +321,7 @@ def test_structured_output_that_can_not_be_made_again_is_told_and_its_task_run_a
             agent = one()
             return Crew(agents=[agent], tasks=[step("a", agent, guardrail=checked), step("b", agent)])
     """
-    run = kickoff(zygote, tmp_path, code)
+    run = kickoff_of_crew(zygote, tmp_path, code)
     child = run.interrupted("b")
     (warned,) = child.talk.of(Warned)
     assert warned.code == "not_journaled"

@@ -6,16 +6,18 @@ import json
 import math
 import os
 import signal
+import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from windlass_crewside.messages import Journaled, Remember, TaskEnded
+from projects_for_tests.crews import PRELUDE, crew_project
+from projects_for_tests.making import function_project
+from windlass_crewside.messages import Event, Journaled, Project, Remember, TaskEnded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from projects_for_tests.driver import DrivenChild, DrivenZygote
-    from windlass_crewside.messages import Project
 
 MODEL = '''
 import asyncio, json, re, time
@@ -70,6 +72,17 @@ def step(name, agent, **fields):
 '''
 
 
+def kickoff_of_crew(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> Kickoff:
+    project = Project("crew", str(crew_project(folder / "project", MODEL + textwrap.dedent(code))), "work.crew")
+    return Kickoff(zygote, project, folder, **given)
+
+
+def kickoff_of_function(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> Kickoff:
+    code = PRELUDE + MODEL + textwrap.dedent(code)
+    project = Project("function", str(function_project(folder / "project", code)), "work:run")
+    return Kickoff(zygote, project, folder, **given)
+
+
 class Kickoff:
     """One kickoff, in as many attempts as it takes."""
 
@@ -122,7 +135,7 @@ class Kickoff:
         outputs = told | self.outputs
         entries = [entry for child in self._attempts for entry in child.talk.of(Journaled)]
         return [
-            Remember(one.number, one.key, one.record, None if one.position is None else outputs[one.position])
+            Remember(one.number, one.key, one.record, outputs[one.position or 0] if one.apart else None)
             for one in entries
             if one.number not in self._lost
         ]
@@ -136,3 +149,9 @@ class Kickoff:
     def calls(self) -> Counter[str]:
         """How often the model has answered each step."""
         return Counter(self.noted("calls"))
+
+
+def restored_tasks(child: DrivenChild) -> list[str]:
+    """Their names, as the event that tells of them has it."""
+    told = [event.payload["tasks"] for event in child.talk.of(Event) if event.type == "journal_restored"]
+    return [name for names in told for name in names]

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from windlass.kickoffs.states import TaskState
+from windlass_crewside.messages import TaskEnded, TasksKnown, TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from windlass.kickoffs.manifest import TaskDefinition
-    from windlass_crewside.messages import TaskEnded, TasksKnown, TaskStarted
 
 UNSTABLE = "unstable_task_description"
 
@@ -67,6 +67,15 @@ class TaskRecords:
         """The records as earlier attempts have left them."""
         for record in earlier:
             self.by_position[record.position] = record
+
+    def hear(self, message: TasksKnown | TaskStarted | TaskEnded) -> None:
+        match message:
+            case TasksKnown():
+                self.know(message)
+            case TaskStarted():
+                self.start(message)
+            case TaskEnded():
+                self.end(message)
 
     def know(self, message: TasksKnown) -> None:
         """Compares the crew that was built for this run with the registered tasks, place by place."""

@@ -29,8 +29,9 @@ class NoLongerOurs(Exception):  # noqa: N818 - said of the kickoff
 
 class Reports:
     """What a run tells, on its way into the database: in order, in batches, each batch with the task records that
-    changed, new warnings, the tokens used, what the run waits for, and the finished steps for its journal. Those are
-    written at once, for the run waits until the `tether` tells it that they are.
+    changed, new warnings, the tokens used and model calls begun (those of all attempts), what the run waits for, and
+    the finished steps for its journal. Those are written at once, for the run waits until the `tether` tells it that
+    they are.
     """
 
     def __init__(self, store: KickoffStore, claimed: Claimed, records: TaskRecords, tether: Tether) -> None:
@@ -53,7 +54,7 @@ class Reports:
         self.waiting_for: str | None = None
         self._told_usage = claimed.usage
         self.usage = replace(claimed.usage)
-        """Of all attempts."""
+        self._told_model_calls = self.model_calls = claimed.model_calls
 
     async def open(self) -> None:
         if self._attempt > 1:
@@ -98,7 +99,7 @@ class Reports:
             self._something.clear()
             last = self._closed
             batch = self._take()
-            if batch.tells or batch.waiting_for != self._told_waiting_for:
+            if batch.tells or self._differs(batch):
                 await until_the_database_answers(lambda: self._write(batch))  # noqa: B023 - awaited here
             if last:
                 return
@@ -117,12 +118,16 @@ class Reports:
             self._urgent.clear()
         usage = replace(self.usage) if self.usage != self._told_usage else None
         warnings = self.take_warnings()
-        return Batch(events, self._records.take_changed(), warnings, entries, usage, self.waiting_for)
+        changed = self._records.take_changed()
+        return Batch(events, changed, warnings, entries, usage, self.waiting_for, self.model_calls)
+
+    def _differs(self, batch: Batch) -> bool:
+        return (batch.waiting_for, batch.model_calls) != (self._told_waiting_for, self._told_model_calls)
 
     async def _write(self, batch: Batch) -> None:
         if not await self._store.write_reports(self._kickoff, self._attempt, batch):
             raise NoLongerOurs
-        self._told_waiting_for = batch.waiting_for
+        self._told_waiting_for, self._told_model_calls = batch.waiting_for, batch.model_calls
         self._told_usage = batch.usage or self._told_usage
         for entry in batch.entries:
             self._tether.written(entry.number)

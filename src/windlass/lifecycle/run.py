@@ -24,6 +24,7 @@ from windlass_crewside.messages import (
     Event,
     Journaled,
     Message,
+    ModelCalled,
     Project,
     Remember,
     TaskEnded,
@@ -150,7 +151,7 @@ class Run:
             alone=self.claimed.alone,
             lease=self.tether.until,
             tokens_used=self.claimed.usage.total_tokens,
-            model_calls_made=self.claimed.usage.successful_requests,
+            model_calls_made=self.claimed.model_calls,
         )
 
     async def _hear(self, report: Message | Output | Preparing) -> None:
@@ -159,14 +160,12 @@ class Run:
                 await self._reports.add(report.type, report.at, report.payload)
             case Output():
                 await self._reports.add(f"output_{report.stream}", report.at, {"line": report.line})
-            case TasksKnown():
-                self._records.know(report)
-            case TaskStarted():
-                self._records.start(report)
-            case TaskEnded():
-                self._records.end(report)
+            case TasksKnown() | TaskStarted() | TaskEnded():
+                self._records.hear(report)
             case Tokens():
                 self._reports.usage.add(report)
+            case ModelCalled():
+                self._reports.model_calls += 1
             case Journaled():
                 self._reports.journal(await self._journal.entry(report))
             case Warned():

@@ -28,8 +28,8 @@ FIRST = (UUID(int=0), "")
 class Claimed:
     """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
 
-    `ran_for` is the seconds since its first start, `usage` what its earlier attempts used; `alone` says that it lost
-    its process before.
+    `ran_for` is the seconds since its first start, `usage` and `model_calls` what its earlier attempts used;
+    `alone` says that it lost its process before.
     """
 
     id: UUID
@@ -43,6 +43,7 @@ class Claimed:
     alone: bool = False
     retries: int = 0
     usage: TokenUsage = field(default_factory=TokenUsage)
+    model_calls: int = 0
     concurrency_key: str | None = None
     stop_requested: bool = False
 

@@ -34,8 +34,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a run tells that is written together. `usage` is that of all attempts, None where it is as it was;
-    `waiting_for` is what the run waits for now.
+    """What a run tells that is written together. `usage` is that of all attempts, None where it is as it was, and
+    `model_calls` how many were begun; `waiting_for` is what the run waits for now.
     """
 
     events: Sequence[StoredEvent] = ()
@@ -44,6 +44,7 @@ class Batch:
     entries: Sequence[Entry] = ()
     usage: TokenUsage | None = None
     waiting_for: str | None = None
+    model_calls: int = 0
 
     @property
     def tells(self) -> bool:
@@ -60,6 +61,7 @@ def _columns(batch: Batch) -> dict[str, Any]:
     return {
         "warnings": warnings_json(batch.warnings),
         "waiting_for": batch.waiting_for,
+        "model_calls": batch.model_calls,
         "token_usage": None if batch.usage is None else to_json(batch.usage.to_json()),
         **_event_columns(batch.events),
         **_record_columns(batch.records),

@@ -64,7 +64,7 @@ class LoadedCrew:
             raise fault
         report.send(TasksKnown(self._tasks))
         follower = TaskFollower(self._crew.tasks, report)
-        guard = Guard(order.budget, report.stopping)
+        guard = Guard(order.budget, report)
         crew_events.listen(report, follower.follow, guard.count_tokens)
         crew_events.identify(order.kickoff_id)
         with guard.watching(), CrewJournal(report, self._crew, follower).kept():

@@ -6,6 +6,7 @@ Handlers on crewai's event bus would not do: they run on a pool, out of order, a
 from __future__ import annotations
 
 import contextvars
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crewai.events import stream_context
@@ -48,29 +49,31 @@ FLUSH_SECONDS = 30
 def listen(report: Report, follow: Callable[[Any, Any], None], count: Callable[[int], None]) -> None:
     """From now on every event goes to `report`, then to `follow(source, event)`; the tokens of each call to `count`."""
 
-    def sink(source: Any, event: Any) -> None:
-        try:
-            used = tokens_of(event)
+    def spend(_: Any, event: Any) -> None:
+        used = tokens_of(event)
+        if used != Tokens():
             count(used.total)
-            tell(report, source, event, used)
-            follow(source, event)
-        except Exception as error:  # noqa: BLE001 - what a sink raises ends the crew
-            report.warn("event_not_told", f"an event {event.type} of the run could not be told: {text_of(error)}")
+            report.send(used)
+
+    def sink(source: Any, event: Any) -> None:
+        for heed in (partial(tell, report), spend, follow):
+            try:
+                heed(source, event)
+            except Exception as error:  # noqa: BLE001 - what a sink raises ends the crew
+                report.warn("event_not_told", f"an event {event.type} of the run could not be told: {text_of(error)}")
 
     # a default, where crewai sets a value: threads that crew code starts itself see it too
     everywhere = contextvars.ContextVar("crewai_stream_sinks", default=(sink,))
     stream_context._stream_sinks = everywhere  # noqa: SLF001 - add_stream_sink reaches only its own context
 
 
-def tell(report: Report, source: Any, event: Any, used: Tokens) -> None:
+def tell(report: Report, source: Any, event: Any) -> None:
     if is_no_news(source, event):
         return
     payload = event.model_dump(mode="json", fallback=nameless, exclude=LEFT_OUT, exclude_none=True)
     if "state" in payload:  # of a flow: it is told with every method
         payload["state"] = short_or_noted(payload["state"])
     report.event(event.type, payload, event.timestamp.timestamp())
-    if used != Tokens():
-        report.send(used)
 
 
 def is_no_news(source: Any, event: Any) -> bool:

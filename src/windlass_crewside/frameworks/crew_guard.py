@@ -16,20 +16,21 @@ from crewai.hooks import HookAborted, InterceptionPoint, register_hook, unregist
 from windlass_crewside import nobody
 from windlass_crewside.budget import Spending
 from windlass_crewside.faults import ProjectFault
+from windlass_crewside.messages import ModelCalled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windlass_crewside.messages import Budget
-    from windlass_crewside.stopping import Stopping
+    from windlass_crewside.report import Report
 
 
 class Guard:
     """One for a run. The first reason to end it is the reason, and no model is called after it."""
 
-    def __init__(self, budget: Budget, stopping: Stopping) -> None:
+    def __init__(self, budget: Budget, report: Report) -> None:
         self._spending = Spending(budget)
-        self._stopping = stopping
+        self._report = report
         self._fault: ProjectFault | None = None
 
     def count_tokens(self, tokens: int) -> None:
@@ -62,7 +63,7 @@ class Guard:
         if self._fault is not None:
             self.abort(self._fault)
         try:
-            self._stopping.check()
+            self._report.stopping.check()
         except ProjectFault as fault:
             self.abort(fault)
 
@@ -72,6 +73,7 @@ class Guard:
             self._spending.begin_call()
         except ProjectFault as fault:
             self.abort(fault)
+        self._report.send(ModelCalled())
 
     def abort(self, fault: ProjectFault) -> NoReturn:
         self._fault = self._fault or fault

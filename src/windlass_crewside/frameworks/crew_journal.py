@@ -10,7 +10,6 @@ import contextlib
 import json
 import threading
 from collections import Counter
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,8 @@ from crewai.tasks.conditional_task import ConditionalTask
 from windlass_crewside.faults import text_of
 from windlass_crewside.frameworks import journaled_tasks
 from windlass_crewside.frameworks.crew_tasks import described
+from windlass_crewside.frameworks.replacing import replaced
+from windlass_crewside.frameworks.within import inheriting, step_here, task_keys, within
 from windlass_crewside.veil import nameless
 
 if TYPE_CHECKING:
@@ -29,12 +30,10 @@ if TYPE_CHECKING:
     from windlass_crewside.frameworks.crew_tasks import TaskFollower
     from windlass_crewside.report import Report
 
-WITHIN: ContextVar[str] = ContextVar("windlass_within", default="")
-"""The step of a flow that is run; crews that are kicked off within it are told apart from those of others by it."""
-
-
 Written = tuple[str, dict[str, Any], str, int | None, bool]
 """What `Report.finished` is to write."""
+
+UNKNOWN = "it was kicked off in a thread that was there before the run: start threads in the code that is run"
 
 
 @dataclass(slots=True)
@@ -53,10 +52,10 @@ class Step:
     def called(self) -> str:
         return f"the task {self.name}"
 
-
-def task_keys(within: str) -> str:
-    """How the keys of all tasks of crews begin that are kicked off within this step of a flow."""
-    return f"task/{within}/"
+    @property
+    def within(self) -> str:
+        """What crews are within that are kicked off by it: its callbacks, guardrails, tools and condition."""
+        return self.key.removeprefix("task/")
 
 
 class CrewJournal:
@@ -65,9 +64,12 @@ class CrewJournal:
         self._report = report
         self._crew = crew
         self._follower = follower
+        self._begun = False
         self._steps: dict[str, Step] = {}
         self._kickoffs: Counter[str] = Counter()
         self._lock = threading.Lock()
+        if follower is not None:
+            follower.pass_over(value.get("position") for value in report.journal.values())
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
@@ -75,6 +77,7 @@ class CrewJournal:
         register_hook(InterceptionPoint.EXECUTION_END, self._end)
         try:
             with (
+                inheriting(),
                 replaced(Task, "_execute_core", self._running),
                 replaced(Task, "_aexecute_core", self._running_async),
                 replaced(ConditionalTask, "should_execute", self._deciding),
@@ -88,8 +91,12 @@ class CrewJournal:
         crew = context.crew
         if crew is None:
             return
-        kickoff, first = self._named(crew, context.payload)
-        own = crew is self._crew and first
+        own = self._is_own(crew)
+        where = step_here()
+        if where is None:
+            self._report.not_journaled(f"the crew {crew.name}", UNKNOWN)
+            return
+        kickoff = self._named(where, crew, context.payload)
         steps = [Step(f"{kickoff}{at}", name_of(task), own) for at, task in enumerate(crew.tasks)]
         for task, step in zip(crew.tasks, steps, strict=True):
             self._restore(task, step)
@@ -101,15 +108,23 @@ class CrewJournal:
         for task in context.crew.tasks if context.crew is not None else ():
             self._steps.pop(str(task.id), None)
 
-    def _named(self, crew: Any, inputs: Any) -> tuple[str, bool]:
-        """Where in the run this kickoff stands, the same in every attempt; and whether it is the first of its name.
+    def _is_own(self, crew: Any) -> bool:
+        if crew is not self._crew:
+            return False
+        if self._begun and self._follower is not None:
+            self._follower.forget(crew.tasks)  # the output of its first kickoff is in the task records of that
+        self._begun = True
+        return True
+
+    def _named(self, where: str, crew: Any, inputs: Any) -> str:
+        """What the keys of its tasks begin with, the same in every attempt.
 
         With the inputs: of crews that run side by side, the first to start may be another one in each attempt.
         """
-        kind = f"{task_keys(WITHIN.get())}{crew.key}/{digest_of(inputs)}/"
+        kind = f"{task_keys(where)}{crew.key}/{digest_of(inputs)}/"
         with self._lock:
             self._kickoffs[kind] += 1
-            return f"{kind}{self._kickoffs[kind]}/", self._kickoffs[kind] == 1
+            return f"{kind}{self._kickoffs[kind]}/"
 
     def _restore(self, task: Any, step: Step) -> None:
         """What does not fit is as if it was not there."""
@@ -119,20 +134,27 @@ class CrewJournal:
         try:
             step.skipped = entry.value == entry.value | journaled_tasks.SKIPPED
             step.output = None if step.skipped else journaled_tasks.restored(task, entry)
-        except (ValueError, LookupError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001 - classes of the project are asked
             self._report.warn("journal_unfit", f"{step.called} is run again: {text_of(error)}")
-            return
-        position = entry.value.get("position")
+        else:
+            self._report.journal.take_all(task_keys(step.within))  # crews within it are not kicked off again
+        self._place(task, step, entry.value.get("position"))
+
+    def _place(self, task: Any, step: Step, position: int | None) -> None:
         if self._follower is not None and position is not None:
-            self._follower.restored(task, position)
+            over = step.skipped or step.output is not None
+            self._follower.restored(task, position, over=over)
 
     def _running(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def run_once(task: Any, agent: Any, *arguments: Any) -> Any:
             step = self._steps.get(str(task.id))
-            if step is not None and step.output is not None:
+            if step is None:
+                return run(task, agent, *arguments)
+            if step.output is not None:
                 return again(task, agent, step.output)
-            output = run(task, agent, *arguments)
-            if step is not None and (entry := self._entry(task, step, output)):
+            with within(step.within):
+                output = run(task, agent, *arguments)
+            if entry := self._entry(task, step, output):
                 self._report.finished(*entry)
             return output
 
@@ -141,10 +163,13 @@ class CrewJournal:
     def _running_async(self, run: Callable[..., Any]) -> Callable[..., Any]:
         async def run_once(task: Any, agent: Any, *arguments: Any) -> Any:
             step = self._steps.get(str(task.id))
-            if step is not None and step.output is not None:
+            if step is None:
+                return await run(task, agent, *arguments)
+            if step.output is not None:
                 return again(task, agent, step.output)
-            output = await run(task, agent, *arguments)
-            if step is not None and (entry := self._entry(task, step, output)):
+            with within(step.within):
+                output = await run(task, agent, *arguments)
+            if entry := self._entry(task, step, output):
                 await self._report.finished_meanwhile(*entry)
             return output
 
@@ -153,10 +178,13 @@ class CrewJournal:
     def _deciding(self, decide: Callable[..., bool]) -> Callable[..., bool]:
         def decide_once(task: Any, context: Any) -> bool:
             step = self._steps.get(str(task.id))
-            if step is not None and (step.skipped or step.output is not None):
+            if step is None:
+                return decide(task, context)
+            if step.skipped or step.output is not None:
                 return not step.skipped
-            wanted = decide(task, context)
-            if step is not None and not wanted:
+            with within(step.within):
+                wanted = decide(task, context)
+            if not wanted:
                 self._report.finished(*self._placed(task, step, journaled_tasks.SKIPPED))
             return wanted
 
@@ -165,7 +193,7 @@ class CrewJournal:
     def _entry(self, task: Any, step: Step, output: Any) -> Written | None:
         try:
             value = journaled_tasks.kept(task, output, without_raw=step.own)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - objects of the project are asked
             self._report.not_journaled(step.called, text_of(error))
             return None
         return self._placed(task, step, value)
@@ -178,7 +206,7 @@ class CrewJournal:
 def again(task: Any, agent: Any, output: Any) -> Any:
     """What crewai does at the end of a task, but for the callbacks, which have run."""
     task.agent = agent or task.agent
-    task.output = output
+    task.output = journaled_tasks.named(task, output)
     journaled_tasks.write_file(task, output)
     return output
 
@@ -195,13 +223,3 @@ def digest_of(inputs: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         text = nameless(inputs)
     return journaled_tasks.digest(text)
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, make(before))
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from windlass_crewside.messages import KnownTask, TaskEnded, TaskStarted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from windlass_crewside.report import Report
 
 
@@ -31,6 +33,7 @@ class TaskFollower:
         self._report = report
         self._tasks = list(tasks)
         self._positions = {str(task.id): position for position, task in enumerate(tasks)}
+        self._free = len(self._tasks)
         self._began: dict[int, float] = {}
         self._over: set[int] = set()
         self._lock = threading.RLock()
@@ -45,13 +48,27 @@ class TaskFollower:
     def position(self, task: Any) -> int:
         """Of its task record: one that is not of this crew has the next free."""
         with self._lock:
-            return self._positions.setdefault(str(task.id), max(self._positions.values(), default=-1) + 1)
+            if str(task.id) not in self._positions:
+                self._positions[str(task.id)] = self._free
+                self._free += 1
+            return self._positions[str(task.id)]
 
-    def restored(self, task: Any, position: int) -> None:
-        """An earlier attempt has told of it: its task record stays as it is."""
+    def pass_over(self, positions: Iterable[int | None]) -> None:
+        """These have task records of earlier attempts, which are no other task's."""
+        self._free = max([self._free, *(position + 1 for position in positions if position is not None)])
+
+    def forget(self, tasks: list[Any]) -> None:
+        """They are about to be run once more, and to have other task records."""
+        with self._lock:
+            for task in tasks:
+                self._positions.pop(str(task.id), None)
+
+    def restored(self, task: Any, position: int, *, over: bool) -> None:
+        """An earlier attempt has told of it, and if it is not `over` this one tells of it again."""
         with self._lock:
             self._positions[str(task.id)] = position
-            self._over.add(position)
+            if over:
+                self._over.add(position)
 
     def skip_the_rest(self) -> None:
         with self._lock:
@@ -60,7 +77,8 @@ class TaskFollower:
     def _started(self, task: Any, event: Any) -> None:
         position = self.position(task)
         at = event.timestamp.timestamp()
-        self._skip_until(position, at)
+        if position < len(self._tasks):
+            self._skip_until(position, at)
         self._began[position] = at
         self._report.send(TaskStarted(position, **described(task), at=at))
 
@@ -81,7 +99,7 @@ class TaskFollower:
 
     def _skip_until(self, position: int, at: float) -> None:
         """A conditional task that was passed over was skipped: crewai has no event for it."""
-        for passed in range(min(position, len(self._tasks))):
+        for passed in range(position):
             if passed not in self._began and passed not in self._over and conditional(self._tasks[passed]):
                 self._over.add(passed)
                 # by now crewai has filled in its placeholders, too

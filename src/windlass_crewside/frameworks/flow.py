@@ -63,7 +63,7 @@ class LoadedFlow:
 
     def run(self, order: Run, report: Report) -> Succeeded:
         report.send(TasksKnown(self._tasks))
-        guard = Guard(order.budget, report.stopping)
+        guard = Guard(order.budget, report)
         crew_events.listen(report, lambda *_: None, guard.count_tokens)
         crew_events.identify(order.kickoff_id)
         with guard.watching(), CrewJournal(report).kept():

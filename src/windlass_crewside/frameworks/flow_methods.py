@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from windlass_crewside.frameworks.crew_tasks import task_key
 from windlass_crewside.frameworks.results import text_of_any
 from windlass_crewside.messages import KnownTask, TaskEnded, TaskStarted
+from windlass_crewside.veil import nameless
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -55,7 +56,7 @@ class MethodFollower:
             self._end(name, "failed")
             raise
         ended = time.time()
-        self._report.send(TaskEnded(position, "completed", ended, text_of_any(output), None, ended - began))
+        self._report.send(TaskEnded(position, "completed", ended, text_of_output(output), None, ended - began))
         return output, event
 
     def skip_the_rest(self) -> None:
@@ -65,3 +66,10 @@ class MethodFollower:
 
     def _end(self, name: str, state: str) -> None:
         self._report.send(TaskEnded(self._tasks[name][0], state, time.time()))
+
+
+def text_of_output(output: Any) -> str:
+    try:
+        return text_of_any(output)
+    except Exception:  # noqa: BLE001 - runs code of the project, which the run does not depend on
+        return nameless(output)

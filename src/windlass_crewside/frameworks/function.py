@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import json
 import re
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from windlass_crewside.frameworks import results
 from windlass_crewside.frameworks.arguments import built
 from windlass_crewside.frameworks.crew_tasks import task_key
 from windlass_crewside.frameworks.importing import entry_module, named_in
+from windlass_crewside.frameworks.late_imports import once_imported
 from windlass_crewside.frameworks.schemas import Definitions, hints_of, schema_of
 from windlass_crewside.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted, Warned
 
@@ -101,7 +101,7 @@ class LoadedFunction:
 
     def _call(self, arguments: dict[str, Any]) -> Any:
         result = self._function(**arguments)
-        return asyncio.run(awaited(result)) if inspect.isawaitable(result) else result
+        return results.exhausted(asyncio.run(awaited(result)) if inspect.isawaitable(result) else result)
 
     def _arguments(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs, built as annotated; what the function doesn't take is left out, unless it takes **anything."""
@@ -126,21 +126,23 @@ class LoadedFunction:
 @contextlib.contextmanager
 def watched_crews(order: Run, report: Report) -> Iterator[None]:
     """Crews and flows that the function runs can be stopped, too, and finished tasks of its crews are not run again,
-    where crewai is imported by now.
+    from when crewai is imported.
     """
-    if "crewai" not in sys.modules:
-        yield
-        return
-    from windlass_crewside.frameworks.crew_guard import Guard
-    from windlass_crewside.frameworks.crew_journal import CrewJournal
-
-    with Guard(order.budget, report.stopping).watching(), CrewJournal(report).kept():
+    with contextlib.ExitStack() as watching, once_imported("crewai", lambda: watch(watching, order, report)):
         yield
     report.warn_of_leftovers()
 
 
+def watch(watching: contextlib.ExitStack, order: Run, report: Report) -> None:
+    from windlass_crewside.frameworks.crew_guard import Guard
+    from windlass_crewside.frameworks.crew_journal import CrewJournal
+
+    watching.enter_context(Guard(order.budget, report).watching())
+    watching.enter_context(CrewJournal(report).kept())
+
+
 async def awaited(result: Any) -> Any:
-    return await result
+    return await results.exhausted_meanwhile(await result)
 
 
 def default_of(parameter: inspect.Parameter) -> dict[str, Any]:

@@ -9,77 +9,89 @@ from typing import TYPE_CHECKING, Any
 from crewai.tasks.output_format import OutputFormat
 from crewai.tasks.task_output import TaskOutput
 
+from windlass_crewside.frameworks import values
+
 if TYPE_CHECKING:
     from windlass_crewside.journal import Entry
 
 SKIPPED = {"skipped": True}
 AS_RAW = "as raw"
-"""For structured output that is the JSON of the text beside it, and need not be kept twice."""
+"""For JSON output that is that of the text beside it, and need not be kept twice."""
 
 
 def kept(task: Any, output: Any, *, without_raw: bool) -> dict[str, Any]:
     """The entry of a task. Of a text that is kept elsewhere it has the digest.
 
     What the agent said to the model is left out: it holds the outputs of all tasks before it. Raises TypeError or
-    ValueError for structured output that could not be made again.
+    ValueError for structured output that could not be made again, and whatever classes of the project raise.
     """
     text = {"digest": digest(output.raw)} if without_raw else {"raw": output.raw}
     return text | {
         "agent": output.agent,
         "format": output.output_format.value,
-        "json": as_raw(output.json_dict, output.raw),
-        "pydantic": as_raw(plain(task, output.pydantic), output.raw),
+        "json": as_raw(values.encoded(output.json_dict), output.raw),
+        "pydantic": None if output.pydantic is None else kept_model(task, output.pydantic),
         "tool_failures": [failure.model_dump(mode="json") for failure in output.tool_failures],
     }
 
 
-def plain(task: Any, model: Any) -> Any:
-    if model is None:
-        return None
+def kept_model(task: Any, model: Any) -> Any:
+    """Not its dump, which need not be what it was made from. A class that the task names may be anywhere."""
+    if type(model) is task.output_pydantic:
+        return values.encoded_dict(values.parts_of(model))
     if not isinstance(model, task.output_pydantic or ()):
         raise TypeError(f"its output is a {type(model).__name__}, which its output_pydantic does not name")
-    return model.model_dump(mode="json")
+    return values.encoded(model)
 
 
 def as_raw(structured: Any, raw: str) -> Any:
     if structured is None:
         return None
     try:
-        same = json.loads(raw) == structured
+        same = json.dumps(json.loads(raw)) == json.dumps(structured)  # as text, where 1 is not 1.0 and not true
     except ValueError:
         same = False
     return AS_RAW if same else structured
 
 
 def restored(task: Any, entry: Entry) -> Any:
-    """The output of a task as it was. Raises ValueError or LookupError for an entry that does not fit."""
+    """The output of a task as it was, but for the words of the task, which `named` adds.
+
+    Raises ValueError or LookupError for an entry that does not fit, and whatever classes of the project raise.
+    """
     value = entry.value
     raw = value.get("raw", entry.output)
     if raw is None or ("digest" in value and digest(raw) != value["digest"]):
         raise ValueError("its output is not the one that was journaled")
     return TaskOutput(
-        name=task.name or task.description,
         description=task.description,
-        expected_output=task.expected_output,
         raw=raw,
-        json_dict=structured(value["json"], raw),
-        pydantic=model(task, structured(value["pydantic"], raw)),
+        json_dict=values.decoded(json.loads(raw) if value["json"] == AS_RAW else value["json"]),
+        pydantic=None if value["pydantic"] is None else model(task, value["pydantic"]),
         agent=value["agent"],
         output_format=OutputFormat(value["format"]),
         tool_failures=value["tool_failures"],
     )
 
 
-def structured(value: Any, raw: str) -> Any:
-    return json.loads(raw) if value == AS_RAW else value
-
-
 def model(task: Any, value: Any) -> Any:
-    if value is None:
-        return None
-    if task.output_pydantic is None:
+    kind = task.output_pydantic
+    if kind is None:
         raise ValueError("the task has no output_pydantic any more")
-    return task.output_pydantic.model_validate(value)
+    found = values.decoded(value)
+    if values.TAG in value and isinstance(found, kind):
+        return found
+    if values.TAG in value or not found["__dict__"].keys() >= kind.model_fields.keys():
+        raise ValueError(f"its output_pydantic is another {kind.__name__} than it was")
+    return values.made(kind, found)
+
+
+def named(task: Any, output: Any) -> Any:
+    """With the task's words as they are when it would be run: by then crewai has filled in the inputs."""
+    output.name = task.name or task.description
+    output.description = task.description
+    output.expected_output = task.expected_output
+    return output.set_summary()
 
 
 def write_file(task: Any, output: Any) -> None:

@@ -82,8 +82,21 @@ def of_a_crew(output: Any, report: Report) -> Succeeded:
 
 def exhausted(output: Any) -> Any:
     """A crew or a flow with `stream=True` runs while its output is read."""
-    if not hasattr(output, "get_full_text") and not hasattr(output, "is_exhausted"):
+    if not is_stream(output):
         return output
     for _ in output:
         pass
     return output.result
+
+
+async def exhausted_meanwhile(output: Any) -> Any:
+    """Of one that runs in the event loop, which is to be read in the same loop."""
+    if not is_stream(output) or output._async_iterator is None:  # noqa: SLF001 - each has both ways, and one of them works
+        return output
+    async for _ in output:
+        pass
+    return output.result
+
+
+def is_stream(output: Any) -> bool:
+    return any(base.__module__ == "crewai.types.streaming" for base in type(output).__mro__)

@@ -1,4 +1,7 @@
-"""Python values as JSON, and back as what they were: what a step of a run gives is of the project's own types."""
+"""Python values as JSON, and back as what they were: what a step of a run gives is of the project's own types.
+
+What is made again is made as pickle does it: no code of the project is asked to make or to check it.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +10,33 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import ipaddress
+import json
 import pathlib
 import uuid
+from collections import Counter, OrderedDict, defaultdict, deque
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from windlass_crewside.frameworks.moments import MICROSECOND, decoded_moment, encoded_moment
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 TAG = "$"
 """The key of a JSON object that stands for something else: its kind. "of" is its class, "v" what it holds."""
 
-MICROSECOND = dt.timedelta(microseconds=1)
-TEXTS: dict[type[Any], tuple[Callable[[Any], str], Callable[[str], Any]]] = {
-    bytes: (lambda value: base64.b64encode(value).decode(), base64.b64decode),
-    dt.datetime: (dt.datetime.isoformat, dt.datetime.fromisoformat),
-    dt.date: (dt.date.isoformat, dt.date.fromisoformat),
-    dt.time: (dt.time.isoformat, dt.time.fromisoformat),
-    dt.timedelta: (lambda value: str(value // MICROSECOND), lambda text: int(text) * MICROSECOND),
-    decimal.Decimal: (str, decimal.Decimal),
-    pathlib.PosixPath: (str, pathlib.PosixPath),
-    uuid.UUID: (str, uuid.UUID),
-}
-TEXT_KINDS = {kind.__name__: read for kind, (_, read) in TEXTS.items()}
-SEQUENCES: dict[type[Any], str] = {tuple: "tuple", set: "set", frozenset: "frozenset"}
-SEQUENCE_KINDS: dict[str, type[Any]] = {name: kind for kind, name in SEQUENCES.items()}
+MODEL_PARTS = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+"""All that a pydantic model is; its own __setstate__ sets these four."""
+FIELDS = "__dataclass_fields__"
+FIELDS_OF_MODELS = "__pydantic_fields__"
 
 
 def encoded(value: Any) -> Any:
-    """Raises TypeError or ValueError, in words, for what has no form here; RecursionError for what holds itself."""
+    """Equal values become equal JSON. Raises TypeError or ValueError, in words, for what has no form here,
+    RecursionError for what holds itself, and whatever properties of the project's classes raise.
+    """
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -43,69 +44,127 @@ def encoded(value: Any) -> Any:
         return [encoded(item) for item in value]
     if kind is dict:
         return encoded_dict(value)
-    if kind in SEQUENCES:
-        return {TAG: SEQUENCES[kind], "v": [encoded(item) for item in value]}
-    if kind in TEXTS:
-        return {TAG: kind.__name__, "v": TEXTS[kind][0](value)}
+    if kind in FORMS:
+        return {TAG: kind.__name__, "v": FORMS[kind][0](value)}
     return encoded_object(value)
 
 
 def encoded_dict(value: dict[Any, Any]) -> dict[str, Any]:
     if all(type(name) is str and name != TAG for name in value):
         return {name: encoded(item) for name, item in value.items()}
-    return {TAG: "dict", "v": [[encoded(name), encoded(item)] for name, item in value.items()]}
+    return {TAG: "dict", "v": pairs(value)}
+
+
+def pairs(value: dict[Any, Any]) -> list[Any]:
+    return [[encoded(name), encoded(item)] for name, item in value.items()]
+
+
+def in_order(items: Iterable[Any]) -> list[Any]:
+    """The same in every process: the order of a set's texts is not."""
+    return sorted(map(encoded, items), key=json.dumps)
 
 
 def encoded_object(value: Any) -> dict[str, Any]:
+    kind = type(value)
+    if isinstance(value, type):
+        return {TAG: "class", "of": path_of(value)}
     if isinstance(value, enum.Enum):
-        return {TAG: "enum", "of": path_of(type(value)), "v": encoded(value.value)}
-    if is_model(type(value)):
-        fields = {**vars(value), **(value.__pydantic_extra__ or {})}
-        return {TAG: "model", "of": path_of(type(value)), "v": encoded_dict(fields)}
+        return {TAG: "enum", "of": path_of(kind), "v": encoded(value.value)}
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return {TAG: "namedtuple", "of": path_of(kind), "v": [encoded(item) for item in value]}
+    if is_model(kind):
+        parts, unset = parts_of(value), without(value, FIELDS_OF_MODELS)
+        return {TAG: "model", "of": path_of(kind), "v": encoded_dict(parts)} | unset
     if dataclasses.is_dataclass(value):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {TAG: "dataclass", "of": path_of(type(value)), "v": encoded_dict(fields)}
-    raise TypeError(f"a {type(value).__name__} has no form in the journal")
+        return {TAG: "dataclass", "of": path_of(kind), "v": encoded_dict(held_by(value))} | without(value, FIELDS)
+    if is_text_of_pydantic(kind):
+        text = value.get_secret_value() if hasattr(kind, "get_secret_value") else str(value)
+        return {TAG: "pydantic", "of": path_of(kind), "v": encoded(text)}
+    raise TypeError(f"a {kind.__name__} has no form in the journal")
+
+
+def parts_of(model: Any) -> dict[str, Any]:
+    """Without the private attributes that are not set, which pydantic holds a mark of its own for."""
+    parts = {name: object.__getattribute__(model, name) for name in MODEL_PARTS}
+    if private := parts["__pydantic_private__"]:
+        parts["__pydantic_private__"] = {
+            name: item for name, item in private.items() if type(item).__name__ != "PydanticUndefinedType"
+        }
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def held_by(value: Any) -> dict[str, Any]:
+    """Its fields, of which some may be slots, and what it holds beside them."""
+    fields = {name: getattr(value, name) for name in getattr(type(value), FIELDS) if hasattr(value, name)}
+    return fields | getattr(value, "__dict__", {})
+
+
+def without(value: Any, declared: str) -> dict[str, Any]:
+    """The fields that it could have and has not, so that it is told from an object whose class got new ones."""
+    unset = [name for name in getattr(type(value), declared) if not hasattr(value, name)]
+    return {"without": unset} if unset else {}
 
 
 def decoded(value: Any) -> Any:
-    """Raises ValueError or LookupError for what `encoded` did not make, or whose class is gone or another."""
+    """Raises ValueError, LookupError or TypeError for what `encoded` did not make, or whose class is gone or another;
+    and whatever comes of it, hashing and comparing objects of the project among it.
+    """
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, dict):
         return value
     if TAG not in value:
         return {name: decoded(item) for name, item in value.items()}
-    return decoded_kind(value[TAG], value)
+    return decoded_object(value[TAG], value) if "of" in value else READ[value[TAG]](value["v"])
 
 
-def decoded_kind(kind: str, value: dict[str, Any]) -> Any:
-    if kind in SEQUENCE_KINDS:
-        return SEQUENCE_KINDS[kind](decoded(item) for item in value["v"])
-    if kind in TEXT_KINDS:
-        return TEXT_KINDS[kind](value["v"])
-    if kind == "dict":
-        return {decoded(name): decoded(item) for name, item in value["v"]}
-    found, held = class_at(value["of"]), decoded(value["v"])
-    if kind == "enum" and issubclass(found, enum.Enum):
+def read_pairs(held: list[Any]) -> dict[Any, Any]:
+    return {decoded(name): decoded(item) for name, item in held}
+
+
+def decoded_object(kind: str, value: dict[str, Any]) -> Any:
+    found, held = class_at(value["of"]), decoded(value.get("v"))
+    if kind == "class":
+        return found
+    if (kind == "enum" and issubclass(found, enum.Enum)) or (kind == "pydantic" and is_text_of_pydantic(found)):
         return found(held)
-    if kind == "model" and is_model(found):
-        return found.model_construct(**held)
-    if kind == "dataclass" and hasattr(found, "__dataclass_fields__"):
+    if kind == "namedtuple" and hasattr(found, "_fields") and len(held) == len(found._fields):
+        return tuple.__new__(found, held)
+    if kind == "model" and is_model(found) and fits(found, FIELDS_OF_MODELS, held["__dict__"], value):
+        return made_model(found, held)
+    if kind == "dataclass" and hasattr(found, FIELDS) and fits(found, FIELDS, held, value):
         return made(found, held)
-    raise ValueError(f"{value['of']} is no {kind}")
+    raise ValueError(f"{value['of']} is not what it was")
 
 
-def made(kind: type[Any], fields: dict[str, Any]) -> Any:
-    """Not by its __init__, which need not take what it has made of its arguments."""
+def fits(kind: type[Any], declared: str, held: dict[str, Any], value: dict[str, Any]) -> bool:
+    return set(getattr(kind, declared)) <= {*held, *value.get("without", ())}
+
+
+def made(kind: type[Any], attributes: dict[str, Any]) -> Any:
     value = object.__new__(kind)
-    for name, item in fields.items():
+    for name, item in attributes.items():
         object.__setattr__(value, name, item)
     return value
 
 
+def made_model(kind: type[Any], parts: dict[str, Any]) -> Any:
+    model = made(kind, parts)
+    for name in MODEL_PARTS:
+        if not hasattr(model, name):
+            object.__setattr__(model, name, None)
+    return model
+
+
 def is_model(kind: type[Any]) -> bool:
     return hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_construct")
+
+
+def is_text_of_pydantic(kind: type[Any]) -> bool:
+    """A secret or an address: what it holds is its whole text."""
+    return any(base.__module__.startswith("pydantic") for base in kind.__mro__) and (
+        hasattr(kind, "get_secret_value") or hasattr(kind, "unicode_string")
+    )
 
 
 def path_of(kind: type[Any]) -> str:
@@ -126,3 +185,34 @@ def class_at(path: str) -> Any:
     if not isinstance(found, type):
         raise ValueError(f"{path} is no class")  # noqa: TRY004 - said of what was read
     return found
+
+
+def each(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda held: make(map(decoded, held))
+
+
+FORMS: dict[type[Any], tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    bytes: (lambda value: base64.b64encode(value).decode(), base64.b64decode),
+    dt.date: (dt.date.isoformat, dt.date.fromisoformat),
+    dt.datetime: (encoded_moment, partial(decoded_moment, dt.datetime)),
+    dt.time: (encoded_moment, partial(decoded_moment, dt.time)),
+    dt.timedelta: (lambda value: value // MICROSECOND, lambda held: held * MICROSECOND),
+    decimal.Decimal: (str, decimal.Decimal),
+    ipaddress.IPv4Address: (str, ipaddress.IPv4Address),
+    ipaddress.IPv6Address: (str, ipaddress.IPv6Address),
+    pathlib.PosixPath: (str, pathlib.PosixPath),
+    uuid.UUID: (str, uuid.UUID),
+    tuple: (lambda value: [encoded(item) for item in value], each(tuple)),
+    set: (in_order, each(set)),
+    frozenset: (in_order, each(frozenset)),
+    deque: (lambda value: [value.maxlen, *map(encoded, value)], lambda held: deque(map(decoded, held[1:]), held[0])),
+    OrderedDict: (pairs, lambda held: OrderedDict(read_pairs(held))),
+    Counter: (pairs, lambda held: Counter(read_pairs(held))),
+    defaultdict: (
+        lambda value: [encoded(value.default_factory), *pairs(value)],
+        lambda held: defaultdict(decoded(held[0]), read_pairs(held[1:])),
+    ),
+}
+"""How a value of each type is written and read; of no other types than these, as subclasses hold more."""
+
+READ = {kind.__name__: read for kind, (_, read) in FORMS.items()} | {"dict": read_pairs}

@@ -5,7 +5,7 @@ CREATE TABLE journal (
     attempt    integer NOT NULL,
     key        text NOT NULL,
     position   integer,  -- of its task record
-    apart      boolean NOT NULL,  -- its output is in the task record alone
+    apart      boolean NOT NULL DEFAULT false,  -- its output is in the task record alone
     record     text NOT NULL,  -- encrypted
     written_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (kickoff_id, number)
@@ -27,6 +27,7 @@ CREATE TABLE attempts (
 ALTER TABLE kickoffs
     ADD retries integer NOT NULL DEFAULT 0,  -- attempts that failed and were not the last
     ADD why     text,  -- its last run ended and it did not
+    ADD model_calls integer NOT NULL DEFAULT 0,  -- begun, of all attempts
     ADD alone   boolean NOT NULL DEFAULT false;  -- its process was lost: it shares its next one's zygote with no other
 
 ALTER TABLE task_records ADD attempt integer;  -- whose run it is, or was; NULL: of none yet

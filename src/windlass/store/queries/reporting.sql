@@ -34,12 +34,12 @@ WITH live AS (
 ), told AS (
     UPDATE kickoffs
        SET waiting_for = %(waiting_for)s, warnings = added_warnings(warnings, %(warnings)s),
-           token_usage = coalesce(%(token_usage)s::json, token_usage),
+           token_usage = coalesce(%(token_usage)s::json, token_usage), model_calls = greatest(model_calls, %(model_calls)s),
            losses = CASE WHEN cardinality(%(numbers)b::int[]) > 0 THEN 0 ELSE losses END  -- it came further
       FROM live
      WHERE kickoffs.id = live.id
        AND (%(warnings)s::text <> '[]' OR %(token_usage)s::text IS NOT NULL OR waiting_for IS DISTINCT FROM %(waiting_for)s
-            OR (losses > 0 AND cardinality(%(numbers)b::int[]) > 0))
+            OR model_calls < %(model_calls)s OR (losses > 0 AND cardinality(%(numbers)b::int[]) > 0))
 )
 SELECT id FROM live
 
