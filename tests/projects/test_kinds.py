@@ -119,9 +119,9 @@ FLOW = CREW.replace('"crew"', '"flow"')
 
 
 def test_a_flow_is_found_in_the_module_of_its_command(tmp_path: Path) -> None:
-    script = '[project.scripts]\nkickoff = "work.start:kickoff"\nplot = "work.plot:plot"\n'
-    path = project(tmp_path, FLOW + script, "src/work/start.py", "src/my_crew/main.py")
-    assert recognise(path) == Recognised(Project("flow", str(path), "work.start"), "crewai", "my-crew")
+    script = '[project.scripts]\nkickoff = "begin.start:kickoff"\nplot = "work.plot:plot"\n'
+    path = project(tmp_path, FLOW + script, "src/begin/start.py", "src/my_crew/main.py")
+    assert recognise(path) == Recognised(Project("flow", str(path), "begin.start"), "crewai", "my-crew")
 
 
 @pytest.mark.parametrize(
