@@ -14,10 +14,11 @@ from lifecycle.waiting import until
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
+from windlass.kickoffs.usage import TokenUsage
 from windlass.lifecycle.accept import Acceptor, KeyInUse, QueueFull
 from windlass.lifecycle.pausing import pause, resume
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import KickoffStore
+from windlass.store.kickoffs import Batch, KickoffStore
 
 if TYPE_CHECKING:
     from lifecycle.running import Place, World
@@ -70,6 +71,17 @@ async def test_one_that_lost_its_process_is_run_alone_with_what_is_left_of_its_t
     assert order.alone
     assert order.seconds_left is not None
     assert 10 < order.seconds_left <= 20
+
+
+async def test_what_earlier_attempts_have_used_up_counts(world: World, orders: list[RunOrder]) -> None:
+    kickoff = await world.accept()
+    await world.store.claim(world.deployment.id, 1, 0.0)
+    usage = TokenUsage(total_tokens=70)
+    assert await world.store.write_reports(kickoff, 1, Batch(usage=usage, model_calls=4))
+    await world.worker(renewal=0.1)
+    await world.ended(kickoff)
+    (order,) = orders
+    assert (order.tokens_used, order.model_calls_made) == (70, 4)
 
 
 async def test_one_whose_time_is_used_up_is_not_started_again(world: World, orders: list[RunOrder]) -> None:

@@ -130,6 +130,17 @@ async def test_the_tokens_of_all_attempts_add_up(rows: Rows) -> None:
     assert again.usage == more
 
 
+async def test_the_model_calls_of_all_attempts_add_up_and_are_never_fewer(rows: Rows) -> None:
+    claimed = await rows.started()
+    assert claimed.model_calls == 0
+    await rows.store.write_reports(claimed.id, 1, Batch(model_calls=3))
+    await rows.store.write_reports(claimed.id, 1, Batch(usage=USED))
+    await rows.end_leases()
+    await rows.store.reap(max_losses=3)
+    (again,) = await rows.claim()
+    assert again.model_calls == 3
+
+
 async def test_a_step_is_not_journaled_for_an_attempt_that_is_over(rows: Rows) -> None:
     claimed = await rows.started()
     await rows.put_back(claimed)
