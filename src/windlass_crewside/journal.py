@@ -63,14 +63,23 @@ class Journal:
         return len(self._entries)
 
     def record(self, key: str, value: Any, position: int | None = None, *, apart: bool = False) -> None:
-        """Comes back when the worker has committed it; `position` and `apart` are those of its Journaled.
+        """Gives it to the worker, which commits what it is given in this order; `position` and `apart` are those of
+        its Journaled.
 
         Raises OSError when no one is there, TooLarge, and TypeError, ValueError or RecursionError for what is not JSON.
         """
         record = json.dumps(value, separators=(",", ":"))
+        if os.getpid() == self._owner:  # a process that crew code forked is not heard
+            self._send(key, record, position, apart=apart)
+
+    def committed(self) -> None:
+        """Waits until the worker has committed all that it was given so far."""
         if os.getpid() != self._owner:
-            return  # a process that crew code forked is not heard, and would wait for ever
-        self._send(key, record, position, apart=apart).wait()
+            return  # it would wait for ever
+        with self._lock:
+            awaited = list(self._awaited.values())
+        for one in awaited:
+            one.wait()
 
     def written(self, number: int) -> None:
         """The worker has committed this one."""
@@ -78,15 +87,13 @@ class Journal:
         if awaited is not None:
             awaited.set()
 
-    def _send(self, key: str, record: str, position: int | None, *, apart: bool) -> threading.Event:
-        awaited = threading.Event()
+    def _send(self, key: str, record: str, position: int | None, *, apart: bool) -> None:
         with self._lock:
             number = self._last + 1
-            self._awaited[number] = awaited
+            self._awaited[number] = threading.Event()
             try:
                 self._channel.send(Journaled(number, key, record, position, apart))
             except BaseException:
                 del self._awaited[number]
                 raise
             self._last = number
-        return awaited

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from windlass_crewside import processes
 from windlass_crewside.budget import size_in_words
 from windlass_crewside.faults import LimitReached, text_of
+from windlass_crewside.frames import LARGEST_FRAME, TooLarge
 from windlass_crewside.journal import Journal
-from windlass_crewside.messages import LARGEST_FRAME, Event, Failed, Succeeded, TaskEnded, TooLarge, Warned
+from windlass_crewside.messages import Event, Failed, Succeeded, TaskEnded, TaskStarted, Warned
 from windlass_crewside.shortening import shortened
 from windlass_crewside.stopping import Stopping
 from windlass_crewside.surroundings import flush_output
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from windlass_crewside.veil import Veil
 
 
+LARGE = 64 * 1024
+"""Characters of an output from which on it is not sent twice."""
 MOST_WRITERS = 32
 """Threads that wait for entries to be written; none is started before there is one."""
 
@@ -40,11 +43,15 @@ class Report:
         self.stopping = stopping or Stopping()
         self.journal = journal or Journal(channel)
         self._writers = ThreadPoolExecutor(MOST_WRITERS, "windlass-journal")
+        self._last_large: TaskEnded | None = None
 
     def send(self, message: Message) -> None:
         """Raises ProjectFault for a result that is too large. Of all else that is, only that it was is told."""
+        if isinstance(message, Succeeded):
+            message = self._without_what_was_sent(message)
         try:
             self._channel.send(message)
+            self._note(message)
         except OSError as error:
             end_unheard(error)
         except TooLarge as error:
@@ -54,6 +61,19 @@ class Report:
                 )
                 raise LimitReached(words, "Return less, or where it is stored.") from error
             self._send_without_its_bulk(message, error.size)
+
+    def _note(self, message: Message) -> None:
+        last = self._last_large
+        if last and isinstance(message, TaskStarted | TaskEnded) and message.position == last.position:
+            self._last_large = None  # its record has another output now
+        if isinstance(message, TaskEnded) and len(message.output or "") > LARGE:
+            self._last_large = message
+
+    def _without_what_was_sent(self, result: Succeeded) -> Succeeded:
+        task = self._last_large
+        if task is None or task.output != result.output:
+            return result
+        return replace(result, output="", output_of=task.position)
 
     def _send_without_its_bulk(self, message: Message, size: int) -> None:
         what = f"the event {message.type}" if isinstance(message, Event) else f"a message ({type(message).__name__})"
@@ -73,7 +93,8 @@ class Report:
         self.send(Warned(code, self._veil.text(message), task))
 
     def finished(self, key: str, value: Any, step: str, position: int | None = None, apart: bool = False) -> bool:
-        """Writes a finished step into the journal and waits until it is committed; `step` is what warnings call it.
+        """Gives a finished step to the journal; `step` is what warnings call it. Before other code of the project runs,
+        `committed` is to be awaited.
 
         False for one that can't be written: the run goes on, and a later attempt runs this step again.
         """
@@ -90,11 +111,20 @@ class Report:
             return True
         return False
 
+    def committed(self) -> None:
+        """Waits until all finished steps are committed."""
+        self.journal.committed()
+
     async def finished_meanwhile(self, *entry: Any) -> bool:
-        """As `finished`, for code in an event loop, which goes on beside it. Not in one of the loop's own threads: crew
-        code may keep all of them busy.
+        """`finished` and `committed`, for code in an event loop, which goes on beside it. Not in one of the loop's own
+        threads: crew code may keep all of them busy.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._writers, self.finished, *entry)
+        return await asyncio.get_running_loop().run_in_executor(self._writers, self._finished_for_sure, *entry)
+
+    def _finished_for_sure(self, *entry: Any) -> bool:
+        finished = self.finished(*entry)
+        self.committed()
+        return finished
 
     def warn_of_leftovers(self, more: int = 0) -> None:
         """At the end of a run: what earlier attempts have finished and this one did not come to, with `more` that were

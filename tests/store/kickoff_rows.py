@@ -12,7 +12,7 @@ from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.usage import TokenUsage
 from windlass.store.deployments import Deployment, DeploymentStore
-from windlass.store.kickoffs import Accepted, Batch, Claimed, KickoffStatus, KickoffStore, NewKickoff
+from windlass.store.kickoffs import Accepted, Batch, Claimed, Interruption, KickoffStatus, KickoffStore, NewKickoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ class Rows:
 
     async def put_back(self, claimed: Claimed, max_losses: int = 3) -> State | None:
         return await self.store.put_back(
-            claimed.id, claimed.attempt, "its process was lost", claimed.usage, max_losses=max_losses
+            claimed.id, claimed.attempt, Interruption("its process was lost", claimed.usage), max_losses=max_losses
         )
 
     async def write_reports(

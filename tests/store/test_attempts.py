@@ -13,7 +13,7 @@ from windlass.kickoffs.states import State, TaskState
 from windlass.kickoffs.tasks import pending_records
 from windlass.kickoffs.usage import TokenUsage
 from windlass.store.claiming import Remembered
-from windlass.store.kickoffs import Batch, Claimed, Entry
+from windlass.store.kickoffs import Batch, Claimed, Entry, Interruption
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows
@@ -62,7 +62,7 @@ async def test_each_attempt_tells_why_the_kickoff_went_on_without_it(rows: Rows)
     await rows.end_leases()
     await rows.store.reap(max_losses=3)
     (claimed,) = await rows.claim()
-    await rows.store.retry(claimed.id, claimed.attempt, "it broke", USED, pause=0)
+    await rows.store.retry(claimed.id, claimed.attempt, Interruption("it broke", USED), pause=0)
     await rows.come_due()
     (claimed,) = await rows.claim()
     await rows.settle(claimed)
@@ -124,7 +124,7 @@ async def test_the_tokens_of_all_attempts_add_up(rows: Rows) -> None:
     (again,) = await rows.claim()
     assert again.usage == USED
     more = TokenUsage(total_tokens=9, successful_requests=3)
-    await rows.store.put_back(again.id, again.attempt, WHY, more, max_losses=3)
+    await rows.store.put_back(again.id, again.attempt, Interruption(WHY, more), max_losses=3)
     await rows.come_due()
     (again,) = await rows.claim()
     assert again.usage == more
@@ -158,13 +158,13 @@ async def test_a_step_that_was_written_when_the_answer_was_lost_is_written_once(
 async def test_one_that_is_to_stop_is_not_tried_again(rows: Rows) -> None:
     claimed = await rows.started()
     await rows.store.stop(claimed.id)
-    assert not await rows.store.retry(claimed.id, 1, "it broke", USED, pause=0)
+    assert not await rows.store.retry(claimed.id, 1, Interruption("it broke", USED), pause=0)
     assert (await rows.status(claimed.id)).state is State.STARTED
 
 
 async def test_one_that_is_tried_again_waits_for_its_pause_and_loses_nothing(rows: Rows) -> None:
     claimed = await rows.started()
-    assert await rows.store.retry(claimed.id, 1, "it broke", USED, pause=60)
+    assert await rows.store.retry(claimed.id, 1, Interruption("it broke", USED), pause=60)
     assert await rows.claim() == []
     await rows.come_due()
     (again,) = await rows.claim()
@@ -196,5 +196,5 @@ async def test_one_that_lost_its_process_is_kept_apart_and_one_that_lost_its_wor
 async def test_whose_key_waits_for_another_try_holds_up_nobody(rows: Rows) -> None:
     claimed = await rows.started(concurrency_key="k")
     (behind,) = await rows.accept(concurrency_key="k")
-    await rows.store.retry(claimed.id, 1, "it broke", USED, pause=60)
+    await rows.store.retry(claimed.id, 1, Interruption("it broke", USED), pause=60)
     assert await rows.claimed_ids(slots=9) == [behind]

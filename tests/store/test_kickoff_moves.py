@@ -23,7 +23,7 @@ from windlass.kickoffs.tasks import pending_records
 from windlass.kickoffs.usage import TokenUsage
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import Batch, Entry
+from windlass.store.kickoffs import Batch, Entry, Interruption
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 WORKERS = [new_id(), new_id()]
 TIMED_OUT = Outcome(State.TIMED_OUT, reason=Reason.TIMED_OUT, error="it took too long")
+LOST = Interruption("it was lost", TokenUsage())
+ONCE_MORE = Interruption("once more", TokenUsage())
 CAP = 2
 FEW = 8
 """Open kickoffs: the fewer there are, the more happens to each."""
@@ -125,7 +127,7 @@ class Lives(RuleBasedStateMachine):
     def put_back(self, run: Claimed) -> None:
         found = self.model[run.id]
         counts = self.model.is_current(run) and (found.losses < MAX_LOSSES or found.to_stop)
-        answer = self.wait(self.store.put_back(run.id, run.attempt, "it was lost", TokenUsage(), max_losses=MAX_LOSSES))
+        answer = self.wait(self.store.put_back(run.id, run.attempt, LOST, max_losses=MAX_LOSSES))
         if counts:
             found.lose()
             self.later(run.id)
@@ -135,7 +137,7 @@ class Lives(RuleBasedStateMachine):
     def retry(self, run: Claimed) -> None:
         found = self.model[run.id]
         counts = self.model.is_current(run) and not found.to_stop
-        assert self.wait(self.store.retry(run.id, run.attempt, "once more", TokenUsage(), pause=60)) is counts
+        assert self.wait(self.store.retry(run.id, run.attempt, ONCE_MORE, pause=60)) is counts
         if counts:
             found.retry()
             self.later(run.id)

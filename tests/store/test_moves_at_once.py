@@ -14,7 +14,7 @@ from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.usage import TokenUsage
 from windlass.store.database import Database
-from windlass.store.kickoffs import Batch
+from windlass.store.kickoffs import Batch, Interruption
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -99,11 +99,11 @@ class Storm:
 
     async def put_back(self) -> None:
         if run := self.run:
-            await self.rows.store.put_back(run.id, run.attempt, "lost", TokenUsage(), max_losses=NEVER)
+            await self.rows.store.put_back(run.id, run.attempt, Interruption("lost", TokenUsage()), max_losses=NEVER)
 
     async def retry(self) -> None:
         if run := self.run:
-            await self.rows.store.retry(run.id, run.attempt, "again", TokenUsage(), pause=0)
+            await self.rows.store.retry(run.id, run.attempt, Interruption("again", TokenUsage()), pause=0)
 
     async def stop(self) -> None:
         if run := self.run:

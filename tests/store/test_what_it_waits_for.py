@@ -8,6 +8,7 @@ import pytest
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.waiting import waiting
 from windlass.store.deployments import DeploymentStore
+from windlass.store.kickoffs import Interruption
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -81,7 +82,7 @@ async def test_its_time_and_its_next_attempt(served: Rows) -> None:
 
 async def test_its_next_attempt_after_it_failed_or_was_lost_whichever_came_last(served: Rows) -> None:
     claimed = await served.started()
-    assert await served.store.retry(claimed.id, 1, "no tea", claimed.usage, pause=60.0)
+    assert await served.store.retry(claimed.id, 1, Interruption("no tea", claimed.usage), pause=60.0)
     found = await wait_of(served, claimed.id)
     assert (found.code, found.message.partition("Z: ")[2]) == ("retry", "it failed once, with: no tea")
     await served.come_due()

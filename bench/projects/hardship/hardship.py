@@ -4,9 +4,9 @@ import time
 WRITE = b"x" * 1023 + b"\n"
 
 
-def work(do: str) -> None:
-    """Makes it hard for others, until it is ended: sleep, burn, flood, grow."""
-    globals()[do]()
+def work(do: str):
+    """Makes it hard for others, until it is ended: sleep, burn, flood, grow, give."""
+    return globals()[do]()
 
 
 def sleep():
@@ -33,3 +33,9 @@ def grow():
     held = []
     while True:
         held.append(bytearray(os.urandom(1 << 20)))
+
+
+def give():
+    """20 MB as JSON."""
+    time.sleep(2)
+    return "a line of words, 49 bytes of them, and so on ...\n" * (20 * 1024 * 1024 // 50)

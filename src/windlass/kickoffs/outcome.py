@@ -15,13 +15,15 @@ from windlass_crewside.messages import Failed, Inspected, Succeeded
 class Outcome:
     """How a run ended, before anything acts on it.
 
-    `state` is SUCCESS with `output` (and `structured` where there is structured output: JSON text that nobody has read
-    yet), or FAILED with `reason` and `error`, one line that a person can act on. `trace` is for the log alone. `final`
-    says that another attempt would end the same way: the inputs were refused.
+    `state` is SUCCESS with `output`, or with `output_of`, the position of the task record that holds it (and
+    `structured` where there is structured output: JSON text that nobody has read yet), or FAILED with `reason` and
+    `error`, one line that a person can act on. `trace` is for the log alone. `final` says that another attempt would
+    end the same way: the inputs were refused.
     """
 
     state: State
     output: str | None = None
+    output_of: int | None = None
     structured: str | None = None
     reason: Reason | None = None
     error: str | None = None
@@ -68,8 +70,9 @@ class Ended:
 def decide(ended: Ended) -> Outcome:
     """A result counts whatever became of the process after it, for it may have cost much."""
     match ended:
-        case Ended(answer=Succeeded(output=output, structured=structured)):
-            return Outcome(State.SUCCESS, output=output, structured=structured)
+        case Ended(answer=Succeeded(output=output, structured=structured, output_of=output_of)):
+            told = output if output_of is None else None
+            return Outcome(State.SUCCESS, output=told, output_of=output_of, structured=structured)
         case Ended(asked=Ending() as asked):
             return Outcome(asked.state, reason=asked.reason, error=asked.error)
         case Ended(answer=Failed() as failed):

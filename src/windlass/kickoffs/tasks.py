@@ -81,11 +81,16 @@ class TaskRecords:
         """Compares the crew that was built for this run with the registered tasks, place by place."""
         for position, task in enumerate(message.tasks):
             if self._differs(position, task["key"]):
-                self._put(self._unregistered(position, task["key"], task.get("name"), task.get("agent")))
+                record = self._unregistered(position, task["key"], task.get("name"), task.get("agent"))
+                self._put(record)
+                self._warn_of(record)
 
     def start(self, message: TaskStarted) -> None:
         if self._differs(message.position, message.key):
-            self._put(self._unregistered(message.position, message.key, message.name, message.agent))
+            record = self._unregistered(message.position, message.key, message.name, message.agent)
+            self._put(record)
+            if message.position < len(self.registered):  # else it is one that the run itself has made: a step, a plan
+                self._warn_of(record)
         record = self.by_position[message.position]
         self._put(
             replace(
@@ -134,15 +139,17 @@ class TaskRecords:
 
     def _unregistered(self, position: int, key: str, name: str | None, agent: str | None) -> TaskRecord:
         task_id = _free(name or key, (r.task_id for r in self.by_position.values() if r.position != position))
+        return TaskRecord(position, task_id, key, name, agent, registered=False)
+
+    def _warn_of(self, record: TaskRecord) -> None:
         self.warnings.append(
             Warning_(
                 UNSTABLE,
-                f"The description of task {task_id} is not the registered one: keep descriptions free of values "
+                f"The description of task {record.task_id} is not the registered one: keep descriptions free of values "
                 "that change from run to run (dates, secrets); pass them as inputs or read them in a tool.",
-                task_id,
+                record.task_id,
             )
         )
-        return TaskRecord(position, task_id, key, name, agent, registered=False)
 
 
 def _sum(before: float | None, seconds: float | None) -> float | None:

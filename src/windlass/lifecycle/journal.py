@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windlass.store.away import away
+from windlass.away import away
 from windlass.store.kickoffs import Entry
 from windlass_crewside.messages import Remember
 

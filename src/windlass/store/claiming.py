@@ -28,8 +28,8 @@ FIRST = (UUID(int=0), "")
 class Claimed:
     """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
 
-    `ran_for` is the seconds since its first start, `usage` and `model_calls` what its earlier attempts used;
-    `alone` says that it lost its process before.
+    `digest` is of the project's files as they were for that version. `ran_for` is the seconds since its first start,
+    `usage` and `model_calls` what its earlier attempts used; `alone` says that it lost its process before.
     """
 
     id: UUID
@@ -38,6 +38,7 @@ class Claimed:
     slug: str
     source: dict[str, Any]
     manifest: Manifest
+    digest: str = ""
     limits: Limits = field(default_factory=Limits)
     ran_for: float = 0.0
     alone: bool = False

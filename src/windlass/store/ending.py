@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
 
+from windlass.away import away
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.outcome import failure, lost_too_often
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.stopping import STOPPED
-from windlass.store.away import away
 from windlass.store.named_queries import queries
 from windlass.store.reporting import text, warnings_json
 
@@ -33,6 +34,18 @@ NO_JSON = (psycopg.DataError, psycopg.errors.StatementTooComplex)
 WORDS_FOR_NO_JSON = (
     "the run gave structured output that is no JSON, or that is nested too deep to be stored. Return plain values."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """A run has ended and its kickoff has not: why, and what it has used and warned of."""
+
+    why: str
+    usage: TokenUsage
+    warnings: Sequence[Warning_] = ()
+
+    def columns(self) -> dict[str, str | None]:
+        return {"why": text(self.why), **_spent(self.usage, self.warnings)}
 
 
 async def settle(
@@ -62,6 +75,7 @@ async def _settle(
             "reason": outcome.reason,
             "error": text(outcome.error),
             "output": written,
+            "output_of": outcome.output_of,
             "structured": outcome.structured,
             **_spent(usage, warnings),
         },
@@ -70,32 +84,15 @@ async def _settle(
 
 
 async def put_back(
-    database: Database,
-    kickoff: UUID,
-    attempt: int,
-    why: str,
-    usage: TokenUsage,
-    warnings: Sequence[Warning_],
-    *,
-    max_losses: int,
-    alone: bool,
+    database: Database, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, alone: bool
 ) -> State | None:
-    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "alone": alone, "why": text(why)}
-    return _state(await database.row(SQL["put_back"], {**values, **_spent(usage, warnings)}))
+    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "alone": alone}
+    return _state(await database.row(SQL["put_back"], {**values, **interruption.columns()}))
 
 
-async def retry(
-    database: Database,
-    kickoff: UUID,
-    attempt: int,
-    why: str,
-    usage: TokenUsage,
-    warnings: Sequence[Warning_],
-    *,
-    pause: float,
-) -> bool:
-    values = {"kickoff": kickoff, "attempt": attempt, "pause": timedelta(seconds=pause), "why": text(why)}
-    return bool(await database.rows(SQL["retry"], {**values, **_spent(usage, warnings)}))
+async def retry(database: Database, kickoff: UUID, attempt: int, interruption: Interruption, *, pause: float) -> bool:
+    values = {"kickoff": kickoff, "attempt": attempt, "pause": timedelta(seconds=pause)}
+    return bool(await database.rows(SQL["retry"], {**values, **interruption.columns()}))
 
 
 def _spent(usage: TokenUsage, warnings: Sequence[Warning_]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from windlass.store import accepting, claiming, ending, reading, reporting
 from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Reserved
 from windlass.store.claiming import Claimed, Promoted, Remembered
+from windlass.store.ending import Interruption
 from windlass.store.reading import KickoffStatus
 from windlass.store.reporting import Batch, Entry
 from windlass.store.workers import WorkerStore
@@ -31,6 +32,7 @@ __all__ = [
     "Claimed",
     "Entry",
     "Holder",
+    "Interruption",
     "KickoffStatus",
     "KickoffStore",
     "NewKickoff",
@@ -111,36 +113,18 @@ class KickoffStore:
         return await ending.settle(self._database, kickoff, attempt, outcome, usage, warnings)
 
     async def put_back(
-        self,
-        kickoff: UUID,
-        attempt: int,
-        why: str,
-        usage: TokenUsage,
-        warnings: Sequence[Warning_] = (),
-        *,
-        max_losses: int,
-        alone: bool = True,
+        self, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, alone: bool = True
     ) -> State | None:
         """Counts a loss: PENDING, to be tried again after a while, or CANCELLED when it was asked to stop. None when it
         is no longer this attempt's, or was lost too often to run again. `alone` keeps it apart from others from now on.
         """
-        values = (kickoff, attempt, why, usage, warnings)
-        return await ending.put_back(self._database, *values, max_losses=max_losses, alone=alone)
+        return await ending.put_back(self._database, kickoff, attempt, interruption, max_losses=max_losses, alone=alone)
 
-    async def retry(
-        self,
-        kickoff: UUID,
-        attempt: int,
-        why: str,
-        usage: TokenUsage,
-        warnings: Sequence[Warning_] = (),
-        *,
-        pause: float,
-    ) -> bool:
+    async def retry(self, kickoff: UUID, attempt: int, interruption: Interruption, *, pause: float) -> bool:
         """A failed run's kickoff waits `pause` seconds and runs again. False when it is no longer this attempt's, or
         was asked to stop.
         """
-        return await ending.retry(self._database, kickoff, attempt, why, usage, warnings, pause=pause)
+        return await ending.retry(self._database, kickoff, attempt, interruption, pause=pause)
 
     async def release(self, worker: UUID, running: Sequence[UUID] = ()) -> list[tuple[UUID, int, State]]:
         """Gives back all that this worker holds but what is `running`, without a loss; (id, attempt, state) of each:

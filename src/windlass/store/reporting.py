@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from windlass.away import away
 from windlass.kickoffs.events import StoredEvent, to_json
-from windlass.store.away import away
 from windlass.store.named_queries import queries
 from windlass.store.storable import storable, storable_text
 

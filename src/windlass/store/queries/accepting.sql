@@ -132,13 +132,26 @@ SELECT count(pg_advisory_xact_lock(number))
 
 -- name: supersede
 -- For those of the batch that are rows now and whose strategy it is: what else is open with their key ends, or is told to. One that came with
--- a user token ends that user's alone.
-WITH newer AS (
-    SELECT kickoffs.id, kickoffs.deployment_id, kickoffs.concurrency_key, kickoffs.user_id
+-- a user token ends that user's alone. OFFSET 0 and the array have rows looked up by id and by key, whatever the statistics say.
+WITH newer AS MATERIALIZED (
+    SELECT accepted.*
       FROM unnest(%(ids)b::uuid[], %(strategies)b::text[]) AS given (id, strategy)
-      JOIN kickoffs ON kickoffs.id = given.id
-      JOIN deployments ON deployments.id = kickoffs.deployment_id
-     WHERE kickoffs.concurrency_key IS NOT NULL AND coalesce(given.strategy, deployments.concurrency_strategy) = 'cancel_running'
+     CROSS JOIN LATERAL (
+           SELECT id, deployment_id, concurrency_key, user_id FROM kickoffs WHERE id = given.id AND concurrency_key IS NOT NULL OFFSET 0
+           ) AS accepted
+      JOIN deployments ON deployments.id = accepted.deployment_id
+     WHERE coalesce(given.strategy, deployments.concurrency_strategy) = 'cancel_running'
+), older AS (
+    SELECT open.id
+      FROM newer
+     CROSS JOIN LATERAL (
+           SELECT kickoffs.id
+             FROM kickoffs
+            WHERE kickoffs.deployment_id = newer.deployment_id AND kickoffs.concurrency_key = newer.concurrency_key
+              AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
+              AND kickoffs.id <> newer.id AND (newer.user_id IS NULL OR kickoffs.user_id = newer.user_id)
+           OFFSET 0
+           ) AS open
 ), asked AS (
     UPDATE kickoffs
        SET state = CASE kickoffs.state WHEN 'STARTED' THEN 'STARTED' ELSE 'CANCELLED' END,
@@ -146,10 +159,7 @@ WITH newer AS (
            finished_at = CASE kickoffs.state WHEN 'STARTED' THEN NULL ELSE now() END,
            error = CASE WHEN stop_requested_at IS NULL THEN %(error)s ELSE error END,
            stop_requested_at = coalesce(stop_requested_at, now())
-      FROM newer
-     WHERE kickoffs.deployment_id = newer.deployment_id AND kickoffs.concurrency_key = newer.concurrency_key
-       AND kickoffs.id <> newer.id AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
-       AND (newer.user_id IS NULL OR kickoffs.user_id = newer.user_id)
+     WHERE id = ANY (ARRAY (SELECT id FROM older)) AND state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
     RETURNING kickoffs.id, kickoffs.state
 )
 SELECT id, state, CASE state WHEN 'STARTED' THEN pg_notify('windlass_stops', id::text) END FROM asked

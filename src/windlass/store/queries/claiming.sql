@@ -5,7 +5,7 @@ SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s) AS id
 -- name: claimed
 SELECT kickoffs.id, attempt, inputs, limits, alone, retries, concurrency_key, token_usage AS usage, model_calls, stop_requested_at IS NOT NULL AS stop_requested,
        CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM now() - started_at)::float8 END AS ran_for,
-       deployments.slug, versions.source, versions.manifest
+       deployments.slug, versions.digest, versions.source, versions.manifest
   FROM kickoffs
   JOIN versions ON versions.id = kickoffs.version_id
   JOIN deployments ON deployments.id = kickoffs.deployment_id

@@ -5,7 +5,8 @@
 -- name: settle
 UPDATE kickoffs
    SET state = %(state)s, reason = %(reason)s, error = CASE WHEN %(state)s = 'CANCELLED' THEN coalesce(error, %(error)s) ELSE %(error)s END,
-       output = %(output)s::json, structured = %(structured)s::json, token_usage = %(token_usage)s::json,
+       output = coalesce(%(output)s::json, (SELECT output FROM task_records WHERE kickoff_id = %(kickoff)s AND position = %(output_of)s)),
+       structured = %(structured)s::json, token_usage = %(token_usage)s::json,
        warnings = added_warnings(warnings, %(warnings)s), finished_at = now(), worker_id = NULL, lease_until = NULL, waiting_for = NULL
  WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
 RETURNING id

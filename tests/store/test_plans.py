@@ -1,4 +1,4 @@
-"""A backlog that can't be claimed costs nothing: the claim touches the same few rows with it as without."""
+"""A backlog that can't be claimed costs nothing: claims and new kickoffs touch the same few rows with it as without."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg.sql import SQL
 
+from windlass.store.accepting import SQL as ACCEPTING
 from windlass.store.claiming import SQL as CLAIMING
 from windlass.store.database import fetch
 from windlass.store.deployments import DeploymentStore
@@ -88,4 +89,17 @@ async def test_a_look_for_what_has_come_due_or_is_free_touches_few_rows(rows: Ro
     touched = await rows_touched(rows, CLAIMING["promote_due"].as_string(), {"limit": 1000})
     page = {"deployment": "00000000-0000-0000-0000-000000000000", "key": "", "limit": 1000}
     touched += await rows_touched(rows, CLAIMING["promote_keys"].as_string(), page)
+    assert touched < FEW
+
+
+@pytest.mark.parametrize("statistics", ["none", "of an empty table", "up to date"])
+async def test_a_look_for_what_a_new_one_supersedes_touches_few_rows(rows: Rows, statistics: str) -> None:
+    if statistics == "of an empty table":
+        await rows.database.execute("ANALYZE")
+    await pile_up(rows, ", ready, concurrency_key", ", false, 'k'")
+    if statistics == "up to date":
+        await rows.database.execute("ANALYZE kickoffs")
+    some = await rows.database.rows("SELECT id FROM kickoffs LIMIT 20")
+    newer = {"ids": [row["id"] for row in some], "strategies": ["enqueue"] * len(some), "error": "superseded"}
+    touched = await rows_touched(rows, ACCEPTING["supersede"].as_string(), newer)
     assert touched < FEW
