@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from windlass_crewside.messages import Frames, encode
+from windlass_crewside.frames import Frames, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

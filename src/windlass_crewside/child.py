@@ -16,12 +16,12 @@ from windlass_crewside import frameworks, nobody
 from windlass_crewside.budget import check_result
 from windlass_crewside.channel import Channel
 from windlass_crewside.faults import explain
+from windlass_crewside.frames import BadMessage
 from windlass_crewside.journal import Journal
 from windlass_crewside.lease import wait_for
 from windlass_crewside.messages import (
     DUMP_SIGNAL,
     Abort,
-    BadMessage,
     Born,
     Inspect,
     Inspected,

@@ -7,17 +7,8 @@ import pytest
 
 from windlass_crewside.budget import Spending, check_result, size_in_words
 from windlass_crewside.faults import LimitReached, explain
-from windlass_crewside.messages import (
-    Budget,
-    Event,
-    Failed,
-    Message,
-    Succeeded,
-    TaskEnded,
-    TooLarge,
-    Warned,
-    encode,
-)
+from windlass_crewside.frames import TooLarge, encode
+from windlass_crewside.messages import Budget, Event, Failed, Message, Succeeded, TaskEnded, Warned
 from windlass_crewside.report import Report
 from windlass_crewside.veil import Veil
 
@@ -127,7 +118,7 @@ def test_the_reason_of_a_failure_is_told() -> None:
 
 
 def test_a_frame_that_is_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass_crewside.messages.LARGEST_FRAME", 100)
+    monkeypatch.setattr("windlass_crewside.frames.LARGEST_FRAME", 100)
     with pytest.raises(TooLarge) as caught:
         encode(Event("a", 1.0, {"text": "x" * 100}))
     assert caught.value.size > 100

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projects_for_tests.driver import until
+from windlass_crewside.frames import TooLarge
 from windlass_crewside.frameworks.flow_state import FlowState, common
 from windlass_crewside.journal import Entry, Journal
-from windlass_crewside.messages import Journaled, Message, Remember, TooLarge, Warned
+from windlass_crewside.messages import Journaled, Message, Remember, Warned
 from windlass_crewside.report import Report
 from windlass_crewside.shortening import LONGEST, short_or_noted, shortened
 from windlass_crewside.veil import Veil
@@ -42,22 +43,30 @@ class Worker:
 def test_what_is_recorded_is_waited_for_until_it_is_written() -> None:
     worker = Worker()
     journal = Journal(worker)
-    recording = threading.Thread(target=journal.record, args=("a", {"b": 1}, 3))
-    recording.start()
-    until(worker.numbers)
-    journal.written(7)
-    recording.join(0.05)
-    assert recording.is_alive()
-    journal.written(1)
-    recording.join(10)
-    assert not recording.is_alive()
-    assert worker.heard == [Journaled(1, "a", '{"b":1}', 3)]
+    journal.committed()
+    journal.record("a", {"b": 1}, 3)
+    journal.record("c", 2)
+    waiting = threading.Thread(target=journal.committed)
+    waiting.start()
+    for number in (7, 1):
+        journal.written(number)
+        waiting.join(0.05)
+        assert waiting.is_alive()
+    journal.written(2)
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert worker.heard == [Journaled(1, "a", '{"b":1}', 3), Journaled(2, "c", "2")]
 
 
-def test_many_threads_record_at_once_and_each_waits_for_its_own() -> None:
+def test_many_threads_record_at_once_and_each_waits_for_what_was_recorded_before() -> None:
     worker = Worker()
     journal = Journal(worker)
-    threads = [threading.Thread(target=journal.record, args=(f"key {number}", number)) for number in range(20)]
+
+    def step(number: int) -> None:
+        journal.record(f"key {number}", number)
+        journal.committed()
+
+    threads = [threading.Thread(target=step, args=(number,)) for number in range(20)]
     for thread in threads:
         thread.start()
     until(lambda: len(worker.numbers()) == 20)
@@ -74,11 +83,7 @@ def test_numbers_count_on_from_those_that_are_remembered() -> None:
     journal = Journal(worker)
     journal.remember(Remember(4, "a", "{}"))
     journal.remember(Remember(2, "b", "{}"))
-    recording = threading.Thread(target=journal.record, args=("c", None))
-    recording.start()
-    until(worker.numbers)
-    journal.written(5)
-    recording.join(10)
+    journal.record("c", None)
     assert worker.numbers() == [5]
 
 
@@ -96,10 +101,12 @@ def test_each_entry_is_taken_once_and_of_two_with_one_key_the_later() -> None:
 def test_a_forked_process_waits_for_nothing() -> None:
     worker = Worker()
     journal = Journal(worker)
+    journal.record("before", 1)
     pid = os.fork()
     if pid == 0:
         journal.record("a", 1)
-        os._exit(len(worker.heard))
+        journal.committed()
+        os._exit(len(worker.heard) - 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
@@ -125,11 +132,7 @@ def test_what_could_not_be_sent_takes_no_number() -> None:
     journal = Journal(worker)
     with pytest.raises(TooLarge):
         journal.record("a", "x" * 100)
-    recording = threading.Thread(target=journal.record, args=("b", 1))
-    recording.start()
-    until(worker.numbers)
-    journal.written(1)
-    recording.join(10)
+    journal.record("b", 1)
     assert worker.numbers() == [1]
 
 

@@ -21,7 +21,8 @@ from projects_for_tests.ends import alive
 from projects_for_tests.wild import wild
 from windlass_crewside import processes
 from windlass_crewside.channel import Channel
-from windlass_crewside.messages import Exited, Frames, Kill, Project, Signal, Succeeded
+from windlass_crewside.frames import Frames
+from windlass_crewside.messages import Exited, Kill, Project, Signal, Succeeded
 from windlass_crewside.zygote import Ending, Zygote
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.outcome import Ended, decide, words_for
 from windlass.kickoffs.tasks import TaskRecords
 from windlass.kickoffs.usage import TokenUsage
+from windlass_crewside.frames import LARGEST_FRAME, BadMessage, Frames, decode, encode
 from windlass_crewside.messages import (
-    LARGEST_FRAME,
     TYPES,
     Abort,
-    BadMessage,
     Born,
     Budget,
     Event,
@@ -27,7 +26,6 @@ from windlass_crewside.messages import (
     Failed,
     Fork,
     Forked,
-    Frames,
     Inspect,
     Inspected,
     Journaled,
@@ -51,8 +49,6 @@ from windlass_crewside.messages import (
     Unready,
     Warned,
     Written,
-    decode,
-    encode,
 )
 
 ANY_JSON = st.recursive(
@@ -307,7 +303,12 @@ def test_what_json_has_no_word_for_can_not_be_sent() -> None:
 
 def test_every_message_has_a_name_of_its_own_and_plain_fields() -> None:
     assert all(dataclasses.is_dataclass(kind) for kind in TYPES.values())
-    assert json.loads(encode(Succeeded("a"))[4:]) == {"is": "Succeeded", "output": "a", "structured": None}
+    assert json.loads(encode(Succeeded("a"))[4:]) == {
+        "is": "Succeeded",
+        "output": "a",
+        "structured": None,
+        "output_of": None,
+    }
 
 
 def test_the_statuses_of_processes_that_ended_are_taken() -> None:

@@ -188,7 +188,7 @@ def test_a_worker_that_goes_away_before_it_says_what_to_import_ends_it(tmp_path:
 def test_a_crew_is_imported_and_not_built(tmp_path: Path) -> None:
     code = "imported_by = os.getpid()\n" + one_task().replace("    @crew\n", AFTER + "    @crew\n")
     project = Project("crew", str(crew_project(tmp_path / "project", code)), "work.crew")
-    with DrivenZygote(tmp_path / "zygote", "crewai", Preload(project, {})) as zygote:
+    with DrivenZygote(tmp_path / "zygote", "crewai", Preload(project, {"HOME": str(tmp_path)})) as zygote:
         answer = zygote.ready()
         assert isinstance(answer, Ready), answer
         assert run(zygote, project, tmp_path) == "imported before"
@@ -214,7 +214,7 @@ one = worker()
 Crew(agents=[one], tasks=[Task(description="Early", expected_output="Early", agent=one)]).kickoff()
 """
     project = Project("crew", str(crew_project(tmp_path / "project", at_import + one_task())), "work.crew")
-    with DrivenZygote(tmp_path / "zygote", "crewai", Preload(project, {})) as zygote:
+    with DrivenZygote(tmp_path / "zygote", "crewai", Preload(project, {"HOME": str(tmp_path)})) as zygote:
         answer = zygote.ready()
         assert isinstance(answer, Ready), answer
         assert run(zygote, project, tmp_path) == "said"

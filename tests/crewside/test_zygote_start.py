@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import windlass_crewside
-from windlass_crewside.messages import Frames, Ready, Unready
+from windlass_crewside.frames import Frames
+from windlass_crewside.messages import Ready, Unready
 
 if TYPE_CHECKING:
     import pytest

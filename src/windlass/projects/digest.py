@@ -32,6 +32,15 @@ def digest(project: Path) -> str:
     return found.hexdigest()
 
 
+def glance(project: Path) -> str:
+    """Changes whenever `digest` does, and takes far less: of the files only size and time of change are looked at."""
+    found = hashlib.sha256()
+    for path in sorted(files(project)):
+        facts = path.lstat()
+        found.update(f"{path}\0{facts.st_size} {facts.st_mtime_ns} {facts.st_ino}\n".encode("utf-8", "surrogateescape"))
+    return found.hexdigest()
+
+
 def files(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         for entry in entries:

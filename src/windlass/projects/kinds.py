@@ -19,7 +19,9 @@ HOW = (
     'Add [tool.crewai] type = "crew" for a crew, type = "flow" for a flow, '
     'or [tool.windlass] entrypoint = "module:function" for a function.'
 )
-NOT_YET = "Crews with a class that is decorated with @CrewBase, flows that are written in Python, and functions are."
+CREW_FILES = ("crew.jsonc", "crew.json")
+DEFINITIONS = {"crew": (".jsonc", ".json"), "flow": (".yaml", ".yml", ".json")}
+"""What the names of files that declare one end in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Declared:
 
 
 def recognise(path: Path) -> Recognised:
-    """Raises ProjectError, in words, for what is no project or of a kind that is not served."""
+    """Raises ProjectError, in words, for what is no project."""
     declared = read(path)
     options = Options.parse(declared.table("tool", "windlass"), declared.root / "pyproject.toml")
     return replace(kind_of(declared), options=options)
@@ -68,7 +70,8 @@ def kind_of(declared: Declared) -> Recognised:
         return crew(declared, chosen)
     if chosen := declared.text("tool", "windlass", "flow"):
         return flow(declared, chosen)
-    refuse_kinds_not_served(declared)
+    if definition := declaration(declared):
+        return of_kind("declarative_flow" if is_flow(declared) else "json_crew", declared, definition)
     if is_flow(declared):
         return flow(declared, find_flow(declared))
     if declared.text("tool", "crewai", "type") == "crew" or crew_scripts(declared):
@@ -84,7 +87,8 @@ def read(path: Path) -> Declared:
     try:
         return Declared(root, tomllib.loads(file.read_text("utf-8")))
     except FileNotFoundError:
-        refuse_kinds_not_served(Declared(root, {}))
+        if any((root / name).is_file() for name in CREW_FILES):
+            return Declared(root, {})
         raise ProjectError(f"there is no pyproject.toml in {root}.", HOW) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProjectError(f"{file} can't be read: {error}.") from None
@@ -92,16 +96,24 @@ def read(path: Path) -> Declared:
         raise ProjectError(f"{file} can't be read: {error.strerror}.") from None
 
 
-def refuse_kinds_not_served(declared: Declared) -> None:
-    definition = declared.text("tool", "crewai", "definition")
-    files = [name for name in ("crew.jsonc", "crew.json") if (declared.root / name).is_file()]
-    kind, others = ("flow", "declarative flows") if is_flow(declared) else ("crew", "JSON crews")
-    if definition or (files and kind == "crew"):
-        raise ProjectError(
-            f"{declared.root} declares its {kind} in {definition or files[0]}: "
-            f"this release of Windlass does not serve {others} yet.",
-            NOT_YET,
-        )
+def declaration(declared: Declared) -> str | None:
+    """The file that declares its crew or flow, by its path in the project; None where one is written in Python."""
+    kind = "flow" if is_flow(declared) else "crew"
+    named = declared.text("tool", "crewai", "definition")
+    if named is None:
+        if kind == "flow" or crew_scripts(declared):
+            return None
+        return next((name for name in CREW_FILES if (declared.root / name).is_file()), None)
+    how = f'[tool.crewai] definition = "{named}" in {declared.root / "pyproject.toml"}'
+    path = (declared.root / named).resolve()
+    if not path.is_relative_to(declared.root):
+        raise ProjectError(f"{how} is not in the project.", "Name a file in it, by its path from there.")
+    if not path.is_file():
+        raise ProjectError(f"{how} names no file.", "Make it, or name the one that there is.")
+    if path.suffix not in DEFINITIONS[kind]:
+        endings = " or ".join(DEFINITIONS[kind])
+        raise ProjectError(f"{how} names no file that declares a {kind}.", f"Name one that ends in {endings}.")
+    return path.relative_to(declared.root).as_posix()
 
 
 def is_flow(declared: Declared) -> bool:
@@ -116,11 +128,16 @@ def function(declared: Declared, entrypoint: str) -> Recognised:
 
 
 def crew(declared: Declared, entrypoint: str) -> Recognised:
-    return Recognised(Project("crew", str(declared.root), entrypoint), CREW_PRELOAD, declared.name)
+    return of_kind("crew", declared, entrypoint)
 
 
 def flow(declared: Declared, entrypoint: str) -> Recognised:
-    return Recognised(Project("flow", str(declared.root), entrypoint), CREW_PRELOAD, declared.name)
+    return of_kind("flow", declared, entrypoint)
+
+
+def of_kind(kind: str, declared: Declared, entrypoint: str) -> Recognised:
+    """One that runs by crewai."""
+    return Recognised(Project(kind, str(declared.root), entrypoint), CREW_PRELOAD, declared.name)
 
 
 def depends_on_crewai(declared: Declared) -> bool:

@@ -66,8 +66,13 @@ def places_of(interpreter: Path, root: Path | None) -> list[Path]:
 
 
 def home_of(account: Account | None, folder: Path) -> dict[str, str]:
-    """Of the user that crews run as in root's place, whose home they must not look for their things in."""
-    return {} if account is None else {"HOME": str(folder), "USER": account.name, "LOGNAME": account.name}
+    """Where crews look for their things: not at root's, when they run as another user in its place, and this folder
+    in place of a home that isn't there (system users have none) or can't be written to, where crewai fails at import.
+    """
+    if account is not None:
+        return {"HOME": str(folder), "USER": account.name, "LOGNAME": account.name}
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path's fails for a user who has none
+    return {} if os.access(home, os.W_OK) else {"HOME": str(folder)}
 
 
 def _find(wanted: str) -> Account | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from windlass.away import away
 from windlass.kickoffs.outcome import Answer, Ended
 from windlass.runner.output import Kept
 from windlass.runner.readable import Readable, ReadableSocket
@@ -18,7 +19,8 @@ from windlass.runner.stacks import stacks_of
 from windlass.runner.tether import LAPSED
 from windlass.runner.uninterrupted import uninterrupted
 from windlass.runner.watch import Watched, end_family
-from windlass_crewside.messages import Abort, BadMessage, Born, Event, Frames, Lease, Warned, encode
+from windlass_crewside.frames import BadMessage, Frames, decoded, encode
+from windlass_crewside.messages import Abort, Born, Event, Lease, Warned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -133,7 +135,8 @@ class Child:
         frames, answer = Frames(), None
         try:
             while data := await self._messages.read():
-                for message in frames.feed(data):
+                for body in frames.bodies(data):
+                    message = await away(len(body), partial(decoded, body))
                     if isinstance(message, Born):
                         watched.take(message, self._messages.take_descriptors())
                     elif isinstance(message, Answer):

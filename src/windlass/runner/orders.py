@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windlass.errors import WindlassError
 from windlass.kickoffs.limits import Limits
-from windlass_crewside.messages import Budget, Inspect, Message, Project, Remember, Run, encode
+from windlass_crewside.frames import encode
+from windlass_crewside.messages import Budget, Inspect, Message, Project, Remember, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,11 +20,12 @@ class RunOrder:
     """One attempt of one kickoff.
 
     `preload` is the framework that its zygote imports first, or None; with `preload_project` it imports the project's
-    own modules too, in its environment. `start` is "fork", or "exec" for a fresh interpreter. `seconds_left` is what is
-    left of `limits.timeout`, which counts from the first attempt's start. `alone` gives it a zygote that no other run
-    shares. `lease` is the second of CLOCK_BOOTTIME until which it may go on unless its Tether is told a later one, None
-    for no lease. `journal` is what earlier attempts have finished, in the order of its numbers; `tokens_used` and
-    `model_calls_made` are theirs, and count against the limits.
+    own modules too, in its environment, and `digest` says in which state of its files. `start` is "fork", or "exec" for
+    a fresh interpreter. `seconds_left` is what is left of `limits.timeout`, which counts from the first attempt's
+    start. `alone` gives it a zygote that no other run shares. `lease` is the second of CLOCK_BOOTTIME until which it
+    may go on unless its Tether is told a later one, None for no lease. `journal` is what earlier attempts have
+    finished, in the order of its numbers; `tokens_used` and `model_calls_made` are theirs, and count against the
+    limits.
     """
 
     kickoff_id: str
@@ -36,6 +38,7 @@ class RunOrder:
     limits: Limits = field(default_factory=Limits)
     seconds_left: float | None = None
     preload_project: bool = False
+    digest: str = ""
     start: Literal["fork", "exec"] = "fork"
     alone: bool = False
     lease: float | None = None

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from windlass.errors import WindlassError
-from windlass_crewside.messages import TooLarge, encode
+from windlass_crewside.frames import TooLarge, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

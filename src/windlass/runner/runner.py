@@ -181,8 +181,8 @@ class Runner:
             return Mould(order.interpreter, account=account)
         if not order.preload_project:
             return Mould(order.interpreter, order.preload, account=account)
-        environment = tuple(sorted({**self._machine, **order.environment}.items()))
-        return Mould(order.interpreter, order.preload, order.project, environment, account)
+        environment = tuple(sorted(order.environment.items()))
+        return Mould(order.interpreter, order.preload, order.project, environment, account, order.digest)
 
     async def _begin_zygote(self, mould: Mould) -> Zygote:
         folder = self._open_scratch().folder("zygote", mould.account)
@@ -195,7 +195,7 @@ class Runner:
         return zygote
 
     def _surroundings(self, order: RunOrder, folder: Path, account: Account | None) -> Surroundings:
-        return Surroundings({**self._machine, **order.environment, **home_of(account, folder)}, str(folder))
+        return Surroundings({**self._machine, **home_of(account, folder), **order.environment}, str(folder))
 
     @contextlib.asynccontextmanager
     async def _folder(self, name: str, account: Account | None) -> AsyncIterator[Path]:

@@ -27,7 +27,8 @@ PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
 class Mould:
     """What a zygote is to be: kickoffs with the same mould can share one.
 
-    With `project` it imports the modules of that project too, in `environment`. `account` is the user that it runs as,
+    With `project` it imports the modules of that project too, in `environment`, as they are with this `digest` of its
+    files. `account` is the user that it runs as,
     None for our own.
     """
 
@@ -36,6 +37,7 @@ class Mould:
     project: Project | None = None
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     account: Account | None = None
+    digest: str = ""
 
 
 async def spawn(

@@ -16,12 +16,11 @@ from windlass.runner.lines import Lines
 from windlass.runner.readable import CHUNK, Readable
 from windlass.runner.removal import remove
 from windlass.runner.spawning import spawn
+from windlass_crewside.frames import BadMessage, Frames, encode
 from windlass_crewside.messages import (
-    BadMessage,
     Exited,
     Fork,
     Forked,
-    Frames,
     Kill,
     Lease,
     Message,
@@ -30,7 +29,6 @@ from windlass_crewside.messages import (
     Ready,
     Signal,
     Unready,
-    encode,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +88,7 @@ class Zygote:
         zygote = cls(mould, process, ours, folder)
         try:
             if mould.project is not None:
-                await zygote._give(Preload(mould.project, dict(mould.environment)))
+                await zygote._give(Preload(mould.project, {**environment, **dict(mould.environment)}))
             await zygote._become_ready(mould.interpreter)
         except BaseException:
             await asyncio.shield(zygote.stop())

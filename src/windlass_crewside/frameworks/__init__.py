@@ -11,13 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windlass_crewside.faults import ProjectFault
+from windlass_crewside.frameworks.crew_storage import storage_as_wanted
 from windlass_crewside.surroundings import without_dotenv
 
 if TYPE_CHECKING:
     from windlass_crewside.messages import Project, Run, Succeeded, Warned
     from windlass_crewside.report import Report
 
-KINDS = ("crew", "flow", "function")
+KINDS = ("crew", "json_crew", "flow", "declarative_flow", "function")
 
 
 class Loaded(Protocol):
@@ -38,5 +39,6 @@ def load(project: Project) -> Loaded:
         raise ProjectFault(f"projects of the kind {project.kind!r} are not served", f"Known are: {', '.join(KINDS)}.")
     with without_dotenv():
         module = import_module(f"{__name__}.{project.kind}")
+    storage_as_wanted()
     loaded: Loaded = module.load(project)
     return loaded

@@ -34,15 +34,18 @@ def load(project: Project) -> LoadedCrew:
     module = entry_module(project)
     crew_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
     link_knowledge(Path(project.root))
-    return LoadedCrew(build(crew_class, project), crew_class)
+    crew = build(crew_class, project)
+    return LoadedCrew(crew, crew_class.__name__, crew_inputs.find(crew, preparations(crew, crew_class)))
 
 
 class LoadedCrew:
-    def __init__(self, crew: Any, crew_class: Any) -> None:
+    """`inputs` are what its texts, and whatever else declares some, ask for."""
+
+    def __init__(self, crew: Any, name: str, inputs: list[crew_inputs.Input]) -> None:
         self._crew = crew
-        self._name = crew_class.__name__
+        self._name = name
         self._tasks = [described(task) for task in crew.tasks]
-        self._inputs = crew_inputs.find(crew, preparations(crew, crew_class))
+        self._inputs = inputs
 
     def manifest(self) -> dict[str, Any]:
         return {
@@ -69,7 +72,7 @@ class LoadedCrew:
         crew_events.identify(order.kickoff_id)
         with guard.watching(), CrewJournal(report, self._crew, follower).kept():
             # always a dict: for None crewai leaves the placeholders as they stand
-            output = results.exhausted(self._crew.kickoff(inputs=dict(order.inputs)))
+            output = results.exhausted(self._crew.kickoff(inputs=self._defaults() | order.inputs))
         follower.skip_the_rest()
         report.warn_of_leftovers()
         crew_events.flush()
@@ -84,6 +87,9 @@ class LoadedCrew:
             for position, task in enumerate(self._crew.tasks)
             if task.human_input
         ]
+
+    def _defaults(self) -> dict[str, Any]:
+        return {found.name: found.default["default"] for found in self._inputs if found.default}
 
     def _refuse_missing(self, inputs: dict[str, Any]) -> None:
         missing = [found.name for found in self._inputs if found.required and found.name not in inputs]

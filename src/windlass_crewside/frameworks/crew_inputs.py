@@ -8,16 +8,18 @@ import inspect
 import re
 import textwrap
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_\-]*)}")
 """crewai's own. `Crew.fetch_inputs` uses another, which takes JSON examples for placeholders and misses output_file."""
 
 TASK_FIELDS = ("description", "expected_output", "output_file")
 AGENT_FIELDS = ("role", "goal", "backstory")
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass
@@ -25,19 +27,23 @@ class Input:
     name: str
     required: bool
     used_in: list[str] = field(default_factory=list)
+    default: dict[str, Any] = field(default_factory=dict)
+    """`{"default": value}`, or nothing."""
 
 
-def find(crew: Any, preparations: list[Callable[..., Any]]) -> list[Input]:
-    """In the order in which a reader meets them: tasks first, then agents.
+def find(crew: Any, preparations: Sequence[Callable[..., Any]] = (), defaults: Mapping[str, Any] = NONE) -> list[Input]:
+    """In the order in which a reader meets them: tasks first, then agents; what has a default and is in no text last.
 
     `preparations` are the crew's @before_kickoff functions: an input that they fill in need not be given.
     """
-    provided = provided_by(preparations)
+    provided = provided_by(preparations) | defaults.keys()
     found: dict[str, Input] = {}
     for name, place in mentions(crew):
         known = found.setdefault(name, Input(name, required=name not in provided))
         if place not in known.used_in:
             known.used_in.append(place)
+    for name, value in defaults.items():
+        found.setdefault(name, Input(name, required=False)).default = {"default": value}
     return list(found.values())
 
 
@@ -45,9 +51,13 @@ def schema(inputs: list[Input]) -> dict[str, Any]:
     """JSON Schema of the inputs object. Placeholders have no type: any JSON may fill them."""
     return {
         "type": "object",
-        "properties": {found.name: {"description": f"Used in {', '.join(found.used_in)}."} for found in inputs},
+        "properties": {found.name: {"description": described(found)} | found.default for found in inputs},
         "required": [found.name for found in inputs if found.required],
     }
+
+
+def described(found: Input) -> str:
+    return f"Used in {', '.join(found.used_in)}." if found.used_in else "Has a default, and is in no text."
 
 
 def mentions(crew: Any) -> Iterator[tuple[str, str]]:
@@ -63,7 +73,7 @@ def mentions_in(owner: Any, fields: tuple[str, ...], called: str) -> Iterator[tu
             yield placeholder, f"the {name} of {called}"
 
 
-def provided_by(preparations: list[Callable[..., Any]]) -> set[str]:
+def provided_by(preparations: Sequence[Callable[..., Any]]) -> set[str]:
     """Inputs that these functions set and do not read."""
     names: set[str] = set()
     for preparation in preparations:

@@ -105,6 +105,8 @@ class CrewJournal:
             self._report.event("journal_restored", {"tasks": names, "methods": []})
 
     def _end(self, context: Any) -> None:
+        """Whether it has failed or not."""
+        self._report.committed()
         for task in context.crew.tasks if context.crew is not None else ():
             self._steps.pop(str(task.id), None)
 
@@ -152,6 +154,7 @@ class CrewJournal:
                 return run(task, agent, *arguments)
             if step.output is not None:
                 return again(task, agent, step.output)
+            self._report.committed()  # what was finished before; crewai has done its own part meanwhile
             with within(step.within):
                 output = run(task, agent, *arguments)
             if entry := self._entry(task, step, output):
@@ -182,6 +185,7 @@ class CrewJournal:
                 return decide(task, context)
             if step.skipped or step.output is not None:
                 return not step.skipped
+            self._report.committed()
             with within(step.within):
                 wanted = decide(task, context)
             if not wanted:

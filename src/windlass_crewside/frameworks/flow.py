@@ -22,6 +22,7 @@ from windlass_crewside.frameworks.importing import entry_module, named_in, only_
 from windlass_crewside.messages import Succeeded, TasksKnown, Warned
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from windlass_crewside.messages import Project, Run
@@ -34,21 +35,24 @@ def load(project: Project) -> LoadedFlow:
     module = entry_module(project)
     flow_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
     link_knowledge(Path(project.root))
-    return LoadedFlow(flow_class)
+    return LoadedFlow(flow_class, flow_class.flow_definition(), flow_class.__qualname__, flow_inputs.schema(flow_class))
 
 
 class LoadedFlow:
-    """The class alone: what is made of it starts threads, so that is left to the run."""
+    """Its definition alone: a flow that is made starts threads, so to `make` it is left to the run."""
 
-    def __init__(self, flow_class: Any) -> None:
-        self._class = flow_class
-        self._tasks = described(flow_class)
+    def __init__(self, make: Callable[[], Any], definition: Any, name: str, inputs_schema: dict[str, Any]) -> None:
+        self._make = make
+        self._methods = definition.methods
+        self._name = name
+        self._inputs_schema = inputs_schema
+        self._tasks = described(self._methods, name)
 
     def manifest(self) -> dict[str, Any]:
         return {
             "kind": "flow",
-            "name": self._class.__name__,
-            "inputs_schema": flow_inputs.schema(self._class),
+            "name": self._name.rpartition(".")[2],
+            "inputs_schema": self._inputs_schema,
             "tasks": self._tasks,
             "framework": "crewai",
             "framework_version": version("crewai"),
@@ -57,7 +61,7 @@ class LoadedFlow:
     def warnings(self) -> list[Warned]:
         return [
             Warned(nobody.NOT_THERE, str(nobody.asked_by(f"the method {name} asks a person (human_feedback)")), at)
-            for at, (name, method) in enumerate(methods_of(self._class).items())
+            for at, (name, method) in enumerate(self._methods.items())
             if asks_a_person(method)
         ]
 
@@ -67,7 +71,7 @@ class LoadedFlow:
         crew_events.listen(report, lambda *_: None, guard.count_tokens)
         crew_events.identify(order.kickoff_id)
         with guard.watching(), CrewJournal(report).kept():
-            flow = self._class()
+            flow = self._make()
             journal = FlowJournal(flow, MethodFollower(self._tasks, report), report)
             output = results.exhausted(kicked_off(flow, order.inputs))
         journal.end()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import pkgutil
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -23,6 +25,28 @@ def schema(flow_class: Any) -> dict[str, Any]:
     if isinstance(state, type) and issubclass(state, BaseModel):
         return schema_of_model(state)
     return dict(ANY)
+
+
+def schema_of_declared(state: Any) -> dict[str, Any]:
+    """Of what a declarative flow says of its state; None for nothing. Fields with defaults are not required."""
+    defaults = getattr(state, "default", None) or {}
+    found = declared(state)
+    properties = {name: field for name, field in found.get("properties", {}).items() if name != "id"}
+    for name, value in defaults.items():
+        if name != "id":
+            properties[name] = properties.get(name, {}) | default_of(value)
+    required = [name for name in found.get("required", []) if name != "id" and name not in defaults]
+    return found | {"type": "object", "properties": properties, "required": required}
+
+
+def declared(state: Any) -> dict[str, Any]:
+    """JSON Schema of the state's model, which can be imported or stands there."""
+    if reference := getattr(state, "ref", None):
+        with contextlib.suppress(ImportError, AttributeError, ValueError):  # then crewai takes the schema beside it
+            model = pkgutil.resolve_name(reference)
+            if isinstance(model, type) and issubclass(model, BaseModel):
+                return schema_of_model(model)
+    return dict(getattr(state, "json_schema", None) or {})
 
 
 def state_of(flow_class: Any) -> Any:

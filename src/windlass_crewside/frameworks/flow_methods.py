@@ -12,16 +12,16 @@ from windlass_crewside.messages import KnownTask, TaskEnded, TaskStarted
 from windlass_crewside.veil import nameless
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
     from windlass_crewside.report import Report
 
 
-def described(flow_class: Any) -> list[KnownTask]:
-    """In the order in which they are written."""
+def described(methods: Mapping[str, Any], flow: str) -> list[KnownTask]:
+    """In the order in which they are written; `flow` is the name of theirs."""
     return [
-        {"key": task_key(method.description or f"{flow_class.__qualname__}.{name}"), "name": name, "agent": None}
-        for name, method in flow_class.flow_definition().methods.items()
+        {"key": task_key(method.description or f"{flow}.{name}"), "name": name, "agent": None}
+        for name, method in methods.items()
     ]
 
 

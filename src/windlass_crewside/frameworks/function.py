@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from windlass_crewside.faults import InputsRefused, ProjectFault, text_of
-from windlass_crewside.frameworks import results
+from windlass_crewside.frameworks import results, steps
 from windlass_crewside.frameworks.arguments import built
 from windlass_crewside.frameworks.crew_tasks import task_key
 from windlass_crewside.frameworks.importing import entry_module, named_in
@@ -58,7 +58,10 @@ class LoadedFunction:
         self._doc = inspect.getdoc(function) or ""
         self._hints = hints_of(function)
         self._signature = inspect.signature(function)
-        self._parameters = [one for one in self._signature.parameters.values() if one.kind in NAMED]
+        parameters = self._signature.parameters
+        self._takes_steps = steps.wanted_by(parameters, self._hints)
+        given = {steps.PARAMETER} if self._takes_steps else set()
+        self._parameters = [one for one in parameters.values() if one.kind in NAMED and one.name not in given]
 
     def manifest(self) -> dict[str, Any]:
         return {"kind": "function", "name": self._name, "inputs_schema": self._schema(), "tasks": [self._task()]}
@@ -89,7 +92,7 @@ class LoadedFunction:
         began = time.time()
         report.send(TaskStarted(0, **task, at=began))
         try:
-            with watched_crews(order, report):
+            with self._stepping(arguments, report), watched_crews(order, report):
                 value = self._call(arguments)
             result = results.of_any(value, report)
         except BaseException:
@@ -98,6 +101,17 @@ class LoadedFunction:
         ended = time.time()
         report.send(TaskEnded(0, "completed", ended, result.output, None, ended - began))
         return result
+
+    @contextlib.contextmanager
+    def _stepping(self, arguments: dict[str, Any], report: Report) -> Iterator[None]:
+        """Gives it its steps, where it takes some."""
+        if not self._takes_steps:
+            yield
+            return
+        given = steps.Steps(self._name, report)
+        arguments[steps.PARAMETER] = given
+        with given.kept():
+            yield
 
     def _call(self, arguments: dict[str, Any]) -> Any:
         result = self._function(**arguments)

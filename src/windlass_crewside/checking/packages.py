@@ -1,0 +1,76 @@
+"""The packages that the project says it needs, as they are installed in its interpreter."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+from windlass_crewside.checking.found import WARNING, Found
+from windlass_crewside.faults import install_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE = "pyproject.toml"
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def findings(root: Path) -> Iterator[Found]:
+    """Warnings: a project that can be loaded may never need it. What its code lacks at import is told by the import."""
+    text = (root / FILE).read_text("utf-8") if (root / FILE).is_file() else ""
+    for wanted in dependencies(tomllib.loads(text)):
+        if (name := NAME.match(wanted)) is None or not asked_for(wanted):
+            continue
+        line = next((number for number, line in enumerate(text.splitlines(), 1) if wanted in line), None)
+        if (found := installed(name[0])) is None:
+            message = f"the package {name[0]!r} is not installed in {sys.executable}."
+            yield warning("missing_package", message, line, f"Install it: {install_command(quoted(wanted))}")
+        elif not fits(wanted, found):
+            message = f"{name[0]} {found} is installed in {sys.executable}, and the project wants {wanted!r}."
+            yield warning("package_version", message, line, f"Install that: {install_command(quoted(wanted))}")
+
+
+def warning(code: str, message: str, line: int | None, hint: str) -> Found:
+    return Found(code=code, level=WARNING, message=message, file=FILE, line=line, hint=hint)
+
+
+def dependencies(declared: dict[str, Any]) -> list[str]:
+    project = declared.get("project")
+    named = project.get("dependencies") if isinstance(project, dict) else None
+    return [one for one in named if isinstance(one, str)] if isinstance(named, list) else []
+
+
+def installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def requirement(wanted: str) -> Any:
+    """None where `packaging` is not there to read it, or where it is none."""
+    try:
+        return import_module("packaging.requirements").Requirement(wanted)
+    except (ImportError, ValueError):
+        return None
+
+
+def asked_for(wanted: str) -> bool:
+    """Whether it is for a machine and a Python like these; one that we can't read a marker of is passed over."""
+    read = requirement(wanted)
+    return ";" not in wanted if read is None else read.marker is None or bool(read.marker.evaluate())
+
+
+def fits(wanted: str, version: str) -> bool:
+    read = requirement(wanted)
+    return read is None or bool(read.specifier.contains(version, prereleases=True))
+
+
+def quoted(wanted: str) -> str:
+    """As a shell takes it for one word."""
+    alone = wanted.partition(";")[0].strip()
+    return alone if re.fullmatch(r"[\w.-]+", alone) else f"'{alone}'"

@@ -1,0 +1,53 @@
+"""A flow that is declared in YAML or JSON: its state and its methods, each with the action that it takes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crewai.flow.flow import Flow
+from crewai.flow.flow_definition import FlowDefinition
+from pydantic import ValidationError
+
+from windlass_crewside.faults import ProjectFault, text_of
+from windlass_crewside.frameworks import crew_events, flow_console, flow_inputs
+from windlass_crewside.frameworks.crew import link_knowledge
+from windlass_crewside.frameworks.flow import LoadedFlow
+from windlass_crewside.frameworks.importing import make_importable
+
+if TYPE_CHECKING:
+    from windlass_crewside.messages import Project
+
+
+def load(project: Project) -> LoadedFlow:
+    crew_events.telemetry_as_wanted()
+    flow_console.hush()
+    root = Path(project.root)
+    make_importable(root)
+    path = root / project.entrypoint
+    link_knowledge(path.parent)
+    link_knowledge(root)
+    definition = read(path, project)
+    schema = flow_inputs.schema_of_declared(definition.state)
+    return LoadedFlow(partial(Flow.from_declaration, path=path), definition, definition.name, schema)
+
+
+def read(path: Path, project: Project) -> Any:
+    try:
+        definition = FlowDefinition.from_declaration(path=path)
+    except ValidationError as error:
+        raise ProjectFault(f"{project.entrypoint} is no flow: {first(error)}", "Correct it there.") from error
+    except Exception as error:
+        raise ProjectFault(f"{project.entrypoint} can't be read: {text_of(error)}", "Correct it there.") from error
+    if not definition.methods:
+        raise ProjectFault(f"{project.entrypoint} has no methods", "Give it one with `start: true`.")
+    return definition
+
+
+def first(error: ValidationError) -> str:
+    """Where the first fault is, and what it is; how many more there are."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    place = ".".join(str(part) for part in faults[0]["loc"])
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{place}: {faults[0]['msg']}{more}" if place else f"{faults[0]['msg']}{more}"

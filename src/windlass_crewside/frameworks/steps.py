@@ -1,0 +1,264 @@
+"""Steps of a function, for frameworks that have no tasks: each is told of as a task, and kept in the journal.
+
+A function gets them by its parameter `steps` (docs/steps.md), so that no project imports anything of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import json
+import threading
+import time
+import types
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
+from urllib.parse import quote
+
+from windlass_crewside.faults import ProjectFault, text_of
+from windlass_crewside.frameworks.crew_tasks import task_key
+from windlass_crewside.frameworks.flow_methods import text_of_output
+from windlass_crewside.frameworks.values import decoded, encoded
+from windlass_crewside.frameworks.within import inheriting, step_here, task_keys, within
+from windlass_crewside.messages import TaskEnded, TaskStarted
+from windlass_crewside.veil import nameless
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from windlass_crewside.messages import KnownTask
+    from windlass_crewside.report import Report
+
+PARAMETER = "steps"
+STEP = "step/"
+FIRST = 1
+"""The position of the first step's task record; before it is that of the function."""
+UNKNOWN = "it was begun in a thread that was there before the run: start threads in the code that is run"
+
+T = TypeVar("T")
+
+
+def wanted_by(parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]) -> bool:
+    """Whether a function's parameter `steps` is for these. With a default or an annotation it is an input like any
+    other, but for that of a Protocol, which no JSON can be.
+    """
+    one = parameters.get(PARAMETER)
+    if one is None or one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+        return False
+    if one.annotation is one.empty:
+        return one.default is one.empty
+    hint = hints.get(PARAMETER)
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return any(getattr(kind, "_is_protocol", False) for kind in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One of all those by its name. `kind` is where it is run and with what, and `number` tells it from its like;
+    `key` is None where the first is not known.
+    """
+
+    name: str
+    position: int
+    kind: str
+    number: int
+    key: str | None
+
+    @property
+    def within(self) -> str:
+        return f"{self.kind}/{self.number}"
+
+    @property
+    def called(self) -> str:
+        return f"the step {self.name}"
+
+
+class Steps:
+    """Safe from any thread. A name has one task record, which tells of the last time."""
+
+    def __init__(self, function: str, report: Report) -> None:
+        self._function = function
+        self._report = report
+        self._lock = threading.Lock()
+        self._numbers: defaultdict[str, set[int]] = defaultdict(set)
+        self._positions = dict(told_before(report.journal.values()))
+        self._restored: list[str] = []
+        self._refused: set[str] = set()
+
+    def run(self, name: str, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
+        """What `work(*arguments, **named)` gives, or what it gave in the attempt that finished it."""
+        step = self._begun(name, work, arguments, named)
+        if given := self._again(step):
+            found: T = given[0]
+            return found
+        with self._followed(step) as began:
+            value = work(*arguments, **named)
+            refuse_to_wait(step, value)
+        if entry := self._ended(step, value, began):
+            self._report.finished(*entry)
+            self._report.committed()
+        return value
+
+    async def arun(self, name: str, work: Callable[..., Awaitable[T] | T], /, *arguments: Any, **named: Any) -> T:
+        """The same for what is to be awaited."""
+        step = self._begun(name, work, arguments, named)
+        if given := self._again(step):
+            found: T = given[0]
+            return found
+        with self._followed(step) as began:
+            made: Any = work(*arguments, **named)
+            value: T = await made if inspect.isawaitable(made) else made
+        if entry := self._ended(step, value, began):
+            await self._report.finished_meanwhile(*entry)
+        return value
+
+    def step(self, named: Any, /) -> Any:
+        """Makes each call of a function a step: `@steps.step`, or `@steps.step("another name")`."""
+        if isinstance(named, str):
+            return functools.partial(self._stepped, named)
+        return self._stepped(getattr(named, "__name__", type(named).__name__), named)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Meanwhile, what threads do belongs to the step that starts them."""
+        with inheriting():
+            yield
+        self._tell_restored()
+
+    def _stepped(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(work):
+
+            @functools.wraps(work)
+            async def stepped_meanwhile(*arguments: Any, **named: Any) -> Any:
+                return await self.arun(name, work, *arguments, **named)
+
+            return stepped_meanwhile
+
+        @functools.wraps(work)
+        def stepped(*arguments: Any, **named: Any) -> Any:
+            return self.run(name, work, *arguments, **named)
+
+        return stepped
+
+    def _begun(self, name: str, work: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Step:
+        refuse_what_is_no_function(name, work)
+        self._report.stopping.check()
+        where = step_here()
+        kind = "/".join(filter(None, [where, quote(name, safe=""), digest_of([arguments, named])]))
+        with self._lock:
+            number = first_free(self._numbers[kind], 1)
+            self._numbers[kind].add(number)
+            position = self._positions.get(name) or first_free(set(self._positions.values()), FIRST)
+            self._positions[name] = position
+        return Step(name, position, kind, number, None if where is None else f"{STEP}{kind}/{number}")
+
+    def _again(self, step: Step) -> list[Any]:
+        """What an earlier attempt has kept of it, alone in a list; nothing if there is none, or it is unfit."""
+        entry = self._report.journal.take(step.key) if step.key else None
+        if entry is None:
+            return []
+        try:
+            value = decoded(entry.value["value"])
+        except Exception as error:  # noqa: BLE001 - what makes values again runs code of the project
+            self._report.warn("journal_unfit", f"{step.called} is run again: {text_of(error)}")
+            return []
+        for keys in f"{step.key}/", task_keys(step.within):
+            self._report.journal.take_all(keys)  # neither steps nor crews within it are run again
+        with self._lock:
+            self._restored.append(step.name)
+        return [value]
+
+    @contextlib.contextmanager
+    def _followed(self, step: Step) -> Iterator[float]:
+        """Since when it runs. One that fails is as if it had not been begun: the next of its kind takes its place."""
+        self._tell_restored()
+        began = time.time()
+        self._report.send(TaskStarted(step.position, **self._known(step), at=began))
+        try:
+            with within(step.within):
+                yield began
+        except BaseException:
+            with self._lock:
+                self._numbers[step.kind].discard(step.number)
+            self._report.send(TaskEnded(step.position, "failed", time.time()))
+            raise
+
+    def _known(self, step: Step) -> KnownTask:
+        return {"key": task_key(f"{self._function}.{step.name}"), "name": step.name, "agent": None}
+
+    def _ended(self, step: Step, value: Any, began: float) -> tuple[str, dict[str, Any], str, int] | None:
+        """What `Report.finished` is to write, where it can be kept."""
+        at = time.time()
+        self._report.send(TaskEnded(step.position, "completed", at, text_of_output(value), None, at - began))
+        try:
+            held = encoded(value)
+        except Exception as error:  # noqa: BLE001 - properties of the project's classes are asked
+            self._refuse(step, text_of(error))
+            return None
+        if step.key is None:
+            self._refuse(step, UNKNOWN)
+            return None
+        return step.key, {"step": step.name, "position": step.position, "value": held}, step.called, step.position
+
+    def _refuse(self, step: Step, why: str) -> None:
+        """Told once of each name: it may be run a thousand times."""
+        if step.name not in self._refused:
+            self._refused.add(step.name)
+            self._report.not_journaled(step.called, why)
+
+    def _tell_restored(self) -> None:
+        with self._lock:
+            names, self._restored = self._restored, []
+        if names:
+            self._report.event("journal_restored", {"tasks": names, "methods": []})
+
+
+def told_before(entries: list[Any]) -> Iterator[tuple[str, int]]:
+    """The task records that steps of earlier attempts have."""
+    for value in entries:
+        if isinstance(value, dict) and "step" in value:
+            yield value["step"], value["position"]
+
+
+def first_free(taken: set[int], first: int) -> int:
+    return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
+
+
+def digest_of(arguments: Any) -> str:
+    """The same in every attempt for the same JSON; of other values their types must do."""
+    try:
+        text = json.dumps(arguments, sort_keys=True, default=nameless)
+    except (TypeError, ValueError, RecursionError):
+        text = nameless(arguments)
+    return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def refuse_what_is_no_function(name: Any, work: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise ProjectFault(
+            f"a step was given a {type(name).__name__} for its name",
+            'Name it by a text that is not empty: steps.run("research", function, argument).',
+        )
+    if not callable(work):
+        close(work)
+        raise ProjectFault(
+            f"the step {name} was given a {type(work).__name__} and no function",
+            f'Give the function, and its arguments behind it: steps.run("{name}", function, argument).',
+        )
+
+
+def refuse_to_wait(step: Step, value: Any) -> None:
+    if inspect.isawaitable(value):
+        close(value)
+        raise ProjectFault(
+            f"{step.called} gave something to await", f'Write: await steps.arun("{step.name}", function, argument).'
+        )
+
+
+def close(value: Any) -> None:
+    """A coroutine that is not awaited any more."""
+    if inspect.iscoroutine(value):
+        value.close()
