@@ -11,6 +11,7 @@ import pytest
 
 from embedded.backups import empty_home, fill, written
 from embedded.served_database import processes_of, serving, until
+from projects_for_tests.places import folder_for_all
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -30,20 +31,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def reachable() -> Iterator[Path]:
-    """A folder that every user can pass through, which pytest's own temporary folders are not."""
-    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    with folder_for_all() as folder:
+        yield folder
 
 
 @pytest.fixture
 def place(reachable: Path) -> Iterator[Path]:
     """Where a test makes homes of its own."""
-    folder = Path(tempfile.mkdtemp(dir=reachable))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    with folder_for_all(reachable) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,14 @@ def test_with_a_key_of_any_provider_the_offline_model_is_not_used(name: str) -> 
     assert has_provider_key({name: ""}) is None
 
 
+@pytest.mark.parametrize(
+    "words", ["YOUR_API_KEY", "your-openai-key", "your key here", "<your key>", "sk-...", "xxxx", "CHANGE_ME"]
+)
+def test_what_a_template_has_in_the_place_of_a_key_is_none(words: str) -> None:
+    assert has_provider_key({"OPENAI_API_KEY": words}) is None
+    assert model_environment({"OPENAI_API_KEY": words}, "http://127.0.0.1:1")["OPENAI_API_KEY"] != words
+
+
 def test_every_key_that_crewai_looks_for_is_known() -> None:
     crewai = find_spec("crewai")  # importing it would take seconds
     assert crewai

@@ -1,10 +1,8 @@
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +10,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import uvicorn
-from openai.types.chat import ChatCompletion
 from pydantic import BaseModel
 
+from embedded.offline_serving import ask, client_of, served, text_of, with_tool_outputs
 from windlass.embedded.offline_model import model_environment, offline_model_app
 
 SECONDS_FOR_A_CREW = 90
-SECONDS_TO_STOP = 10
 QUIET = dict.fromkeys(("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_VERSION_CHECK", "OTEL_SDK_DISABLED"), "true")
 WEIGHED = {
     "what": {"type": "string"},
@@ -34,43 +30,18 @@ OTHER_TOOL = {"type": "function", "function": {"name": "measure", "parameters": 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(offline_model_app(), log_level="warning", ws="none", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(SECONDS_TO_STOP)
-    assert not thread.is_alive()
+    with served(offline_model_app()) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def client(address: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0) as client:
+    with client_of(address) as client:
         yield client
-
-
-def ask(client: openai.OpenAI, *prompts: str, **more: Any) -> ChatCompletion:
-    messages: Any = [{"role": "user", "content": prompt} for prompt in prompts]
-    completion: ChatCompletion = client.chat.completions.create(model="gpt-4o", **{"messages": messages, **more})
-    return completion
-
-
-def text_of(completion: ChatCompletion) -> str:
-    return completion.choices[0].message.content or ""
 
 
 def likeness(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
-
-
-def with_tool_output(prompt: str, called: ChatCompletion, output: str) -> list[dict[str, Any]]:
-    call = called.choices[0].message.model_dump(exclude_none=True)
-    return [
-        {"role": "user", "content": prompt},
-        call,
-        {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": output},
-    ]
 
 
 def test_an_answer_says_where_it_comes_from_and_what_it_was_asked(client: openai.OpenAI) -> None:
@@ -140,21 +111,21 @@ def test_the_first_tool_is_called_with_arguments_from_its_schema_and_the_prompt(
 
 def test_a_tool_is_called_once_and_its_output_is_in_the_answer(client: openai.OpenAI) -> None:
     called = ask(client, "Weigh it.", tools=[TOOL])
-    messages = with_tool_output("Weigh it.", called, "It weighs 4 kg.")
+    messages = with_tool_outputs("Weigh it.", called, "It weighs 4 kg.")
     completion = ask(client, messages=messages, tools=[TOOL])
     assert completion.choices[0].message.tool_calls is None
     assert "Tool output: It weighs 4 kg." in text_of(completion)
 
 
 def test_a_question_after_the_tool_output_is_no_new_turn(client: openai.OpenAI) -> None:
-    messages = with_tool_output("Weigh it.", ask(client, "Weigh it.", tools=[TOOL]), "4 kg")
+    messages = with_tool_outputs("Weigh it.", ask(client, "Weigh it.", tools=[TOOL]), "4 kg")
     completion = ask(client, messages=[*messages, {"role": "user", "content": "Analyze that."}], tools=[TOOL])
     assert "Tool output: 4 kg" in text_of(completion)
 
 
 def test_after_an_answer_the_tool_may_be_called_again(client: openai.OpenAI) -> None:
     messages = [
-        *with_tool_output("Weigh it.", ask(client, "Weigh it.", tools=[TOOL]), "4 kg"),
+        *with_tool_outputs("Weigh it.", ask(client, "Weigh it.", tools=[TOOL]), "4 kg"),
         {"role": "assistant", "content": "Four."},
         {"role": "user", "content": "Weigh the other."},
     ]
@@ -209,15 +180,18 @@ def test_a_stream_brings_the_same_answer_in_pieces_and_the_usage_last(client: op
     assert chunks[-1].usage == whole.usage
 
 
-def test_a_tool_call_can_be_streamed(client: openai.OpenAI) -> None:
+def test_a_tool_call_is_streamed_by_its_name_and_then_in_pieces_of_its_arguments(client: openai.OpenAI) -> None:
     tools: Any = [TOOL]
     with client.chat.completions.create(
         model="gpt-4o", messages=[{"role": "user", "content": "Weigh it."}], tools=tools, stream=True
     ) as stream:
         choices = [chunk.choices[0] for chunk in stream]
-    (call,) = [call for choice in choices for call in choice.delta.tool_calls or []]
-    assert call.function
-    assert json.loads(call.function.arguments or "")["what"] == "Weigh it."
+    first, *pieces = [call for choice in choices for call in choice.delta.tool_calls or []]
+    assert first.function
+    assert (first.index, first.function.name, first.function.arguments) == (0, "weigh", "")
+    assert len(pieces) > 1
+    arguments = "".join(piece.function.arguments or "" for piece in pieces if piece.function)
+    assert json.loads(arguments)["what"] == "Weigh it."
     assert choices[-1].finish_reason == "tool_calls"
 
 

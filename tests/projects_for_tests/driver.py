@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import windlass_crewside
 from projects_for_tests.ends import alive
+from windlass_crewside.frames import Frames, encode
 from windlass_crewside.messages import (
     Budget,
     Exited,
     Failed,
     Fork,
     Forked,
-    Frames,
     Inspect,
     Inspected,
     Journaled,
@@ -35,7 +35,6 @@ from windlass_crewside.messages import (
     Surroundings,
     Unready,
     Written,
-    encode,
 )
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class DrivenChild:
         return os.pread(file, 1 << 20, 0).decode()
 
     def run(self, project: Project, folder: Path, **given: Any) -> None:
-        environment = {"PATH": os.defpath, **given.get("environment", {})}
+        environment = {"PATH": os.defpath, "HOME": str(folder), **given.get("environment", {})}
         inputs, budget = given.get("inputs", {}), given.get("budget", Budget())
         folder.mkdir(parents=True, exist_ok=True)
         for entry in given.get("journal", ()):
@@ -166,7 +165,7 @@ class DrivenChild:
 
     def inspect(self, project: Project, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.talk.send(Inspect(project, Surroundings({"PATH": os.defpath}, str(folder))))
+        self.talk.send(Inspect(project, Surroundings({"PATH": os.defpath, "HOME": str(folder)}, str(folder))))
 
     def numbers(self, word: str) -> list[int]:
         """Those behind this word, once a whole line with them is printed."""
@@ -221,7 +220,7 @@ class DrivenZygote:
                 arguments + (["project"] if order else []),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={"PATH": os.defpath, **(environment or {})},
+                env={"PATH": os.defpath, "HOME": str(folder), **(environment or {})},
                 cwd=folder,
                 start_new_session=True,
                 **started,

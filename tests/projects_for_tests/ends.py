@@ -8,6 +8,7 @@ import psutil
 
 DEADLINE = 15.0
 PROGRAM = "windlass_crewside/__main__.py"
+_of_others: dict[Path, set[int]] = {}
 
 
 def alive(pid: int) -> bool:
@@ -36,7 +37,13 @@ def kickoff_folders(scratch: Path) -> list[str]:
 
 def zygotes(scratch: Path) -> list[psutil.Process]:
     """Those of the runner with this folder: other tests in this process have theirs."""
-    return [child for child in psutil.Process().children() if works_in(child, scratch)]
+    others = _of_others.get(scratch, ())
+    return [child for child in psutil.Process().children() if child.pid not in others and works_in(child, scratch)]
+
+
+def note_others(scratch: Path) -> None:
+    """Before a runner has this folder: whatever runs by now is not its own."""
+    _of_others[scratch] = {child.pid for child in psutil.Process().children()}
 
 
 def works_in(process: psutil.Process, folder: Path) -> bool:

@@ -14,10 +14,13 @@ from windlass.embedded.schema_sample import sample
 
 MARK = "[offline model]"
 _OPENING = f"{MARK} No language model wrote this answer; it only shows what arrived."
-_REACT_OPENING = "Thought: I now can give a great answer\nFinal Answer: "
+_FINAL = "Final Answer:"
+_REACT_OPENING = f"Thought: I now can give a great answer\n{_FINAL} "
 _QUOTE = 300
 _TOOL_QUOTE = 1000
 _EMBEDDING_SIZE = 256
+
+_INSTRUCTIONS = ("system", "developer")
 
 # The words with which crewai's prompts introduce their parts.
 _TASK_STARTS = "Current Task: "
@@ -55,6 +58,7 @@ class StreamOptions(BaseModel):
 class ChatRequest(BaseModel):
     """The members of a chat completion request that change the answer; all others are ignored."""
 
+    model: str = ""
     messages: list[Message] = Field(min_length=1)
     tools: list[Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
@@ -86,10 +90,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Either a text or a tool call; `tokens` are estimates of one token for four characters."""
+    """Either a text or tool calls; `tokens` are estimates of one token for four characters."""
 
     text: str
-    call: ToolCall | None
+    calls: tuple[ToolCall, ...]
     prompt_tokens: int
     completion_tokens: int
 
@@ -104,23 +108,78 @@ class Prompt:
 
 
 def answer(request: ChatRequest) -> Answer:
-    tool = _tool_to_call(request)
-    call = ToolCall(tool.name, _arguments(tool, request)) if tool else None
-    text = "" if call else _text(request)
-    return Answer(
-        text=text,
-        call=call,
-        prompt_tokens=_tokens(request.model_dump_json(include={"messages", "tools"}, exclude_none=True)),
-        completion_tokens=_tokens(call.name + call.arguments if call else text),
-    )
+    if tool := _tool_to_call(request):
+        return calling(request, ToolCall(tool.name, made_arguments(tool, request)))
+    return saying(request, _text(request))
+
+
+def saying(request: ChatRequest, text: str) -> Answer:
+    return Answer(text, (), prompt_tokens=_prompt_tokens(request), completion_tokens=_tokens(text))
+
+
+def calling(request: ChatRequest, *calls: ToolCall) -> Answer:
+    spoken = "".join(call.name + call.arguments for call in calls)
+    return Answer("", calls, prompt_tokens=_prompt_tokens(request), completion_tokens=_tokens(spoken))
+
+
+def in_its_form(request: ChatRequest, text: str) -> str:
+    """As a final answer: agents whose model can't call tools natively insist on a form, and ask again without it."""
+    told = (message.text for message in request.messages if message.role in (*_INSTRUCTIONS, "user"))
+    insists = not request.response_format and any(_FINAL in text for text in told)
+    return _REACT_OPENING + text if insists and _FINAL not in text else text
+
+
+def heard(request: ChatRequest) -> str:
+    """All that the model is told for this answer, on one line: system messages and the current turn."""
+    told = [message.text for message in request.messages if message.role in _INSTRUCTIONS]
+    told += [message.text for message in turn(request) or request.messages if message.role not in _INSTRUCTIONS]
+    return one_line("\n".join(told))
+
+
+def summary(request: ChatRequest) -> list[str]:
+    """What is asked, a line for each part."""
+    prompts = _prompts(request)
+    first = prompts[0]
+    lines = [f"Task: {_cut(first.task)}"]
+    if first.expected:
+        lines.append(f"Expected output: {_cut(first.expected)}")
+    if first.context:
+        lines.append(f"Context: {len(first.context.split())} words from earlier tasks")
+    if prompts[-1] != first:
+        lines.append(f"Then: {_cut(prompts[-1].task)}")
+    return lines + [f"Tool output: {_cut(output, _TOOL_QUOTE)}" for output in _tool_outputs(request)]
+
+
+def functions(request: ChatRequest) -> list[Function]:
+    """Those that may be called."""
+    return [tool.function for tool in request.tools or () if tool.function] if request.tool_choice != "none" else []
+
+
+def made_arguments(tool: Function, request: ChatRequest) -> str:
+    """Arguments that fit the tool's schema, with the first sentence of the task in them."""
+    arguments = sample(tool.parameters, _first_sentence(_prompts(request)[0].task))
+    return json.dumps(arguments if isinstance(arguments, dict) else {})
+
+
+def turn(request: ChatRequest) -> Sequence[Message]:
+    """What follows the last finished answer: user messages may come between a tool's output and the answer."""
+    messages = request.messages
+    for place in range(len(messages) - 1, -1, -1):
+        if messages[place].role == "assistant" and not messages[place].tool_calls:
+            return messages[place + 1 :]
+    return messages
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def read_prompt(text: str) -> Prompt:
     body, _, context = text.partition(_CONTEXT_STARTS)
     task, _, expected = body.partition(_EXPECTED_STARTS)
     return Prompt(
-        task=_one_line(task.rpartition(_TASK_STARTS)[2].removesuffix(_PROMPT_ENDS)),
-        expected=_one_line(expected.partition(_EXPECTED_ENDS)[0]),
+        task=one_line(task.rpartition(_TASK_STARTS)[2].removesuffix(_PROMPT_ENDS)),
+        expected=one_line(expected.partition(_EXPECTED_ENDS)[0]),
         context=context.removesuffix(_PROMPT_ENDS).strip(),
     )
 
@@ -140,21 +199,16 @@ def embedding_tokens(texts: Iterable[str]) -> int:
 
 
 def _tool_to_call(request: ChatRequest) -> Function | None:
-    functions = [tool.function for tool in request.tools or () if tool.function]
-    if not functions or request.tool_choice == "none" or _tool_outputs(request):
+    callable_ = functions(request)
+    if not callable_ or _tool_outputs(request):
         return None
     named = _named_tool(request.tool_choice)
-    return next((function for function in functions if function.name == named), functions[0])
+    return next((function for function in callable_ if function.name == named), callable_[0])
 
 
 def _named_tool(choice: str | dict[str, Any] | None) -> object:
     function = choice.get("function") if isinstance(choice, dict) else None
     return function.get("name") if isinstance(function, dict) else None
-
-
-def _arguments(tool: Function, request: ChatRequest) -> str:
-    arguments = sample(tool.parameters, _first_sentence(_prompts(request)[0].task))
-    return json.dumps(arguments if isinstance(arguments, dict) else {})
 
 
 def _text(request: ChatRequest) -> str:
@@ -163,7 +217,7 @@ def _text(request: ChatRequest) -> str:
         return json.dumps(sample(_wanted_schema(wanted), _marked(_cut(_prompts(request)[0].task))))
     if wanted.get("type") == "json_object":
         return json.dumps({"answer": _explanation(request)})
-    return _react_opening(request) + _explanation(request)
+    return in_its_form(request, _explanation(request))
 
 
 def _wanted_schema(response_format: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,41 +226,17 @@ def _wanted_schema(response_format: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema if isinstance(schema, dict) else {"type": "object"}
 
 
-def _react_opening(request: ChatRequest) -> str:
-    """Agents whose model can't call tools natively insist on this form and ask again without it."""
-    insists = any("Final Answer:" in message.text for message in request.messages if message.role in ("system", "user"))
-    return _REACT_OPENING if insists else ""
-
-
 def _explanation(request: ChatRequest) -> str:
-    prompts = _prompts(request)
-    first = prompts[0]
-    lines = [_OPENING, f"Task: {_cut(first.task)}"]
-    if first.expected:
-        lines.append(f"Expected output: {_cut(first.expected)}")
-    if first.context:
-        lines.append(f"Context: {len(first.context.split())} words from earlier tasks")
-    if prompts[-1] != first:
-        lines.append(f"Then: {_cut(prompts[-1].task)}")
-    lines += [f"Tool output: {_cut(output, _TOOL_QUOTE)}" for output in _tool_outputs(request)]
-    return "\n".join(lines)
+    return "\n".join([_OPENING, *summary(request)])
 
 
 def _prompts(request: ChatRequest) -> list[Prompt]:
-    asked = [message for message in _turn(request.messages) if message.role == "user"]
+    asked = [message for message in turn(request) if message.role == "user"]
     return [read_prompt(message.text) for message in asked or request.messages[-1:]]
 
 
 def _tool_outputs(request: ChatRequest) -> list[str]:
-    return [message.text for message in _turn(request.messages) if message.role == "tool"]
-
-
-def _turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """What follows the last finished answer: user messages may come between a tool's output and the answer."""
-    for place in range(len(messages) - 1, -1, -1):
-        if messages[place].role == "assistant" and not messages[place].tool_calls:
-            return messages[place + 1 :]
-    return messages
+    return [message.text for message in turn(request) if message.role == "tool"]
 
 
 def _marked(text: str) -> str:
@@ -221,12 +251,12 @@ def _cut(text: str, limit: int = _QUOTE) -> str:
     return text if len(text) <= limit else text[:limit].rstrip() + "..."
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _spoken(tokens: object) -> str:
     return " ".join(str(token) for token in tokens) if isinstance(tokens, list) else str(tokens)
+
+
+def _prompt_tokens(request: ChatRequest) -> int:
+    return _tokens(request.model_dump_json(include={"messages", "tools"}, exclude_none=True))
 
 
 def _tokens(text: str) -> int:

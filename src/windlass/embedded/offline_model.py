@@ -1,17 +1,14 @@
 """An OpenAI-compatible server whose answers need no model, no key and no network.
 
-It answers in the same way each time and says in each answer where it comes from. Crews talk to it through the real
-OpenAI client; `model_environment` tells when and how.
+It answers in the same way each time and says in each answer where it comes from, unless a script says what to answer.
+Crews talk to it through the real OpenAI client; `model_environment` tells when and how.
 """
 
-import base64
-import json
+import asyncio
 import re
-import struct
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -24,13 +21,14 @@ from windlass.embedded.offline_answers import (
     Answer,
     ChatRequest,
     EmbeddingRequest,
-    ToolCall,
     answer,
     embedding,
     embedding_tokens,
 )
+from windlass.embedded.offline_faults import Faults, Lots
+from windlass.embedded.offline_script import Reply, Script, UnansweredError
+from windlass.embedded.offline_wire import completion, embeddings, events, models, refused
 
-MODEL: Final = "offline-model"
 _SERVED: Final = "POST /v1/chat/completions, POST /v1/embeddings and GET /v1/models"
 
 # The client refuses an empty key. Long enough that masking it as a secret never masks words of an answer.
@@ -83,7 +81,11 @@ _PROVIDER_KEYS: Final = (
 # crewai takes the first of each that is set.
 _MODEL_NAMES: Final = ("MODEL", "MODEL_NAME", "OPENAI_MODEL_NAME")
 _ADDRESSES: Final = ("BASE_URL", "OPENAI_API_BASE", "OPENAI_BASE_URL", "API_BASE", "AZURE_API_BASE")
+_IN_ITS_PLACE: Final = re.compile(r"your[\W_].*|<.*>|(sk-)?(\.{3,}|x{3,})|change[\W_]?me", re.IGNORECASE)
 _OPENAI_MODEL: Final = re.compile(r"(openai/)?(gpt-|chatgpt-|o[134]|ft:)", re.IGNORECASE)
+
+Pause = Callable[[float], Awaitable[None]]
+FAULTLESS: Final = Faults()
 
 
 def model_environment(environ: Mapping[str, str], base_url: str) -> dict[str, str]:
@@ -105,8 +107,10 @@ def provider_key_names() -> tuple[str, ...]:
 
 
 def has_provider_key(environ: Mapping[str, str]) -> str | None:
-    """The first variable that holds a provider's key; an empty one holds none."""
-    return _first_set(environ, _PROVIDER_KEYS)
+    """The first variable that holds a provider's key. None is what is empty, or what templates have in its place, as
+    `crewai create` writes OPENAI_API_KEY=YOUR_API_KEY.
+    """
+    return _first_set({name: key for name, key in environ.items() if not _IN_ITS_PLACE.fullmatch(key)}, _PROVIDER_KEYS)
 
 
 def names_another_model(environ: Mapping[str, str]) -> str | None:
@@ -117,54 +121,78 @@ def names_another_model(environ: Mapping[str, str]) -> str | None:
     return chosen if chosen and not _OPENAI_MODEL.match(environ[chosen]) else None
 
 
-def offline_model_app() -> Starlette:
-    """The ASGI application; it asks for no key, so serve it on loopback only."""
+def offline_model_app(
+    script: Script | None = None, faults: Faults = FAULTLESS, pause: Pause = asyncio.sleep
+) -> Starlette:
+    """The ASGI application; it asks for no key, so serve it on loopback only. `pause` waits for so many seconds."""
+    model = _OfflineModel(script, faults, pause)
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", _chat, methods=["POST"]),
-            Route("/v1/embeddings", _embeddings, methods=["POST"]),
+            Route("/v1/chat/completions", model.chat, methods=["POST"]),
+            Route("/v1/embeddings", model.embeddings, methods=["POST"]),
             Route("/v1/models", _models, methods=["GET"]),
         ],
-        exception_handlers={HTTPException: _not_served, ValidationError: _bad_request},
+        exception_handlers={HTTPException: _not_served, ValidationError: _bad_request, UnansweredError: _unanswered},
     )
 
 
-async def _chat(request: Request) -> Response:
-    body = await request.body()
-    asked = ChatRequest.model_validate_json(body)
-    given, digest = answer(asked), sha256(body).hexdigest()
-    if not asked.stream:
-        return JSONResponse(_completion(given, digest))
-    with_usage = asked.stream_options is not None and asked.stream_options.include_usage
-    return StreamingResponse(_stream(given, digest, with_usage=with_usage), media_type="text/event-stream")
+class _OfflineModel:
+    def __init__(self, script: Script | None, faults: Faults, pause: Pause) -> None:
+        self._script = script
+        self._latency = faults.latency
+        self._lots = Lots(faults)
+        self._pause = pause
 
+    async def chat(self, request: Request) -> Response:
+        body = await request.body()
+        asked = ChatRequest.model_validate_json(body)
+        digest = sha256(body).hexdigest()
+        lot = self._lots.draw(digest)
+        if lot.error:
+            return _failure(lot.error, "as its error rate asks for")
+        reply = self._script.reply(asked) if self._script else Reply()
+        if reply.error:
+            await self._wait(reply.latency.at(lot.place) if reply.latency else 0)
+            return _failure(reply.error, "as a rule of its script says")
+        seconds = (reply.latency or self._latency).at(lot.place)
+        return await self._answered(asked, reply.answer or answer(asked), digest, seconds)
 
-async def _embeddings(request: Request) -> Response:
-    asked = EmbeddingRequest.model_validate_json(await request.body())
-    vectors = [embedding(text, asked.dimensions) for text in asked.texts]
-    tokens = embedding_tokens(asked.texts)
-    return JSONResponse(
-        {
-            "object": "list",
-            "model": MODEL,
-            "data": [
-                {"object": "embedding", "index": index, "embedding": _encoded(vector, asked.encoding_format)}
-                for index, vector in enumerate(vectors)
-            ],
-            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-        }
-    )
+    async def embeddings(self, request: Request) -> Response:
+        body = await request.body()
+        asked = EmbeddingRequest.model_validate_json(body)
+        lot = self._lots.draw(sha256(body).hexdigest())
+        if lot.error:
+            return _failure(lot.error, "as its error rate asks for")
+        vectors = [embedding(text, asked.dimensions) for text in asked.texts]
+        await self._wait(self._latency.at(lot.place))
+        return JSONResponse(embeddings(vectors, asked.encoding_format, embedding_tokens(asked.texts)))
+
+    async def _answered(self, asked: ChatRequest, given: Answer, digest: str, seconds: float) -> Response:
+        if asked.stream:
+            with_usage = asked.stream_options is not None and asked.stream_options.include_usage
+            spread = self._spread(events(given, digest, with_usage=with_usage), seconds)
+            return StreamingResponse(spread, media_type="text/event-stream")
+        await self._wait(seconds)
+        return JSONResponse(completion(given, digest))
+
+    async def _spread(self, told: list[str], seconds: float) -> AsyncIterator[str]:
+        for event in told:
+            await self._wait(seconds / len(told))
+            yield event
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds:
+            await self._pause(seconds)
 
 
 async def _models(_: Request) -> Response:
-    model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "windlass"}
-    return JSONResponse({"object": "list", "data": [model]})
+    return JSONResponse(models())
 
 
 async def _not_served(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     message = f"The offline model doesn't serve {request.method} {request.url.path}; it serves {_SERVED}."
-    return _error(status, message, code="unknown_url")
+    return refused(status, message, code="unknown_url")
 
 
 async def _bad_request(_: Request, error: Exception) -> Response:
@@ -172,73 +200,15 @@ async def _bad_request(_: Request, error: Exception) -> Response:
     place = ".".join(str(step) for step in first["loc"]) if first else ""
     why = first["msg"] if first else str(error)
     where = f"The member {place}" if place else "The body"
-    return _error(400, f"{where} of the request can't be used: {why}.", param=place or None)
+    return refused(400, f"{where} of the request can't be used: {why}.", param=place or None)
 
 
-def _error(status: int, message: str, *, param: str | None = None, code: str | None = None) -> JSONResponse:
-    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
-    return JSONResponse({"error": error}, status_code=status)
+async def _unanswered(_: Request, error: Exception) -> Response:
+    return refused(400, str(error), param="messages", code="no_rule")
 
 
-def _completion(given: Answer, digest: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": given.text or None, "refusal": None}
-    if given.call:
-        message["tool_calls"] = [_tool_call(given.call, digest)]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(given)}
-    return {**_head("chat.completion", digest), "choices": [choice], "usage": _usage(given)}
-
-
-async def _stream(given: Answer, digest: str, *, with_usage: bool) -> AsyncIterator[str]:
-    head = _head("chat.completion.chunk", digest)
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None if given.call else ""}]
-    deltas += [{"content": word} for word in re.findall(r"\s*\S+", given.text)]
-    if given.call:
-        deltas.append({"tool_calls": [{"index": 0, **_tool_call(given.call, digest)}]})
-    for delta in deltas:
-        yield _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-    yield _event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _finish_reason(given)}]})
-    if with_usage:
-        yield _event({**head, "choices": [], "usage": _usage(given)})
-    yield "data: [DONE]\n\n"
-
-
-def _head(kind: str, digest: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-offline-{digest[:24]}", "object": kind, "created": int(time.time()), "model": MODEL}
-
-
-def _tool_call(call: ToolCall, digest: str) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": f"call_{digest[:24]}", "type": "function", "function": function}
-
-
-def _finish_reason(given: Answer) -> str:
-    return "tool_calls" if given.call else "stop"
-
-
-def _usage(given: Answer) -> dict[str, Any]:
-    spoken = {
-        "reasoning_tokens": 0,
-        "audio_tokens": 0,
-        "accepted_prediction_tokens": 0,
-        "rejected_prediction_tokens": 0,
-    }
-    return {
-        "prompt_tokens": given.prompt_tokens,
-        "completion_tokens": given.completion_tokens,
-        "total_tokens": given.prompt_tokens + given.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
-        "completion_tokens_details": spoken,
-    }
-
-
-def _encoded(vector: list[float], encoding: str) -> list[float] | str:
-    if encoding != "base64":
-        return vector
-    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
-
-
-def _event(payload: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(payload)}\n\n"
+def _failure(status: int, why: str) -> Response:
+    return refused(status, f"The offline model answers with the error {status}, {why}.")
 
 
 def _first_set(environ: Mapping[str, str], names: tuple[str, ...]) -> str | None:
