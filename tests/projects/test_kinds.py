@@ -150,11 +150,49 @@ def test_a_flow_that_is_not_there_or_more_than_one_are_told(tmp_path: Path) -> N
     assert several.hint == 'Choose one in pyproject.toml: [tool.windlass] flow = "one.main"'
 
 
-def test_kinds_that_are_not_served_yet_are_told(tmp_path: Path) -> None:
-    flow = fault_of(project(tmp_path / "flow", FLOW + 'definition = "flow.yaml"\n'))
-    assert "declares its flow in flow.yaml" in flow.message
-    assert "does not serve declarative flows yet" in flow.message
-    declared = fault_of(project(tmp_path / "json", '[tool.crewai]\ntype = "crew"\ndefinition = "crew.jsonc"\n'))
-    assert "does not serve JSON crews yet" in declared.message
-    bare = fault_of(written(tmp_path / "bare", {"crew.jsonc": "{}"}))
-    assert "does not serve JSON crews yet" in bare.message
+JSON_CREW = '[project]\nname = "tides"\n[tool.crewai]\ntype = "crew"\n'
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "file"),
+    [
+        (JSON_CREW + 'definition = "crews/tides.json"\n', "crews/tides.json"),
+        (JSON_CREW, "crew.jsonc"),
+        ('[project]\nname = "tides"\n', "crew.json"),
+    ],
+)
+def test_a_crew_is_declared_in_the_file_that_is_named_or_beside(tmp_path: Path, pyproject: str, file: str) -> None:
+    path = project(tmp_path, pyproject, file)
+    assert recognise(path) == Recognised(Project("json_crew", str(path), file), "crewai", "tides")
+
+
+def test_a_json_crew_needs_no_pyproject(tmp_path: Path) -> None:
+    path = written(tmp_path / "tides", {"crew.jsonc": "{}"})
+    assert recognise(path) == Recognised(Project("json_crew", str(path), "crew.jsonc"), "crewai", "tides")
+
+
+def test_a_classic_crew_with_a_stray_crew_file_stays_one(tmp_path: Path) -> None:
+    script = '[project.scripts]\nrun_crew = "my_crew.main:run"\n'
+    path = project(tmp_path, CREW + script, "src/my_crew/crew.py", "crew.jsonc")
+    assert recognise(path).project.kind == "crew"
+
+
+def test_a_flow_is_declared_in_the_file_that_is_named(tmp_path: Path) -> None:
+    path = project(tmp_path, FLOW + 'definition = "src/my_crew/flow.yaml"\n', "src/my_crew/flow.yaml", "crew.jsonc")
+    assert recognise(path).project == Project("declarative_flow", str(path), "src/my_crew/flow.yaml")
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "words"),
+    [
+        (JSON_CREW + 'definition = "gone.jsonc"\n', "names no file."),
+        (JSON_CREW + 'definition = "../crew.jsonc"\n', "is not in the project."),
+        (JSON_CREW + 'definition = "/etc/hosts"\n', "is not in the project."),
+        (JSON_CREW + 'definition = "pyproject.toml"\n', "names no file that declares a crew."),
+        (FLOW + 'definition = "crew.jsonc"\n', "names no file that declares a flow."),
+    ],
+)
+def test_a_definition_that_can_not_be_one_is_told(tmp_path: Path, pyproject: str, words: str) -> None:
+    fault = fault_of(project(tmp_path / "project", pyproject, "crew.jsonc"))
+    assert fault.message.startswith("[tool.crewai] definition = ")
+    assert fault.message.endswith(words)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Level(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+CODES: Mapping[str, str] = {
+    "agent_file_missing": "an agent of a JSON crew has no file",
+    "approvals_not_there": "a task or method asks a person, which a kickoff does not have",
+    "config_missing": "a crew asks for a name of a YAML file that is not there",
+    "declaration_invalid": "a JSON crew or a declarative flow holds what crewai does not take",
+    "env_file": "the project's .env can't be read",
+    "interpreter": "the project's Python can't run crews",
+    "jsonc_syntax": "a JSON file can't be read",
+    "load_failed": "the project's code failed while it was imported or built",
+    "missing_package": "a package is not installed in the project's interpreter",
+    "no_crew": "the project tells of no crew, flow or function, or it is not where it says",
+    "option": "an option in [tool.windlass] is unknown, or its value can't be",
+    "package_version": "a package is installed in another version than the project wants",
+    "pyproject": "pyproject.toml is missing, or can't be read",
+    "several_crews": "there is more than one crew or flow, and none is chosen",
+    "unknown_agent": "a task names an agent that there is not",
+    "unknown_context": "a task's context names a task that there is not, or not before it",
+    "unset_variable": "the code reads an environment variable at import that is not set",
+    "unstable_task_description": "a task's description is another one each time that the crew is built",
+    "unused_input": "an input has a default and is in no text of the crew",
+    "yaml_syntax": "a YAML file can't be read",
+}
+"""Every code there is, and what it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`file` is a path in the project; `hint` says what to do. The project is fit to be served without errors."""
+
+    code: str
+    level: Level
+    message: str
+    file: str | None = None
+    line: int | None = None
+    hint: str = ""
+
+    @property
+    def place(self) -> str:
+        return ":".join(str(part) for part in (self.file, self.line) if part is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def from_json(value: Mapping[str, Any]) -> Finding:
+    return Finding(**{**value, "level": Level(value["level"])})
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Each once, by file and line; what has no file comes first."""
+    once = dict.fromkeys(findings)
+    return sorted(once, key=lambda one: (one.file or "", one.line or 0, one.level, one.code, one.message))

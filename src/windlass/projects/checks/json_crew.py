@@ -1,0 +1,134 @@
+"""JSON crews: crew.jsonc, and agents/NAME.jsonc beside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from windlass.projects.checks.finding import Finding, Level
+from windlass.projects.checks.jsonc import JsoncError, Node, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENDINGS = (".jsonc", ".json")
+NOWHERE = Node(None, 0)
+
+SAID_BY_CREWAI = {
+    "jsonc_syntax": re.compile(r"invalid JSON at line|unterminated block comment"),
+    "agent_file_missing": re.compile(r"agent '.*' not found in "),
+    "unknown_agent": re.compile(r"references agent '.*' which does not match"),
+    "unknown_context": re.compile(r"has context reference '.*' but"),
+}
+"""What crewai finds as we do, in its words: we tell it with the line."""
+
+
+@dataclass
+class Files:
+    """The files of a crew that were read, by their paths in the project, and what is wrong with them."""
+
+    root: Path
+    nodes: dict[str, Node] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def read(self, path: Path) -> Node:
+        name = path.relative_to(self.root).as_posix()
+        try:
+            self.nodes[name] = parse(path.read_text("utf-8"))
+        except JsoncError as error:
+            self.error("jsonc_syntax", f"{error}.", name, error.line, "Correct it there.")
+        except (OSError, UnicodeDecodeError) as error:
+            self.error(
+                "jsonc_syntax", f"{name} can't be read: {error}.", name, None, "It must be a file of UTF-8 text."
+            )
+        return self.nodes.get(name, NOWHERE)
+
+    def error(self, code: str, message: str, file: str, line: int | None, hint: str) -> None:
+        self.findings.append(Finding(code, Level.ERROR, message, file, line, hint))
+
+
+def declared_crew(root: Path, entrypoint: str) -> Files:
+    files = Files(root)
+    crew = files.read(root / entrypoint)
+    folder = (root / entrypoint).parent / "agents"
+    if crew is NOWHERE:
+        for path in sorted(folder.glob("*.json*")):
+            files.read(path)
+        return files
+    names = set(agents(files, crew, folder, entrypoint))
+    tasks(files, crew, names, entrypoint)
+    files.findings += unused_inputs(files, crew, entrypoint)
+    return files
+
+
+def agents(files: Files, crew: Node, folder: Path, entrypoint: str) -> Iterator[str]:
+    """The names that the crew gives, whether there are files for them or not."""
+    named = [*crew.members.get("agents", NOWHERE).items, crew.members.get("manager_agent", NOWHERE)]
+    for node in named:
+        if not node.text:
+            continue
+        yield node.text
+        paths = [path for ending in ENDINGS if (path := folder / f"{node.text}{ending}").is_file()]
+        if paths and paths[0].resolve().is_relative_to(files.root):
+            files.read(paths[0])
+        else:
+            where = f"{folder.relative_to(files.root).as_posix()}/{node.text}.jsonc"
+            files.error(
+                "agent_file_missing", f"there is no file for the agent {node.text!r}.", entrypoint, node.line,
+                f"Make {where}, or take its name out of the agents.",
+            )  # fmt: skip
+
+
+def tasks(files: Files, crew: Node, names: set[str], entrypoint: str) -> None:
+    before: list[str] = []
+    for number, task in enumerate(crew.members.get("tasks", NOWHERE).items, 1):
+        name = task.members.get("name", NOWHERE).text
+        called = f"the task {name or number}"
+        agent = task.members.get("agent", NOWHERE)
+        if agent.text and agent.text not in names:
+            known = f"There are: {', '.join(sorted(names))}." if names else 'There are none under "agents".'
+            message = f"{called} names the agent {agent.text!r}, which the crew does not have."
+            files.error("unknown_agent", message, entrypoint, agent.line, known)
+        for context in task.members.get("context", NOWHERE).items:
+            if context.text and context.text not in before:
+                known = f"Before it are: {', '.join(before)}." if before else "No task with a name is before it."
+                message = f"the context of {called} names {context.text!r}, which is no task before it."
+                files.error("unknown_context", message, entrypoint, context.line, known)
+        if name:
+            before.append(name)
+
+
+def unused_inputs(files: Files, crew: Node, entrypoint: str) -> Iterator[Finding]:
+    """Code of the project that is called before a kickoff may read any."""
+    if "before_kickoff_callbacks" in crew.members:
+        return
+    rest = [node for name, node in crew.members.items() if name != "inputs"]
+    others = [node for name, node in files.nodes.items() if name != entrypoint]
+    texts = [text for node in (*rest, *others) for text in node.texts()]
+    for name, node in crew.members.get("inputs", NOWHERE).members.items():
+        if not any(f"{{{name}}}" in text for text in texts):
+            yield Finding(
+                "unused_input", Level.WARNING, f"the input {name!r} is in no text of the crew.", entrypoint, node.line,
+                f"Write {{{name}}} where it belongs, or take it out.",
+            )  # fmt: skip
+
+
+def located(found: Finding, files: Files) -> Finding | None:
+    """What crewai said of a JSON crew, with its file and line; None where we said it already."""
+    for code, words in SAID_BY_CREWAI.items():
+        if words.search(found.message):
+            if any(one.code == code for one in files.findings):
+                return None
+            found = replace(found, code=code)
+    file, _, rest = found.message.partition(": ")
+    if file not in files.nodes or not rest:
+        return found
+    node = files.nodes[file]
+    if number := re.match(r"tasks\[(\d+)]", rest):
+        tasks_found = node.members.get("tasks", NOWHERE).items
+        node = tasks_found[int(number[1])] if int(number[1]) < len(tasks_found) else node
+    names = re.findall(r"'(\w+)'", rest) + re.findall(r"\w+", rest.partition("field(s)")[2])
+    named = next((node.members[name] for name in names if name in node.members), node)
+    return replace(found, message=rest, file=file, line=named.line)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from windlass.errors import ProjectError
+from windlass.projects.checks.finding import Finding, Level
+from windlass.projects.kinds import Declared, Recognised, kind_of, read
+from windlass.projects.options import TABLES, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE = "pyproject.toml"
+AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)")
+
+
+def declared_project(path: Path) -> tuple[Recognised | None, list[Finding]]:
+    """What the project is, None where that can't be told, and what is wrong with how it says so."""
+    try:
+        declared = read(path)
+    except ProjectError as error:
+        return None, [unreadable(error, path.resolve())]
+    found = list(wrong_options(declared))
+    try:
+        return kind_of(declared), found
+    except ProjectError as error:
+        code = "several_crews" if " has more than one " in error.message else "no_crew"
+        return None, [*found, of_pyproject(code, error, declared.root)]
+
+
+def unreadable(error: ProjectError, root: Path) -> Finding:
+    there = (root / FILE).is_file()
+    place = AT_LINE.search(error.message)
+    if place is None:
+        return of_pyproject("pyproject", error, root, there=there)
+    words = AT_LINE.sub(rf" (column {place[2]})", error.message)
+    return of_pyproject("pyproject", ProjectError(words, "Correct it there."), root, line=int(place[1]))
+
+
+def of_pyproject(code: str, error: ProjectError, root: Path, *, there: bool = True, line: int | None = None) -> Finding:
+    message = error.message.removeprefix(f"{root / FILE}: ").replace(f"{root / FILE}", FILE)
+    return Finding(code, Level.ERROR, message, FILE if there else None, line, error.hint)
+
+
+def wrong_options(declared: Declared) -> Iterator[Finding]:
+    """Each by itself: `Options.parse` raises the first that it meets; and what is wrong with them together."""
+    table, file = declared.table("tool", "windlass"), declared.root / FILE
+    found = False
+    for table_name, key, alone in one_by_one(table):
+        if error := fault_of(alone, file):
+            found = True
+            yield of_pyproject("option", error, declared.root, line=line_of(file, table_name, key))
+    if not found and (error := fault_of(table, file)):
+        yield of_pyproject("option", error, declared.root)
+
+
+def one_by_one(table: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The table that an option stands in, its name, and the options as they were if it were the only one."""
+    for key, value in table.items():
+        if key in TABLES and isinstance(value, dict):
+            for name, inner in value.items():
+                yield f"tool.windlass.{key}", name, {key: {name: inner}}
+        else:
+            yield "tool.windlass", key, {key: value}
+
+
+def fault_of(options: dict[str, Any], file: Path) -> ProjectError | None:
+    try:
+        Options.parse(options, file)
+    except ProjectError as error:
+        return error if error.hint else ProjectError(error.message, "Correct it, or take it out.")
+    return None
+
+
+def line_of(file: Path, table: str, key: str) -> int | None:
+    """Of a key that stands below its table's own header; None where it is written in another way."""
+    current = ""
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*]", line):
+            current = header[1].replace('"', "").replace(" ", "")
+        elif current == table and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*[.=]""", line):
+            return number
+        if current == f"{table}.{key}":
+            return number
+    return None

@@ -1,0 +1,109 @@
+"""Makes new projects, from templates/KIND: `$name`, `$package` and `$camel` in them are of the project's folder."""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+import sys
+import unicodedata
+from dataclasses import dataclass
+from importlib.metadata import packages_distributions
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Literal, get_args
+
+from windlass.errors import ProjectError
+from windlass.projects.kinds import CREW_FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
+    from pathlib import Path
+
+Kind = Literal["function", "crew", "flow"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+TAKEN = sys.stdlib_module_names | {
+    "build", "config", "crewai", "crewai_tools", "dist", "env", "httpx", "openai", "pydantic", "src", "tests", "tools",
+    "venv", "windlass", "windlass_crewside", "yaml", *KINDS,
+}  # fmt: skip
+"""A package of such a name would stand before the one that is meant, or would not be taken for the project's. So would
+one that has the name of another package that is installed.
+"""
+
+LONGEST = 60
+ENDING = ".tmpl"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """`package` can be imported, `name` can be a project's, and `camel` a class's."""
+
+    package: str
+    name: str
+    camel: str
+
+    @classmethod
+    def of(cls, folder: str, kind: Kind) -> Names:
+        plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode().lower()
+        package = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:LONGEST].strip("_")
+        if not package:
+            package = f"my_{kind}"
+        elif package[0].isdigit():
+            package = f"{kind}_{package}"
+        elif keyword.iskeyword(package) or package in TAKEN | packages_distributions().keys():
+            package = f"my_{package}"
+        camel = "".join(part.capitalize() for part in package.split("_"))
+        ending = kind.capitalize()
+        return cls(package, package.replace("_", "-"), camel if camel.endswith(ending) else f"{camel}{ending}")
+
+
+def new_project(folder: Path, kind: Kind) -> list[Path]:
+    """Writes its files, and tells which. Raises ProjectError, and has written nothing, where any is in the way."""
+    wanted = {folder / name: text for name, text in contents(folder.resolve().name, kind).items()}
+    if taken := list(in_the_way(folder, wanted)):
+        listed = ", ".join(str(path) for path in taken)
+        raise ProjectError(
+            f"{folder} has files already that would be written, or that are a crew: {listed}.",
+            "Nothing is written. Name a new folder.",
+        )
+    try:
+        for path, text in wanted.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise ProjectError(
+            f"{error.filename or folder} can't be written: {error.strerror}.",
+            "Name a folder that this user can write to.",
+        ) from error
+    return list(wanted)
+
+
+def in_the_way(folder: Path, wanted: dict[Path, str]) -> Iterator[Path]:
+    """Files that are there, and files and broken links where a folder must be."""
+    for path in dict.fromkeys([*wanted, *(folder / name for name in CREW_FILES)]):
+        if os.path.lexists(path):
+            yield path
+    above = {parent for path in wanted for parent in path.parents if parent == folder or folder in parent.parents}
+    yield from sorted(path for path in above if os.path.lexists(path) and not path.is_dir())
+
+
+def contents(folder: str, kind: Kind) -> dict[str, str]:
+    """The files of a new project in a folder of this name: path -> text."""
+    names = Names.of(folder, kind)
+    return {
+        path.removesuffix(ENDING).replace("/package/", f"/{names.package}/"): Template(
+            source.read_text("utf-8")
+        ).substitute(name=names.name, package=names.package, camel=names.camel)
+        for path, source in templates(files("windlass.projects") / "templates" / kind)
+    }
+
+
+def templates(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+        if entry.is_dir():
+            yield from templates(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(ENDING):
+            yield f"{prefix}{entry.name}", entry

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from projects_for_tests.making import written
+
+if TYPE_CHECKING:
+    from cli.the_command import Command
+
+pytestmark = pytest.mark.xdist_group("crewai")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FUNCTION = '[tool.windlass]\nentrypoint = "work:run"\n'
+CREW = """\
+from crewai import Agent, Crew, Task
+from crewai.project import CrewBase, agent, crew, task
+
+
+@CrewBase
+class Tides:
+    @agent
+    def ann(self):
+        return Agent(config=self.agents_config["ann"])
+
+    @task
+    def one(self):
+        return Task(config=self.tasks_config["one"])
+
+    @crew
+    def crew(self):
+        return Crew(agents=self.agents, tasks=self.tasks)
+"""
+AGENTS = "ann: {role: Ann, goal: Help, backstory: You help.}\n"
+TASKS = "one: {description: About tea, expected_output: Words, agent: ann}\n"
+
+
+def function(folder: Path, code: str, more: str = "") -> str:
+    return str(written(folder / "project", {"pyproject.toml": FUNCTION + more, "work.py": code}))
+
+
+def crew(folder: Path, code: str = CREW, tasks: str = TASKS) -> str:
+    files = {"crew.py": code, "config/agents.yaml": AGENTS, "config/tasks.yaml": tasks}
+    return str(written(folder / "project", {"pyproject.toml": '[tool.crewai]\ntype = "crew"\n'} | files))
+
+
+def found(windlass: Command, *arguments: str, **variables: str) -> list[tuple[str, str | None, int | None]]:
+    ended = windlass("check", "--json", *arguments, **variables)
+    told: list[dict[str, Any]] = json.loads(ended.out)
+    assert ended.code == (1 if any(one["level"] == "error" for one in told) else 0), ended
+    assert ended.err == ""
+    return [(one["code"], one["file"], one["line"]) for one in told]
+
+
+@pytest.mark.parametrize("example", ["research_crew", "invoice_function"])
+def test_in_the_examples_nothing_is_found(windlass: Command, example: str) -> None:
+    ended = windlass("check", "--strict", str(EXAMPLES / example))
+    assert (ended.code, ended.out, ended.err) == (0, "nothing found\n", "")
+    assert found(windlass, str(EXAMPLES / example)) == []
+
+
+def test_a_finding_is_told_with_its_place_and_what_to_do_and_counted(windlass: Command, tmp_path: Path) -> None:
+    ended = windlass("check", function(tmp_path, "def run(): pass\n", "concurency = 3\n"))
+    assert ended.code == 1
+    first, hint, counts = ended.out.splitlines()
+    assert first.startswith("pyproject.toml:3: error: in [tool.windlass], concurency is no option;")
+    assert first.endswith(" [option]")
+    assert hint.startswith("    Correct it")
+    assert counts == "1 error, 0 warnings"
+
+
+def test_warnings_fail_only_where_that_is_wanted(windlass: Command, tmp_path: Path) -> None:
+    more = '[project]\ndependencies = ["no-such-package"]\n'
+    project = function(tmp_path, "def run(): pass\n", more)
+    assert found(windlass, project) == [("missing_package", "pyproject.toml", 4)]
+    ended = windlass("check", "--strict", project)
+    assert (ended.code, ended.out.splitlines()[-1]) == (1, "0 errors, 1 warning")
+
+
+def test_what_is_no_folder_is_a_usage_error(windlass: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert windlass("check", str(tmp_path / "file")).code == 2
+    assert windlass("check", str(tmp_path / "missing")).code == 2
+
+
+def test_the_current_folder_is_checked_if_none_is_named(windlass: Command, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "windlass", "check", "--json"],
+        cwd=function(tmp_path, "import no_such_package\n"),
+        env=windlass.environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, [one["file"] for one in json.loads(done.stdout)]) == (1, ["work.py"])
+
+
+def test_every_variable_that_is_read_at_import_is_told(windlass: Command, tmp_path: Path) -> None:
+    code = 'import os\nA = os.environ["FIRST"]\nB = int(os.environ["SECOND"])\ndef run(): pass\n'
+    project = function(tmp_path, code)
+    assert found(windlass, project) == [("unset_variable", "work.py", 2), ("unset_variable", "work.py", 3)]
+    assert found(windlass, project, FIRST="a", SECOND="2") == []
+    Path(project, ".env").write_text("FIRST=a\nSECOND=two\n")
+    assert found(windlass, project) == [("load_failed", "work.py", 3)]
+
+
+def test_a_secret_is_in_no_finding(windlass: Command, tmp_path: Path) -> None:
+    project = function(tmp_path, 'import os\nraise ValueError(os.environ["MY_KEY"])\n')
+    ended = windlass("check", project, MY_KEY="hunter2hunter2")
+    assert "work.py:2: error: ValueError: [secret]." in ended.out
+    assert "hunter2" not in ended.out + ended.err
+
+
+def test_a_dotenv_that_can_not_be_read_is_a_finding_among_others(windlass: Command, tmp_path: Path) -> None:
+    project = function(tmp_path, "import no_such_package\n")
+    Path(project, ".env").write_bytes(b"A=\xff\n")
+    assert found(windlass, project) == [("env_file", ".env", None), ("missing_package", "work.py", 1)]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [("import os\nos._exit(3)\n", "exit code 3"), ("def (:\n", "SyntaxError: invalid syntax.")]
+)
+def test_a_project_that_ends_its_process_is_told(windlass: Command, tmp_path: Path, code: str, words: str) -> None:
+    ended = windlass("check", function(tmp_path, code))
+    assert (ended.code, words in ended.out, "[load_failed]" in ended.out) == (1, True, True), ended
+
+
+def test_an_environment_without_crewai_is_told_once_with_how_to_install_it(windlass: Command, tmp_path: Path) -> None:
+    project = crew(tmp_path, tasks="one: [\n")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", f"{project}/.venv"], check=True)
+    (told,) = json.loads(windlass("check", project, "--json").out)
+    assert (told["code"], told["level"]) == ("missing_package", "error")
+    assert f"{project}/.venv/bin/python" in told["hint"]
+
+
+def test_an_environment_without_python_is_told_beside_the_rest(windlass: Command, tmp_path: Path) -> None:
+    project = written(tmp_path / "project", {"crew.jsonc": "{\n", ".venv/pyvenv.cfg": ""})
+    assert found(windlass, str(project)) == [("interpreter", None, None), ("jsonc_syntax", "crew.jsonc", 2)]
+
+
+def test_all_that_is_wrong_with_a_classic_crew_is_told_at_once(windlass: Command, tmp_path: Path) -> None:
+    code = CREW.replace("\n\n@CrewBase", '\nimport os\nKEY = os.environ["TIDES_KEY"]\n\n@CrewBase')
+    project = crew(tmp_path, code, TASKS.replace("agent: ann", "\n  agent: anne"))
+    told = found(windlass, project)
+    assert told == [("unknown_agent", "config/tasks.yaml", 2), ("unset_variable", "crew.py", 5)]
+    assert found(windlass, project, TIDES_KEY="x") == told[:1]
+
+
+def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_persons_are_told(
+    windlass: Command, tmp_path: Path
+) -> None:
+    task = 'Task(description=f"By {{}}", expected_output="x", agent=self.ann(){})'
+
+    def with_description(made: str, more: str = "") -> str:
+        return CREW.replace('Task(config=self.tasks_config["one"])', task.format(more).replace("{}", f"{{{made}}}"))
+
+    place = ("crew.py", 12)
+    dated = crew(tmp_path, "from datetime import date\n" + with_description("date.today()", ", human_input=True"))
+    assert found(windlass, dated) == [
+        ("approvals_not_there", "crew.py", 13),
+        ("unstable_task_description", "crew.py", 13),
+    ]
+    assert found(windlass, crew(tmp_path, with_description("object()"))) == [("unstable_task_description", *place)]
+    assert found(windlass, crew(tmp_path, with_description("'noon'"))) == []
+
+
+def test_all_that_is_wrong_with_a_json_crew_is_told_at_once(windlass: Command, tmp_path: Path) -> None:
+    text = """\
+    {
+      "agents": ["ann", "ghost"],  // one has no file
+      "tasks": [
+        {"name": "one", "description": "a", "expected_output": "b",
+         "agent": "anne", "tols": []},
+        {"description": "a", "expected_output": "b", "agent": "ann",
+         "context": ["none"]},
+      ],
+      "proces": "sequential",
+      "inputs": {"year": 2026},
+    }
+    """
+    ann = '{"role": "Ann", "goal": "Help", "backstory": "You help."'
+    project = written(tmp_path / "project", {"crew.jsonc": text, "agents/ann.jsonc": ann})
+    assert found(windlass, str(project)) == [
+        ("jsonc_syntax", "agents/ann.jsonc", 1),
+        ("agent_file_missing", "crew.jsonc", 2),
+        ("declaration_invalid", "crew.jsonc", 5),
+        ("unknown_agent", "crew.jsonc", 5),
+        ("unknown_context", "crew.jsonc", 7),
+        ("declaration_invalid", "crew.jsonc", 9),
+        ("unused_input", "crew.jsonc", 10),
+    ]
+
+
+def test_all_that_is_wrong_with_a_declarative_flow_is_told_at_once(windlass: Command, tmp_path: Path) -> None:
+    flow = """\
+    schema: crewai.flow/v1
+    name: Tides
+    methods:
+      begin:
+        start: true
+        do: {call: expresion, expr: state.topic}
+      end:
+        listen: begin
+    """
+    pyproject = '[tool.crewai]\ntype = "flow"\ndefinition = "flow.yaml"\n'
+    project = written(tmp_path / "project", {"pyproject.toml": pyproject, "flow.yaml": flow})
+    assert found(windlass, str(project)) == [
+        ("declaration_invalid", "flow.yaml", 6),
+        ("declaration_invalid", "flow.yaml", 7),
+    ]

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cli.the_command import Command
+from windlass.errors import ProjectError
+from windlass.projects import recognise
+from windlass.projects.making import KINDS, TAKEN, Kind, Names, contents, new_project
+
+pytestmark = pytest.mark.xdist_group("crewai")
+
+OFFLINE = "[offline model]"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_made_project_has_no_findings_and_runs_on_the_offline_model(open_folder: Path, kind: Kind) -> None:
+    windlass, project = Command(open_folder), open_folder / "my project!"
+    made = windlass("init", str(project), "--kind", kind)
+    assert (made.code, f"windlass dev '{project}'" in made.out) == (0, True), made
+    checked = windlass("check", "--strict", str(project))
+    assert (checked.code, checked.out) == (0, "nothing found\n"), checked
+    given = [] if kind == "flow" else ["-i", "topic=tides"]
+    with windlass.started("dev", str(project), "--port", "0") as server:
+        url = server.wait_for("Base URL").split()[-1]
+        windlass.environment["WINDLASS_TOKEN"] = windlass("tokens", "show", "--kind", "user").out.strip()
+        assert "topic" in windlass("inputs", url).out
+        run = windlass("kickoff", url, *given, "--watch")
+        server.interrupt()
+        assert server.end() == 0
+    assert (run.code, OFFLINE in run.out, "tides" in run.out) == (0, True, True), run
+
+
+def test_a_crew_in_the_current_folder_is_made_if_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tea time"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    new_project(Path(), "crew")
+    assert recognise(folder).project.entrypoint == "tea_time.crew"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("taken", ["pyproject.toml", "src/tea/__init__.py", "crew.jsonc"])
+def test_nothing_is_written_where_a_file_is_in_the_way(tmp_path: Path, kind: str, taken: str) -> None:
+    windlass, folder = Command(tmp_path), tmp_path / "tea"
+    (folder / taken).parent.mkdir(parents=True)
+    (folder / taken).write_text("mine")
+    before = sorted(folder.rglob("*"))
+    ended = windlass("init", str(folder), "--kind", kind)
+    assert (ended.code, ended.out) == (1, "")
+    assert str(folder / taken) in ended.err
+    assert "Nothing is written." in ended.err
+    assert (sorted(folder.rglob("*")), (folder / taken).read_text()) == (before, "mine")
+
+
+@pytest.mark.parametrize("taken", ["", "src", "pyproject.toml"])
+def test_what_is_no_folder_or_leads_nowhere_is_in_the_way(tmp_path: Path, taken: str) -> None:
+    place = tmp_path / "tea" / taken if taken else tmp_path / "tea"
+    place.parent.mkdir(exist_ok=True)
+    if taken == "pyproject.toml":
+        place.symlink_to(tmp_path / "nowhere")
+    else:
+        place.write_text("mine")
+    with pytest.raises(ProjectError, match="Nothing is written"):
+        new_project(tmp_path / "tea", "crew")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_files_that_are_not_in_the_way_stay(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    new_project(tmp_path, "flow")
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("folder", "package", "name"),
+    [
+        ("my crew!", "my_crew", "my-crew"),
+        ("2024", "crew_2024", "crew-2024"),
+        ("class", "my_class", "my-class"),
+        ("None", "none", "none"),
+        ("json", "my_json", "my-json"),
+        ("pydantic", "my_pydantic", "my-pydantic"),
+        ("crew", "my_crew", "my-crew"),
+        ("Café-Crème", "cafe_creme", "cafe-creme"),
+        ("日本", "my_crew", "my-crew"),
+        ("", "my_crew", "my-crew"),
+    ],
+)
+def test_the_package_is_named_after_the_folder(folder: str, package: str, name: str) -> None:
+    names = Names.of(folder, "crew")
+    assert (names.package, names.name) == (package, name)
+
+
+@given(st.text(max_size=80), st.sampled_from(KINDS))
+@example("crew", "crew")
+@example("flow crew", "flow")
+@example("src", "function")
+def test_any_folder_gives_names_that_can_be_used_and_files_that_can_be_read(folder: str, kind: Kind) -> None:
+    names = Names.of(folder, kind)
+    assert names.package.isidentifier()
+    assert names.package.isascii()
+    assert not keyword.iskeyword(names.package)
+    assert names.package not in TAKEN
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", names.name)
+    assert names.camel.isidentifier()
+    assert names.camel not in {"Crew", "Flow", "Agent", "Task"}
+    files = contents(folder, kind)
+    assert tomllib.loads(files["pyproject.toml"])["project"]["name"] == names.name
+    code = [text for path, text in files.items() if path.endswith(".py")]
+    assert [ast.parse(text) for text in code]
+    assert not any("$" in text for text in files.values())
+
+
+def test_what_is_made_is_what_is_told(tmp_path: Path) -> None:
+    made = new_project(tmp_path / "tea", "crew")
+    assert sorted(made) == sorted(path for path in (tmp_path / "tea").rglob("*") if path.is_file())
+
+
+def test_an_unknown_kind_is_a_usage_error(tmp_path: Path) -> None:
+    ended = Command(tmp_path)("init", str(tmp_path / "tea"), "--kind", "opera")
+    assert ended.code == 2
+    assert not (tmp_path / "tea").exists()
