@@ -13,7 +13,7 @@ from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
 from windlass.kickoffs.usage import TokenUsage
-from windlass.store.kickoffs import Batch
+from windlass.store.kickoffs import Batch, Interruption
 from windlass_crewside.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ class Run:
         await self._settle(Outcome(state, reason=reason, error="it was ended"))
 
     async def put_back(self) -> None:
-        assert await self.store.put_back(
-            self.claimed.id, self.claimed.attempt, "its process was lost", self.claimed.usage, max_losses=3
-        )
+        lost = Interruption("its process was lost", self.claimed.usage)
+        assert await self.store.put_back(self.claimed.id, self.claimed.attempt, lost, max_losses=3)
 
     async def _settle(self, outcome: Outcome) -> None:
         usage = TokenUsage()

@@ -8,7 +8,7 @@ import pytest
 
 from api.runs import begin
 from windlass.kickoffs.usage import TokenUsage
-from windlass.store.kickoffs import Batch, Entry
+from windlass.store.kickoffs import Batch, Entry, Interruption
 from windlass_crewside.messages import TaskEnded
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ async def test_a_skipped_task_was_not_run(crew: Crew) -> None:
 async def test_an_attempt_that_failed_and_is_tried_again_says_so_and_so_does_the_status(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     claimed = run.claimed
-    assert await run.store.retry(claimed.id, claimed.attempt, "no tea.", TokenUsage(), pause=60.0)
+    assert await run.store.retry(claimed.id, claimed.attempt, Interruption("no tea.", TokenUsage()), pause=60.0)
     (attempt,) = await attempts_of(crew, kickoff)
     assert (attempt["ended_as"], attempt["why"]) == ("retried", "no tea.")
     waiting = (await crew.status(kickoff))["waiting_for"]
@@ -151,6 +151,6 @@ async def test_an_error_with_any_character_is_told_as_it_is(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     claimed = run.claimed
     why = '\N{GREEK SMALL LETTER LAMDA} \x1b[31m "quoted"'
-    await run.store.put_back(claimed.id, claimed.attempt, why, replace(claimed.usage), max_losses=3)
+    await run.store.put_back(claimed.id, claimed.attempt, Interruption(why, replace(claimed.usage)), max_losses=3)
     (attempt,) = await attempts_of(crew, kickoff)
     assert attempt["why"] == why

@@ -21,6 +21,7 @@ OPERATIONS = {
     "/attempts/{kickoff_id}",
     "/inputs",
     "/kickoff",
+    "/kickoffs",
     "/status/{kickoff_id}",
     "/stop/{kickoff_id}",
     "/{kickoff_id}/status",

@@ -143,7 +143,7 @@ async def test_a_good_url_is_taken_as_it_came(crew: Crew, url: str) -> None:
         ("priority", 101, "priority"),
         ("priority", -101, "priority"),
         ("priority", "7", "priority"),
-        ("priority", 7.0, "priority"),
+        ("priority", 7.5, "priority"),
         ("priority", True, "priority"),
         ("priority", 10**400, "priority"),
         ("runAt", "tomorrow", "runAt"),

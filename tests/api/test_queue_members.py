@@ -43,6 +43,11 @@ async def test_what_is_not_given_has_its_default(crew: Crew) -> None:
     assert (row["priority"], row["run_at"], row["concurrency_key"], row["limits"]) == (0, None, None, None)
 
 
+async def test_a_priority_may_be_written_as_any_whole_number_of_json(crew: Crew) -> None:
+    row = await crew.row(await crew.kickoff(priority=7.0))
+    assert row["priority"] == 7
+
+
 @pytest.mark.parametrize(
     "past", ["0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z", "2026-01-15t09:30:00.123456789z"]
 )

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import signal
-import tempfile
 import time
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -176,15 +174,12 @@ async def served(crew: Crew, kickoff: str) -> bool:
 
 
 @pytest.fixture
-def own_postgres() -> Iterator[EmbeddedPostgres]:
+def own_postgres(open_folder: Path) -> Iterator[EmbeddedPostgres]:
     """One that a test may stop."""
-    home = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    home.chmod(0o755)
-    postgres = EmbeddedPostgres(home)
+    postgres = EmbeddedPostgres(open_folder)
     postgres.start()
     yield postgres
     postgres.stop()
-    shutil.rmtree(home)
 
 
 @contextmanager

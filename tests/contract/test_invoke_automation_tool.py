@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
 from cli.the_command import DEADLINE, Command
 from projects_for_tests.making import written
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
@@ -35,16 +30,7 @@ PROJECT = {
 }
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A home that PostgreSQL's user can reach."""
-    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
-def asked_by_the_tool(url: str, token: str, *calls: dict[str, str]) -> list[str]:
+def asked_by_the_tool(home: Path, url: str, token: str, *calls: dict[str, str]) -> list[str]:
     """What the tool returns for each of these inputs."""
     quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
     done = subprocess.run(
@@ -52,7 +38,7 @@ def asked_by_the_tool(url: str, token: str, *calls: dict[str, str]) -> list[str]
         input=json.dumps({"url": url, "token": token, "calls": calls}),
         capture_output=True,
         text=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nowhere", **quiet},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(home), **quiet},
         timeout=2 * DEADLINE,
         check=False,
     )
@@ -70,12 +56,14 @@ def status_of_the_last(url: str, token: str, windlass: Command) -> dict[str, Any
     return found
 
 
-def test_it_runs_a_crew_and_returns_exactly_the_final_output(folder: Path) -> None:
-    windlass = Command(folder)
-    with windlass.started("dev", str(written(folder / "project", PROJECT)), "--port", "0") as server:
+def test_it_runs_a_crew_and_returns_exactly_the_final_output(open_folder: Path) -> None:
+    windlass = Command(open_folder)
+    with windlass.started("dev", str(written(open_folder / "project", PROJECT)), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
         live = windlass("tokens", "create", "--profile", "live").out.strip()
-        good, missing, failing = asked_by_the_tool(url, live, {"leaf": "green"}, {"minutes": "5"}, {"leaf": "none"})
+        good, missing, failing = asked_by_the_tool(
+            open_folder, url, live, {"leaf": "green"}, {"minutes": "5"}, {"leaf": "none"}
+        )
         server.interrupt()
         assert server.end() == 0
     assert good == ANSWER
@@ -85,12 +73,12 @@ def test_it_runs_a_crew_and_returns_exactly_the_final_output(folder: Path) -> No
     assert "there are no leaves" in failing
 
 
-def test_it_runs_the_example_crew(folder: Path) -> None:
-    windlass = Command(folder)
+def test_it_runs_the_example_crew(open_folder: Path) -> None:
+    windlass = Command(open_folder)
     with windlass.started("dev", str(EXAMPLE), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
         live = windlass("tokens", "create", "--profile", "live").out.strip()
-        (returned,) = asked_by_the_tool(f"{url}/", live, {"topic": "tea", "audience": "new waiters"})
+        (returned,) = asked_by_the_tool(open_folder, f"{url}/", live, {"topic": "tea", "audience": "new waiters"})
         status = status_of_the_last(url, live, windlass)
         server.interrupt()
         assert server.end() == 0

@@ -159,6 +159,7 @@ def test_every_operation_of_the_contract_is_there_with_its_errors(document: Docu
     assert found == {
         ("get", "/"): EVERYWHERE | {"200"},
         ("get", "/inputs"): EVERYWHERE | {"200"},
+        ("post", "/kickoffs"): EVERYWHERE | {"200", "400", "413"},
         ("post", "/kickoff"): EVERYWHERE | {"200", "400", "409", "413", "422", "429"},
         ("get", "/status/{kickoff_id}"): EVERYWHERE | {"200", "400"},
         ("get", "/{kickoff_id}/status"): EVERYWHERE | {"200", "400"},

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect
 
-from windlass.api.problems import bad_request, too_large, too_slow
+from windlass.api.problems import Problem, bad_request, too_large, too_slow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
 
 DEEPEST = 100
@@ -20,6 +22,7 @@ DEEPEST = 100
 beyond.
 """
 LONGEST_QUOTE = 40
+Object = dict[str, Any] | Problem
 
 
 async def read_object(request: Request, *, largest: int, seconds: float) -> dict[str, Any]:
@@ -30,13 +33,52 @@ async def read_object(request: Request, *, largest: int, seconds: float) -> dict
     return body
 
 
+async def read_list(request: Request, name: str, *, most: int, largest: int, seconds: float) -> list[Object]:
+    """The objects of a body that is a list, or has it as its member `name`; in place of each that can't be taken, why.
+
+    Raises Problem as `read_object`, for what is wrong with the list itself.
+    """
+    text = _text_of(await _read(request, largest, seconds))
+    body = _decoded(text)
+    items = body.get(name) if isinstance(body, dict) else body
+    if not isinstance(items, list):
+        raise bad_request(f'The body must be a JSON object such as {{"{name}": [{{"inputs": {{}}}}]}}, or that list.')
+    if len(items) > most:
+        raise bad_request(f"There are {len(items)} items in the list, and {most} may be: send it in parts.", most=most)
+    checks = _checks(text)
+    return [_item(item, checks) for item in items]
+
+
+def _item(item: Any, checks: list[Callable[[Any], None]]) -> Object:
+    if not isinstance(item, dict):
+        return bad_request(f'The item must be a JSON object such as {{"inputs": {{}}}}, not {_name(item)}.')
+    try:
+        for check in checks:
+            check(item)
+    except Problem as problem:
+        return problem
+    return item
+
+
 def parse(raw: bytes) -> Any:
     """Of a name that stands twice in an object, the last counts. A byte order mark is passed over."""
+    text = _text_of(raw)
+    value = _decoded(text)
+    for check in _checks(text):
+        check(value)
+    return value
+
+
+def _text_of(raw: bytes) -> str:
     try:
-        text = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8")
-        value = DECODER.decode(text)
+        return raw.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
         raise bad_request(f"The body is not UTF-8: see byte {error.start}.") from None
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise _not_json(error) from None
     except RecursionError:
@@ -44,11 +86,13 @@ def parse(raw: bytes) -> Any:
     except ValueError:  # what int() says of more digits than it takes
         most = sys.get_int_max_str_digits()
         raise bad_request(f"A whole number in the body has more than {most} digits. Send it as a string.") from None
-    if text.count("[") + text.count("{") > DEEPEST:
-        _check_depth(value)
-    if "\\ud" in text or "\\uD" in text:
-        _refuse_surrogates(value)
-    return value
+
+
+def _checks(text: str) -> list[Callable[[Any], None]]:
+    """Those that a value which was read from this text may fail: what can't be in it is not looked for."""
+    is_deep = text.count("[") + text.count("{") > DEEPEST
+    has_surrogates = "\\ud" in text or "\\uD" in text
+    return [*([_check_depth] if is_deep else []), *([_refuse_surrogates] if has_surrogates else [])]
 
 
 async def _read(request: Request, largest: int, seconds: float) -> bytes:

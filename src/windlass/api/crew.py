@@ -12,11 +12,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from windlass.api.attempts_view import attempts_body
-from windlass.api.bodies import read_object
+from windlass.api.bodies import read_list, read_object
 from windlass.api.docs_page import assets, docs_page
+from windlass.api.kickoff_batches import MEMBER, accept_each
 from windlass.api.kickoff_requests import Seal, key_in, new_kickoff
+from windlass.api.large import json_text
 from windlass.api.openapi import crew_document
 from windlass.api.problems import bad_request, no_such_crew, no_such_kickoff, unauthorized
+from windlass.api.schemas import LARGEST_BATCH
 from windlass.api.status_view import status_body
 from windlass.api.stop_view import stop_body
 from windlass.kickoffs.ids import parse_id
@@ -41,7 +44,7 @@ Stop = Callable[["UUID"], Awaitable["State | None"]]
 """Records that a kickoff is to be stopped, and gives the state that it has then; None for an unknown one."""
 LONGEST_WAIT = 60.0
 WAITING = {State.PENDING, State.PENDING_HUMAN_INPUT}
-SECONDS = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+SECONDS = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -62,6 +65,7 @@ class CrewApi:
     def routes(self) -> list[Route]:
         return [
             Route("/kickoff", self.kickoff, methods=["POST"]),
+            Route("/kickoffs", self.kickoffs, methods=["POST"]),
             Route("/status/{kickoff_id}", self.status, methods=["GET"]),
             Route("/attempts/{kickoff_id}", self.attempts, methods=["GET"]),
             Route("/stop/{kickoff_id}", self.stopped, methods=["POST"]),
@@ -89,6 +93,15 @@ class CrewApi:
         kickoff = await self.acceptor.accept(new)
         return Response(b'{"kickoff_id":"%s"}' % str(kickoff).encode(), media_type="application/json")
 
+    async def kickoffs(self, request: Request) -> Response:
+        crew, token = await self._authenticated(request)
+        items = await read_list(
+            request, MEMBER, most=LARGEST_BATCH, largest=self.largest_body, seconds=self.request_timeout
+        )
+        key = key_in(request.headers)
+        answers = await accept_each(items, key, crew, token.user_id, self.seal, self.acceptor)
+        return await json_text([json.dumps({MEMBER: answers}, separators=(",", ":"))])
+
     async def status(self, request: Request) -> Response:
         crew, token = await self._authenticated(request)
         wait = _wait(request)
@@ -97,8 +110,7 @@ class CrewApi:
             kickoff = await self._ended(kickoff, wait)
         manifest = await self._manifest(kickoff, crew)
         waiting = await self._waiting(kickoff, token)
-        body = status_body(kickoff, manifest.tasks, token.profile or crew.profile, waiting)
-        return Response(body, media_type="application/json")
+        return await json_text(status_body(kickoff, manifest.tasks, token.profile or crew.profile, waiting))
 
     async def attempts(self, request: Request) -> Response:
         crew, token = await self._authenticated(request)

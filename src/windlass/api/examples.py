@@ -2,7 +2,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from windlass.api.problems import TITLES
+from windlass.api.status_examples import EXAMPLE_ID
 from windlass.embedded.schema_sample import sample
+
+BATCH_ANSWER = {
+    "kickoffs": [
+        {"kickoff_id": EXAMPLE_ID},
+        {
+            "error": {
+                "status": 422,
+                "error": TITLES[422],
+                "message": "Required inputs are missing: audience. GET /inputs describes them.",
+                "details": {"missing_inputs": ["audience"]},
+            }
+        },
+    ]
+}
 
 
 def example_inputs(schema: dict[str, Any]) -> dict[str, Any]:

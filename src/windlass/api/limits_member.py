@@ -11,7 +11,9 @@ from pydantic_core import PydanticCustomError
 from windlass.kickoffs.limits import MOST, SECONDS, SIZES, BadLimit, Limits
 
 LONGEST_REASON = 300
-SIZE_PATTERN = r"^\s*\d+(\.\d+)? ?([KkMmGg][Bb])?\s*$"
+_WHOLE, _DECIMAL = r"[1-9][0-9]{0,12}", r"(\.[0-9]{1,3})?"
+SIZE_PATTERN = rf"^\s*({_WHOLE}|(?=[0-9.]*[1-9])([0-9]{{1,6}}{_DECIMAL} ?[KkMm]|[0-9]{{1,3}}{_DECIMAL} ?[Gg])[Bb])\s*$"
+"""None of what it matches is refused; of what it doesn't, a little is taken as well."""
 
 
 def _limits(given: object) -> Limits:
@@ -36,7 +38,8 @@ def _schema_of(name: str) -> dict[str, Any]:
         "exclusiveMinimum": 0,
         "maximum": MOST,
     }
-    return {"anyOf": [number, {"type": "string", "pattern": SIZE_PATTERN}]} if name in SIZES else number
+    text = [{"type": "string", "pattern": SIZE_PATTERN}] if name in SIZES else []
+    return {"anyOf": [number, *text, {"type": "null"}]}
 
 
 LIMITS_SCHEMA: dict[str, Any] = {

@@ -9,10 +9,19 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from windlass import __version__
 from windlass.api.attempts_schema import ATTEMPTS_EXAMPLE, AttemptsAnswer
-from windlass.api.examples import example_inputs
+from windlass.api.examples import BATCH_ANSWER, example_inputs
 from windlass.api.moved_schema import moved
 from windlass.api.problems import TITLES
-from windlass.api.schemas import ErrorBody, InputsAnswer, KickoffAnswer, KickoffRequest, StatusAnswer, StopAnswer
+from windlass.api.schemas import (
+    ErrorBody,
+    InputsAnswer,
+    KickoffAnswer,
+    KickoffRequest,
+    KickoffsAnswer,
+    KickoffsRequest,
+    StatusAnswer,
+    StopAnswer,
+)
 from windlass.api.status_examples import EXAMPLE_ID, STATUS_EXAMPLES
 
 if TYPE_CHECKING:
@@ -58,6 +67,19 @@ HEADERS: dict[int, dict[str, Any]] = {
 }
 
 
+MODELS = (
+    KickoffRequest,
+    KickoffAnswer,
+    KickoffsRequest,
+    KickoffsAnswer,
+    InputsAnswer,
+    StatusAnswer,
+    AttemptsAnswer,
+    StopAnswer,
+    ErrorBody,
+)
+
+
 def crew_document(slug: str, manifest: Manifest, base_url: str) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
@@ -88,8 +110,7 @@ class _WithoutTitles(GenerateJsonSchema):
 
 @cache
 def _schemas() -> dict[str, Any]:
-    models = [KickoffRequest, KickoffAnswer, InputsAnswer, StatusAnswer, AttemptsAnswer, StopAnswer, ErrorBody]
-    modes: list[Any] = [(model, "validation") for model in models]
+    modes: list[Any] = [(model, "validation") for model in MODELS]
     _, document = models_json_schema(
         modes, ref_template="#/components/schemas/{model}", schema_generator=_WithoutTitles
     )
@@ -112,6 +133,7 @@ def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
             "get": _operation("inputs", "What the crew expects", (), _json("InputsAnswer", _inputs_example(inputs)))
         },
         "/kickoff": {"post": _kickoff(inputs)},
+        "/kickoffs": {"post": _kickoffs(inputs)},
         "/status/{kickoff_id}": {"get": _status("status", "How a kickoff stands", wait)},
         "/{kickoff_id}/status": {
             "get": _status("status_of_old_clients", "The same, at the path that old clients use", wait)
@@ -125,17 +147,30 @@ def _kickoff(inputs: dict[str, Any]) -> dict[str, Any]:
     operation = _operation(
         "kickoff", "Start the crew", (400, 409, 413, 422, 429), _json("KickoffAnswer", {"kickoff_id": EXAMPLE_ID})
     )
-    operation["parameters"] = [
-        {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "description": "The same key within 24 h gives the same kickoff.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-        }
-    ]
+    operation["parameters"] = [_idempotency_key("The same key within 24 h gives the same kickoff.")]
     content = {JSON: {"schema": _ref("KickoffRequest"), "example": {"inputs": inputs}}}
     operation["requestBody"] = {"required": True, "content": content}
     return operation
+
+
+def _kickoffs(inputs: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation("kickoffs", "Start the crew many times", (400, 413), _json("KickoffsAnswer", BATCH_ANSWER))
+    operation["parameters"] = [
+        _idempotency_key("The same key within 24 h gives the same kickoffs, by their places in the list.")
+    ]
+    both = {"anyOf": [_ref("KickoffsRequest"), _ref("KickoffsRequest/properties/kickoffs")]}
+    example = {"kickoffs": [{"inputs": inputs}, {"inputs": inputs, "meta": {"order": 7}}]}
+    operation["requestBody"] = {"required": True, "content": {JSON: {"schema": both, "example": example}}}
+    return operation
+
+
+def _idempotency_key(description: str) -> dict[str, Any]:
+    return {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": description,
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+    }
 
 
 def _status(name: str, summary: str, wait: dict[str, Any]) -> dict[str, Any]:

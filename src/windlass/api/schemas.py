@@ -48,6 +48,8 @@ Profile = Literal["documented", "live"]
 StatusWord = Literal["running", "pending_human_input", "completed", "error"]
 StateWord = Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
 Strategy = Literal["enqueue", "reject", "cancel_running"]
+LARGEST_BATCH = 1000
+"""Kickoffs in one request."""
 LONGEST_AHEAD = timedelta(days=366)
 
 
@@ -61,6 +63,11 @@ def _with_a_key(strategy: Strategy, found: ValidationInfo) -> Strategy:
     if found.data.get("concurrencyKey", "of a wrong form, which is told already") is None:
         raise PydanticCustomError("no_key", "Input should come with a concurrencyKey")
     return strategy
+
+
+def _whole(given: object) -> object:
+    """5.0 is an integer in JSON Schema."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
 class Bearer(BaseModel):
@@ -89,11 +96,21 @@ class HumanInputWebhook(BaseModel):
     authentication: Authentication | None = None
 
 
+NO_STRATEGY_WITHOUT_A_KEY: list[Any] = [
+    {"properties": {"concurrencyStrategy": {"type": "null"}}},
+    {"required": ["concurrencyKey"], "properties": {"concurrencyKey": {"type": "string"}}},
+]
+
+
 class KickoffRequest(BaseModel):
     """Starts a crew. Members that are not listed are ignored."""
 
     model_config = ConfigDict(
-        extra="ignore", json_schema_extra={"examples": [{"inputs": {"topic": "tides", "audience": "sailors"}}]}
+        extra="ignore",
+        json_schema_extra={
+            "examples": [{"inputs": {"topic": "tides", "audience": "sailors"}}],
+            "anyOf": NO_STRATEGY_WITHOUT_A_KEY,
+        },
     )
 
     inputs: dict[str, Any] = Field(description="Input name -> value; any JSON, handed to the crew unchanged.")
@@ -106,7 +123,7 @@ class KickoffRequest(BaseModel):
     crewWebhookUrl: Url | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
     webhooks: Webhooks | None = Field(None, description="Stored; not called by this release.")
     humanInputWebhook: HumanInputWebhook | None = Field(None, description="Stored; not called by this release.")  # noqa: N815
-    priority: Annotated[StrictInt, Field(ge=-100, le=100)] | None = Field(
+    priority: Annotated[StrictInt, Field(ge=-100, le=100), BeforeValidator(_whole)] | None = Field(
         None, description="Kickoffs of the crew with a higher one are begun first; 0 if not given."
     )
     runAt: Annotated[Time, AfterValidator(_within_a_year)] | None = Field(  # noqa: N815
@@ -136,6 +153,15 @@ UNACTED: dict[str, str] = {
     "humanInputWebhook": "webhooks_not_delivered",
 }
 """Members that this release stores without acting on them -> the code of the warning that says so."""
+
+
+class KickoffsRequest(BaseModel):
+    """Starts the crew many times. The list alone, without the object around it, is taken as well."""
+
+    kickoffs: list[KickoffRequest | Any] = Field(
+        max_length=LARGEST_BATCH,
+        description="Each is a body of `/kickoff`. One that is not, or is refused, has its error in the answer.",
+    )
 
 
 class KickoffAnswer(BaseModel):
@@ -244,3 +270,16 @@ class ErrorBody(BaseModel):
     error: str
     message: str = Field(description="What to do.")
     details: dict[str, Any]
+
+
+class ItemError(ErrorBody):
+    status: int = Field(description="That `/kickoff` would have answered with.")
+    retry_after: int | None = Field(None, description="Seconds after which to try again, where that may help.")
+
+
+class RefusedItem(BaseModel):
+    error: ItemError
+
+
+class KickoffsAnswer(BaseModel):
+    kickoffs: list[KickoffAnswer | RefusedItem] = Field(description="One for each item, in the order of the items.")

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from windlass.cli.addresses import is_loopback
 from windlass.cli.printing import give, say
+from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import click
 
 from windlass.cli.crew_options import client_for, crew_options, give_json
+from windlass.cli.each_options import check_together, each_options
 from windlass.cli.given_inputs import given_inputs, json_object
 from windlass.cli.printing import give, say
 from windlass.cli.queue_options import given_members, queue_options
@@ -29,6 +30,7 @@ from windlass.cli.watch_options import show, watch_options
     "--idempotency-key", metavar="KEY", help="Within 24 h the same key starts nothing new, but names the same kickoff."
 )
 @queue_options
+@each_options
 @watch_options
 def command(  # noqa: PLR0913 - one for each option
     *,
@@ -40,6 +42,9 @@ def command(  # noqa: PLR0913 - one for each option
     text: str | None,
     meta: str | None,
     idempotency_key: str | None,
+    each: BinaryIO | None,
+    concurrency: int,
+    out: str | None,
     patience: float,
     watch: bool,
     json_output: bool,
@@ -49,11 +54,21 @@ def command(  # noqa: PLR0913 - one for each option
 
     Prints the kickoff's id; with --watch, follows it and prints its final output. What -i gives takes the place of what
     --json gives, and that of what the file gives. `windlass inputs URL` tells what the crew wants to know.
+
+    With --each, starts it for each line of a file, follows all to their ends, and ends with 1 when one of them failed.
+    Inputs that are given otherwise hold for the lines that do not have them.
     """
     body: dict[str, Any] = {"inputs": given_inputs(_text_of(file), text, pairs)}
     body |= {"meta": json_object(meta, "--meta")} if meta is not None else {}
-    body |= {"idempotencyKey": idempotency_key} if idempotency_key is not None else {}
     body |= given_members(members)
+    check_together(each=each is not None, out=out is not None, watch=watch, json_output=json_output)
+    if each is not None:
+        from windlass.cli.each import Job, run_each
+
+        job = Job(each.read(), each.name, body, idempotency_key, concurrency, out, patience)
+        with client_for(url, token, token_file) as crew:
+            return run_each(crew, job)
+    body |= {"idempotencyKey": idempotency_key} if idempotency_key is not None else {}
     with client_for(url, token, token_file) as crew:
         answer = crew.kickoff(body)
         kickoff_id = str(answer.get("kickoff_id"))

@@ -1,0 +1,179 @@
+"""`windlass kickoff --each`: a kickoff for each line of a file, some of them open at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from windlass.cli.crew_client import told
+from windlass.cli.each_board import Board, Counts
+from windlass.cli.each_lines import read_lines, refuse, without_inputs
+from windlass.cli.each_results import REFUSED, open_results
+from windlass.cli.ending import FAILED
+from windlass.client import Kickoff, NotFound, Refused
+from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windlass.cli.crew_client import CrewClient
+    from windlass.cli.each_lines import Line
+    from windlass.cli.each_results import Record, Results
+    from windlass.client import AsyncCrew, Status
+
+TICK = 1.0
+"""Seconds after which the board is shown anew though nothing moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`common` are members of every kickoff, its inputs among them; `out` is the name of the result file, None for
+    standard output; `patience` is in seconds.
+    """
+
+    raw: bytes
+    name: str
+    common: Mapping[str, Any]
+    key: str | None
+    concurrency: int
+    out: str | None
+    patience: float
+
+
+def run_each(client: CrewClient, job: Job) -> int:
+    """The exit code. Raises click.UsageError before anything is started, where a line can't be."""
+    lines = read_lines(job.raw, job.name, job.common)
+    refuse(job.name, without_inputs(lines, client.inputs().get("inputs") or []))
+    results = open_results(job.out, client.base_url, job.key)
+    refuse(job.name, results.changed(lines))
+    board = Board()
+    batch = Batch(lines, results, board, job.concurrency)
+    try:
+        asyncio.run(_run(client, batch, job.patience))
+    except (KeyboardInterrupt, WindlassError):
+        board.line(batch.how_to_go_on())
+        raise
+    finally:
+        board.clear()
+        results.close(whole=batch.is_whole)
+    counts = batch.counts
+    board.line(
+        f"{counts.ended} of {counts.total} done: {counts.ended - counts.failed} succeeded, {counts.failed} failed, "
+        f"in {board.seconds:.0f} s."
+    )
+    return FAILED if counts.failed else 0
+
+
+async def _run(client: CrewClient, batch: Batch, patience: float) -> None:
+    async with client.patient(patience) as crew:
+        with told():
+            await batch.run(crew)
+
+
+class Batch:
+    def __init__(self, lines: list[Line], results: Results, board: Board, concurrency: int) -> None:
+        self._lines = lines
+        self._results = results
+        self._board = board
+        self._concurrency = concurrency
+        self._waiting = deque(line for line in lines if results.begun(line) is None)
+        self._open: set[asyncio.Task[None]] = set()
+        ended = [results.records[line.number]["state"] for line in lines if results.has_ended(line)]
+        self._ended, self._failed = len(ended), ended.count("FAILED")
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(len(self._lines), self._ended, self._failed, len(self._open))
+
+    @property
+    def is_whole(self) -> bool:
+        return self._ended == len(self._lines)
+
+    def how_to_go_on(self) -> str:
+        """For who is told that it ended before its end."""
+        if self._results.file is not None:
+            return (
+                "What has begun runs on. Run the same command again to go on: "
+                f"{self._results.file.name} knows what is done, and nothing is started twice."
+            )
+        return "What has begun runs on, and `windlass status` shows it. With --out FILE a batch can be continued."
+
+    async def run(self, crew: AsyncCrew) -> None:
+        """Raises what the crew does where no line alone is to blame."""
+        for line in self._lines:
+            kickoff_id = self._results.begun(line)
+            if kickoff_id is not None and not self._results.has_ended(line):
+                self._follow(crew, line, kickoff_id)
+        try:
+            while self._waiting or self._open:
+                await self._start_some(crew)
+                await self._see_what_ended()
+        finally:
+            for task in self._open:
+                task.cancel()
+            await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _start_some(self, crew: AsyncCrew) -> None:
+        room = min(self._concurrency - len(self._open), len(self._waiting))
+        lines = [self._waiting.popleft() for _ in range(room)]
+        if not lines:
+            return
+        found = await crew.kickoff_many([self._kickoff(line) for line in lines])
+        for line, answer in zip(lines, found, strict=True):
+            self._note(crew, line, answer)
+
+    def _kickoff(self, line: Line) -> Kickoff:
+        members = {name: value for name, value in line.members.items() if name not in {"inputs", "meta"}}
+        return Kickoff(line.inputs, line.members.get("meta"), line.key(self._results.batch), members)
+
+    def _note(self, crew: AsyncCrew, line: Line, answer: str | Refused) -> None:
+        if isinstance(answer, str):
+            self._write(line, answer, "PENDING")
+            self._follow(crew, line, answer)
+        elif not answer.may_pass:
+            self._write(line, None, REFUSED, error=answer.message)
+        elif self._open:  # there is no room while ours are open: one that ends makes some
+            self._waiting.append(line)
+        else:
+            raise answer
+
+    def _follow(self, crew: AsyncCrew, line: Line, kickoff_id: str) -> None:
+        self._open.add(asyncio.create_task(self._end(crew, line, kickoff_id)))
+
+    async def _end(self, crew: AsyncCrew, line: Line, kickoff_id: str) -> None:
+        try:
+            status = await crew.wait(kickoff_id)
+        except NotFound as error:  # it is kept no longer, or was another server's
+            self._write(line, kickoff_id, "FAILED", error=_in_one_line(error))
+        else:
+            self._write(line, kickoff_id, status.state, **_ending(status))
+
+    async def _see_what_ended(self) -> None:
+        self._board.show(self.counts)
+        if self._open:
+            done, self._open = await asyncio.wait(self._open, timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+
+    def _write(self, line: Line, kickoff_id: str | None, state: str, **came: Any) -> None:
+        record: Record = {"line": line.number, "kickoff_id": kickoff_id, "state": state, **came}
+        self._results.write({**record, "key": line.key(self._results.batch)})
+        if not came:
+            return
+        self._ended += 1
+        if "error" in came:
+            self._failed += 1
+            self._board.line(f"line {line.number} failed: {came['error']}")
+        self._board.show(self.counts)
+
+
+def _ending(status: Status) -> dict[str, Any]:
+    if status.result is None:
+        return {"reason": status.reason, "error": status.error or "the server does not say why"}
+    return {"result": asdict(status.result)}
+
+
+def _in_one_line(error: Refused) -> str:
+    return " ".join(error.message.split())

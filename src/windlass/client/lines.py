@@ -1,0 +1,122 @@
+"""How talks with a crew are carried out, over a sync and over an async HTTP client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import httpx
+
+from windlass.client.answers import NoAnswer, Outcome
+from windlass.client.errors import CrewError
+from windlass.loopback import is_loopback
+
+if TYPE_CHECKING:
+    from windlass.client.requests import Request
+    from windlass.client.talks import Talk
+
+Told = TypeVar("Told")
+
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
+
+
+class Line:
+    """To the crew at `base_url`, which has no slash at its end."""
+
+    def __init__(self, base_url: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
+        self.base_url = base_url
+        self._http = httpx.Client(**_options(base_url, token), transport=transport)
+
+    def converse(self, talk: Talk[Told]) -> Told:
+        """What the talk comes to. Raises CrewError as it does."""
+        try:
+            request = next(talk)
+            while True:
+                request = talk.send(self._send(request))
+        except StopIteration as end:
+            told: Told = end.value
+            return told
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _send(self, request: Request) -> Outcome:
+        if request.after:
+            time.sleep(request.after)
+        try:
+            return self._http.request(request.method, self.base_url + request.path, **_parts(request))
+        except httpx.RequestError as error:
+            return NoAnswer(self.base_url, error)
+
+
+class AsyncLine:
+    """As Line, under asyncio."""
+
+    def __init__(self, base_url: str, token: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.base_url = base_url
+        self._http = httpx.AsyncClient(**_options(base_url, token), transport=transport)
+
+    async def converse(self, talk: Talk[Told]) -> Told:
+        try:
+            request = next(talk)
+            while True:
+                request = talk.send(await self._send(request))
+        except StopIteration as end:
+            told: Told = end.value
+            return told
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _send(self, request: Request) -> Outcome:
+        if request.after:
+            await asyncio.sleep(request.after)
+        try:
+            return await self._http.request(request.method, self.base_url + request.path, **_parts(request))
+        except httpx.RequestError as error:
+            return NoAnswer(self.base_url, error)
+
+
+def address(base_url: str) -> str:
+    """Without a slash at its end. Raises CrewError for what is no address of a crew."""
+    try:
+        url = httpx.URL(base_url)
+        usable = url.scheme in {"http", "https"} and url.host and not (url.userinfo or url.query or url.fragment)
+    except (TypeError, httpx.InvalidURL):
+        usable = False
+    if not usable:
+        raise CrewError("The base URL is no address of a crew.", "One looks like http://127.0.0.1:8000")
+    return base_url.rstrip("/")
+
+
+def known_token(given: str | None) -> str:
+    """The given one, else that of the variable WINDLASS_TOKEN. Raises CrewError where that can be none."""
+    token = (given or os.environ.get("WINDLASS_TOKEN", "")).strip()  # noqa: TID251 - that of whoever uses the client
+    if not token:
+        raise CrewError(
+            "There is no token.", "Give one, or set WINDLASS_TOKEN: `windlass tokens show` prints those of a crew."
+        )
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise CrewError("What was given as the token is not one.", "It has spaces or unusual characters in it.")
+    return token
+
+
+def _options(base_url: str, token: str) -> dict[str, Any]:
+    host = httpx.URL(base_url).host
+    return {
+        "headers": {"Authorization": f"Bearer {token}", "Accept": "application/json"},
+        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=100),
+        # A proxy can't reach this machine's loopback, and would get the token.
+        "trust_env": not is_loopback(host),
+    }
+
+
+def _parts(request: Request) -> dict[str, Any]:
+    return {
+        "content": request.content,
+        "headers": {"Content-Type": "application/json"} if request.content is not None else None,
+        "timeout": httpx.Timeout(ANSWER_SECONDS + request.wait, connect=CONNECT_SECONDS),
+    }

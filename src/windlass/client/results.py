@@ -1,0 +1,211 @@
+"""The answers of a crew as types: what an answer lacks is None or empty, and what it has beyond is in `answer`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
+
+from windlass.client.errors import NotACrew
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+State = Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
+STATES: tuple[State, ...] = get_args(State)
+STATE_OF: dict[str, State] = {
+    "running": "STARTED",
+    "pending_human_input": "PENDING_HUMAN_INPUT",
+    "completed": "SUCCESS",
+    "error": "FAILED",
+}
+"""For servers that tell the `status` alone."""
+
+
+Part = TypeVar("Part", bound="TaskOutput | Task | Warning_ | Waiting")
+TIMES = {"started_at", "finished_at"}
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """`required` are names, in the order in which the crew mentions them; `schema` is JSON Schema of the inputs."""
+
+    required: list[str]
+    schema: dict[str, Any]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        if not isinstance(answer.get("inputs"), list):
+            raise _foreign("inputs")
+        return cls(answer["inputs"], _object(answer, "schema"))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """`execution_time` is in seconds."""
+
+    task_id: str | None
+    name: str | None
+    output: str | None
+    agent: str | None
+    execution_time: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`json` is the structured output, None where the crew gives none."""
+
+    output: str
+    json: Any
+    tasks: list[TaskOutput]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        """In either form, `documented` and `live` (docs/api.md)."""
+        found = answer.get("result")
+        if not isinstance(found, dict):
+            found = {"output": found, "json": answer.get("result_json"), "tasks": answer.get("tasks_output")}
+        output = found.get("output")
+        tasks = [_only(TaskOutput, task) for task in _objects(found, "tasks")]
+        return cls("" if output is None else str(output), found.get("json"), tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`state` is `pending_run`, `running`, `pending_human_input`, `completed`, `failed` or `skipped`."""
+
+    task_id: str | None
+    name: str | None
+    agent: str | None
+    state: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Warning_:  # noqa: N801 - Warning is Python's
+    code: str | None
+    message: str | None
+    task_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a kickoff waits for; `message` completes the sentence "It waits for ..."."""
+
+    code: str | None
+    message: str | None
+    place: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a kickoff stands. `result` is there when it came to one, `reason` and `error` when it ended badly;
+    `execution_time` is in seconds.
+    """
+
+    kickoff_id: str
+    state: State
+    created_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int | None
+    meta: dict[str, Any] | None
+    tasks: list[Task]
+    warnings: list[Warning_]
+    current_task: str | None
+    completed_tasks: int | None
+    total_tasks: int | None
+    waiting_for: Waiting | None
+    result: Result | None
+    reason: str | None
+    error: str | None
+    token_usage: dict[str, int]
+    execution_time: float | None
+    answer: dict[str, Any] = field(repr=False)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in {"SUCCESS", "FAILED"}
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state == "FAILED"
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> Self:
+        state, progress, waiting = _state(answer), _object(answer, "progress"), _object(answer, "waiting_for")
+        return cls(
+            kickoff_id=str(answer.get("kickoff_id")),
+            state=state,
+            created_at=_moment(answer.get("created_at")),
+            started_at=_moment(answer.get("started_at")),
+            finished_at=_moment(answer.get("finished_at")),
+            attempt=answer.get("attempt"),
+            meta=answer.get("meta"),
+            tasks=[_only(Task, task) for task in _objects(answer, "tasks")],
+            warnings=[_only(Warning_, warning) for warning in _objects(answer, "warnings")],
+            current_task=answer.get("current_task"),
+            completed_tasks=progress.get("completed_tasks"),
+            total_tasks=progress.get("total_tasks"),
+            waiting_for=_only(Waiting, waiting) if waiting else None,
+            result=Result.of(answer) if state == "SUCCESS" else None,
+            reason=answer.get("reason"),
+            error=answer.get("error"),
+            token_usage=_object(answer, "token_usage"),
+            execution_time=answer.get("execution_time"),
+            answer=answer,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What a stop came to; `message` says it for a person."""
+
+    kickoff_id: str
+    state: State
+    message: str | None
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        return cls(str(answer.get("kickoff_id")), _state(answer), answer.get("message"))
+
+
+def _state(answer: Mapping[str, Any]) -> State:
+    given = answer.get("state", STATE_OF.get(str(answer.get("status"))))
+    found = next((state for state in STATES if state == given), None)
+    if found is None:
+        raise _foreign("state")
+    return found
+
+
+def _only(kind: type[Part], said: Mapping[str, Any]) -> Part:
+    """Its fields alone, of an object that may have fewer or more."""
+    return kind(**{one.name: _value(one.name, said.get(one.name)) for one in fields(kind)})
+
+
+def _value(name: str, value: Any) -> Any:
+    return _moment(value) if name in TIMES else value
+
+
+def _object(answer: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = answer.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(answer: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    found = answer.get(name)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _foreign(lacking: str) -> NotACrew:
+    return NotACrew(
+        200, f"The answer has no `{lacking}` that a crew gives.", "Check the address: it is a crew's base URL."
+    )

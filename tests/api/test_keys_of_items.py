@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.api.kickoff_batches import key_of_item
+from windlass.api.kickoff_requests import KEY
+from windlass.api.schemas import LARGEST_BATCH
+
+
+@given(st.text(min_size=1, max_size=255), st.lists(st.integers(0, LARGEST_BATCH), unique=True, min_size=2, max_size=5))
+def test_the_keys_of_items_are_keys_and_differ_by_place(key: str, places: list[int]) -> None:
+    found = [key_of_item(key, place) for place in places]
+    assert len(set(found)) == len(found)
+    assert all(KEY.validate_python(one) == one for one in found)
+    assert found == [key_of_item(key, place) for place in places]
