@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
-import tempfile
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -13,12 +11,14 @@ from hypothesis import settings
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
+from projects_for_tests.places import folder_for_all
 from windlass.embedded.postgres import EmbeddedPostgres
 from windlass.store.database import Database
 from windlass.store.migrate import migrate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 # A property is about values; how long one example takes on a busy machine is not its business.
 settings.register_profile("unhurried", deadline=None)
@@ -31,16 +31,20 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL that the tests of one process share; TEMPLATE in it has all our tables."""
-    home = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    home.chmod(0o755)
-    server = EmbeddedPostgres(home)
-    url = server.start()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(TEMPLATE)))
-    asyncio.run(_migrate(make_conninfo(url, dbname=TEMPLATE)))
-    yield url
-    server.stop()
-    shutil.rmtree(home)
+    with folder_for_all() as home:
+        server = EmbeddedPostgres(home)
+        url = server.start()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(TEMPLATE)))
+        asyncio.run(_migrate(make_conninfo(url, dbname=TEMPLATE)))
+        yield url
+        server.stop()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    with folder_for_all() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -50,7 +54,20 @@ def database_url(postgres: str) -> Iterator[str]:
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(SQL("CREATE DATABASE {} TEMPLATE {}").format(Identifier(name), Identifier(TEMPLATE)))
         yield make_conninfo(postgres, dbname=name)
-        connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+        drop(connection, name)
+
+
+def drop(connection: psycopg.Connection, name: str) -> None:
+    """Also while autovacuum is in it, which only a superuser may end: it leaves soon by itself."""
+    for left in reversed(range(50)):
+        try:
+            connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectInUse):
+            if not left:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 @pytest.fixture

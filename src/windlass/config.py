@@ -169,6 +169,9 @@ class Settings(BaseSettings):
     retention_journal: Age = Field(
         7.0, description="Days after the end of a kickoff that its journal is kept, likewise."
     )
+    offline_script: Annotated[Path, AfterValidator(_absolute)] | None = Field(
+        None, description="File of rules that the offline model of `windlass dev` answers by (docs/offline-model.md)."
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="Form of the log lines on standard error: text or json."
     )

@@ -11,6 +11,7 @@ WindlassError                what a person can act on: a message, and a hint tha
 ├── NoSuchToken, NoSuchUser  (lifecycle.tokens)
 ├── MasterKeyError           (vault.key_ring) the key file or variable can't be used
 ├── UnknownKey, Damaged      (vault.key_ring) a sealed value that can't be opened
+├── CrewError                (client.errors) what a client of a crew is told
 ├── BackupError              (embedded.backup_file) a backup that can't be made, or can't be used
 └── EmbeddedPostgresError    (embedded.postgres_errors) the database that comes with Windlass
     └── HomeInUse            another living server has its folder

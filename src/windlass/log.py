@@ -48,6 +48,9 @@ EVENTS: dict[str, Event] = {
     "kickoff.stop_requested": Event(INFO, "Somebody asked to stop the kickoff: from now on it only ends."),
     "kickoff.lost": Event(WARNING, "The kickoff's worker or child was lost without a word."),
     "deployment.registered": Event(INFO, "A crew was inspected and can be kicked off."),
+    "project.not_reloaded": Event(
+        ERROR, "`windlass dev` could not load a changed project again, for a reason that is not the project's."
+    ),
     "deployment.paused": Event(INFO, "Kickoffs of the crew wait until it is resumed; those that run go on."),
     "deployment.resumed": Event(INFO, "Kickoffs of the crew are started again."),
     "request.failed": Event(ERROR, "A request got 500; its answer holds the same reference as this line."),

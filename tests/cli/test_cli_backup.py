@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,6 @@ import pytest
 from cli.the_command import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cli.the_command import Ended
 
 PROJECT = '[project]\nname = "Steeping"\n\n[tool.windlass]\nentrypoint = "steep:steep"\n'
@@ -29,15 +26,11 @@ def steep(leaf: str, until: str) -> str:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """Which PostgreSQL's user can reach, with a project in it."""
-    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    folder.chmod(0o755)
-    (folder / "project").mkdir()
-    (folder / "project" / "pyproject.toml").write_text(PROJECT)
-    (folder / "project" / "steep.py").write_text(STEEP)
-    yield folder
-    shutil.rmtree(folder)
+def folder(open_folder: Path) -> Path:
+    (open_folder / "project").mkdir()
+    (open_folder / "project" / "pyproject.toml").write_text(PROJECT)
+    (open_folder / "project" / "steep.py").write_text(STEEP)
+    return open_folder
 
 
 def server(folder: Path, name: str) -> Command:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,20 +11,18 @@ from windlass.embedded.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 ASK = ("-qtA", "-c")
 
 
 @pytest.fixture
-def served_home() -> Iterator[Path]:
-    """The home of a server that runs, where PostgreSQL's user can reach it."""
-    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    folder.chmod(0o755)
-    postgres = EmbeddedPostgres(folder / "windlass")
+def served_home(open_folder: Path) -> Iterator[Path]:
+    """The home of a server that runs."""
+    postgres = EmbeddedPostgres(open_folder / "windlass")
     postgres.start()
-    yield folder
+    yield open_folder
     postgres.stop()
-    shutil.rmtree(folder)
 
 
 def test_both_commands_find_the_database_of_a_running_server(served_home: Path) -> None:

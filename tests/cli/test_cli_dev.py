@@ -3,10 +3,7 @@ from __future__ import annotations
 import os
 import pty
 import re
-import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from cli.the_command import DEADLINE, Command, line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 TOKEN = re.compile(r"\bwl[ou]_[0-9A-Za-z]{36}\b")
 PROJECT = '[project]\nname = "Steeping"\n\n[tool.windlass]\nentrypoint = "steep:steep"\n'
@@ -23,15 +20,11 @@ SLOW_STEEP = "import time\n\n\ndef steep(leaf: str) -> str:\n    time.sleep(600)
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A home that PostgreSQL's user can reach, and a project beside it."""
-    folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    folder.chmod(0o755)
-    (folder / "project").mkdir()
-    (folder / "project" / "pyproject.toml").write_text(PROJECT)
-    (folder / "project" / "steep.py").write_text(STEEP)
-    yield folder
-    shutil.rmtree(folder)
+def folder(open_folder: Path) -> Path:
+    (open_folder / "project").mkdir()
+    (open_folder / "project" / "pyproject.toml").write_text(PROJECT)
+    (open_folder / "project" / "steep.py").write_text(STEEP)
+    return open_folder
 
 
 def test_a_project_is_served_followed_and_stopped_and_tokens_are_for_terminals_only(folder: Path) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import shutil
 import signal
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,9 +14,11 @@ import pytest_asyncio
 from faults import harm
 from faults.cluster import FAST, Cluster
 from faults.verdict import verdict
+from projects_for_tests.places import folder_for_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from faults.cluster import Started
 
@@ -35,10 +34,8 @@ HELD = 2
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-    place.chmod(0o755)
-    yield place
-    shutil.rmtree(place)
+    with folder_for_all() as place:
+        yield place
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

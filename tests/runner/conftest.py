@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from projects_for_tests.ends import note_others
 from projects_for_tests.making import Bench
 from windlass.runner import Runner
 from windlass.runner.environment import machine_environment
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
+    note_others(tmp_path / "scratch")
     return tmp_path / "scratch"
 
 

@@ -17,7 +17,7 @@ from windlass.projects import recognise
 from windlass.runner import Ender, Preparing, RunOrder, Tether, boottime
 from windlass.runner.orders import message_of
 from windlass.runner.remembering import frame_of
-from windlass_crewside import messages
+from windlass_crewside import frames
 from windlass_crewside.messages import Lease, Project, Remember, Surroundings, TaskStarted, Written
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ async def test_a_journal_of_many_megabytes_is_given_while_others_go_on(warm: Ben
 
 
 def test_an_entry_that_no_message_can_hold_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "LARGEST_FRAME", 1000)
+    monkeypatch.setattr(frames, "LARGEST_FRAME", 1000)
     with pytest.raises(WindlassError, match="what the journal holds of some step can't be given to the crew"):
         frame_of(Remember(1, "some step", "{}", "x" * 1000))
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
 
 from windlass.embedded.folder_lock import is_held
@@ -11,13 +10,6 @@ if TYPE_CHECKING:
 
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names to translate
 """Where a server is reached from its own machine when it listens on every address."""
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def running_server(settings: Settings) -> tuple[str, str] | None:

@@ -11,6 +11,8 @@ from windlass.cli.ending import ReaderGone
 
 COMMANDS = {
     "dev": "Serve the crew of one project, everything in one process.",
+    "check": "Find what is wrong with a project, all of it at once.",
+    "init": "Make a project that runs at once on the offline model.",
     "api": "Serve the API of every crew, as one of many processes.",
     "worker": "Run kickoffs, as one of many processes.",
     "inputs": "Show what a crew wants to know.",

@@ -1,17 +1,42 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from windlass.cli.printing import give
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from windlass.embedded.offline_faults import Seconds
+
+STATUSES = ("429", "500", "503")
+
 
 def loopback(_: click.Context, __: click.Parameter, value: str) -> str:
-    from windlass.cli.addresses import is_loopback
+    from windlass.loopback import is_loopback
 
     if not is_loopback(value):
         raise click.BadParameter(f"{value} is not this machine's loopback: the offline model asks nobody for a key.")
+    return value
+
+
+def seconds(_: click.Context, __: click.Parameter, value: str) -> Seconds:
+    from windlass.embedded.offline_faults import Seconds
+
+    try:
+        return Seconds.of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+def a_number(_: click.Context, __: click.Parameter, value: float) -> float:
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number from 0 to 1.")
     return value
 
 
@@ -32,19 +57,79 @@ def loopback(_: click.Context, __: click.Parameter, value: str) -> str:
     show_default=True,
     help="Port to listen on; 0 takes a free one.",
 )
-def command(host: str, port: int) -> None:
+@click.option(
+    "--script",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Rules that say what to answer to which prompt, as TOML or JSON.",
+)
+@click.option("--strict", is_flag=True, help="A prompt that no rule of the script answers gets the error 400.")
+@click.option(
+    "--latency",
+    metavar="SECONDS",
+    default="0",
+    callback=seconds,
+    help="How long each answer takes, such as 0.5 or 0.2-1.5; a streamed one is spread over it.",
+)
+@click.option(
+    "--error-rate",
+    metavar="FRACTION",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    callback=a_number,
+    help="Part of the requests that get an error, from 0 to 1.",
+)
+@click.option(
+    "--error-status",
+    "statuses",
+    type=click.Choice(STATUSES),
+    multiple=True,
+    help="Status of such an error, 429 if not given; may be given again.",
+)
+@click.option(
+    "--seed",
+    metavar="NUMBER",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Chooses errors and latencies: the same requests get the same ones with the same seed.",
+)
+def command(
+    host: str,
+    port: int,
+    *,
+    script: Path | None,
+    strict: bool,
+    latency: Seconds,
+    error_rate: float,
+    statuses: tuple[str, ...],
+    seed: int,
+) -> None:
     """Serve the offline model, for crews without an API key.
 
-    It speaks OpenAI's protocol and answers without any language model (docs/offline-model.md). Ctrl-C stops it.
+    It speaks OpenAI's protocol and answers without any language model: chats, also streamed, with tool calls and with
+    structured output, and embeddings. Ctrl-C stops it.
+
+    With a script, crews can be tested in CI: its rules are tried in order, and the first one that fits a prompt
+    answers it with a text, JSON, tool calls or an error. docs/offline-model.md tells how, with an example.
     """
-    asyncio.run(_serve(host, port))
-
-
-async def _serve(host: str, port: int) -> None:
-    from windlass.api.server import HttpServer
+    if strict and not script:
+        raise click.UsageError("--strict is about a script: give one with --script FILE.")
+    if statuses and not error_rate:
+        raise click.UsageError("--error-status needs to know how often: add --error-rate 0.1, say.")
+    from windlass.embedded.offline_faults import Faults
     from windlass.embedded.offline_model import offline_model_app
+    from windlass.embedded.offline_script import Script
 
-    server = HttpServer(offline_model_app(), host, port)
+    rules = Script.read(script, strict=strict) if script else None
+    faults = Faults(latency, error_rate, tuple(map(int, statuses)) or (429,), seed)
+    asyncio.run(_serve(offline_model_app(rules, faults), host, port))
+
+
+async def _serve(app: ASGIApp, host: str, port: int) -> None:
+    from windlass.api.server import HttpServer
+
+    server = HttpServer(app, host, port)
     await server.start()
     try:
         address = f"http://{f'[{host}]' if ':' in host else host}:{server.port}/v1"

@@ -19,7 +19,7 @@ from windlass.lifecycle.reports import NoLongerOurs, Reports
 from windlass.projects import Options
 from windlass.runner import Ender, Output, Preparing, Runner, RunOrder, Tether
 from windlass.runner.runner import timed_out
-from windlass.store.kickoffs import Claimed
+from windlass.store.kickoffs import Claimed, Interruption
 from windlass_crewside.messages import (
     Event,
     Journaled,
@@ -39,10 +39,17 @@ if TYPE_CHECKING:
     from windlass.store.kickoffs import KickoffStore
     from windlass.vault.key_ring import KeyRing
 
+Watcher = Callable[["Claimed", object], None]
+"""Told of what happens in a run: None when it begins, its reports, and at last its Outcome. It must not raise."""
+
 Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
 """A kickoff that starts now -> the environment of its crew."""
 
 logger = log.logger(__name__)
+
+
+def unwatched(_: Claimed, __: object) -> None:
+    """A Watcher that looks away."""
 
 
 class Run:
@@ -60,8 +67,10 @@ class Run:
         *,
         max_losses: int,
         limits: Limits,
+        watcher: Watcher,
     ) -> None:
         self.claimed = claimed
+        self._watcher = watcher
         self.tether = tether
         self._options = Options.from_json(claimed.source.get("options", {}))
         self._limits = limits.replaced_by(self._options.limits).lowered_by(claimed.limits)
@@ -79,12 +88,14 @@ class Run:
 
     async def __call__(self, environment: Environment) -> None:
         """Returns when the outcome is committed, or counts for nothing."""
+        self._watcher(self.claimed, None)
         try:
             outcome = await self._outcome(environment)
         except NoLongerOurs:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
         else:
             await until_the_database_answers(lambda: self._settle(outcome))
+            self._watcher(self.claimed, outcome)
 
     def stop(self) -> None:
         self._ender.end(stopped())
@@ -147,6 +158,7 @@ class Run:
             limits=self._limits,
             seconds_left=self._seconds_left,
             preload_project=self._options.preload == "project",
+            digest=self.claimed.digest,
             start=self._options.start,
             alone=self.claimed.alone,
             lease=self.tether.until,
@@ -155,6 +167,7 @@ class Run:
         )
 
     async def _hear(self, report: Message | Output | Preparing) -> None:
+        self._watcher(self.claimed, report)
         match report:
             case Event():
                 await self._reports.add(report.type, report.at, report.payload)
@@ -197,19 +210,20 @@ class Run:
         if pause is None or (self._seconds_left is not None and pause >= self._seconds_left):
             return False  # it would wait for nothing but its timeout
         kickoff, attempt, why = self.claimed.id, self.claimed.attempt, outcome.error or ""
-        usage, warnings = self._reports.usage, self._records.warnings
-        retried = await self._store.retry(kickoff, attempt, why, usage, warnings, pause=pause)
+        retried = await self._store.retry(kickoff, attempt, self._interruption(why), pause=pause)
         if retried:
             logger.event("kickoff.retried", kickoff_id=kickoff, attempt=attempt, why=why, pause=round(pause, 1))
         return retried
 
     async def _put_back(self, why: str) -> bool:
         kickoff, attempt = self.claimed.id, self.claimed.attempt
-        usage, warnings = self._reports.usage, self._records.warnings
         alone = not self.tether.lapsed  # else it was not the crew that ended it
         state = await self._store.put_back(
-            kickoff, attempt, why, usage, warnings, max_losses=self._max_losses, alone=alone
+            kickoff, attempt, self._interruption(why), max_losses=self._max_losses, alone=alone
         )
         if state is not None:
             logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)
         return state is not None
+
+    def _interruption(self, why: str) -> Interruption:
+        return Interruption(why, self._reports.usage, self._records.warnings)

@@ -13,7 +13,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
 from windlass.lifecycle.journal import PURPOSE
 from windlass.lifecycle.loops import Loops
-from windlass.lifecycle.run import Environment, Run
+from windlass.lifecycle.run import Environment, Run, Watcher, unwatched
 from windlass.runner import Tether, boottime
 from windlass.store.cancelling import cancelled
 from windlass.store.claiming import AT_ONCE, FIRST
@@ -81,6 +81,7 @@ class Worker:
         self._key_ring = key_ring.for_purpose(PURPOSE)
         self._slots, self._lease, self._renewal, self._max_losses = slots, lease, renewal, max_losses
         self._limits = limits or Limits()
+        self.watcher: Watcher = unwatched
         self._runs: dict[tuple[UUID, int], Running] = {}
         self._stops_heard: set[UUID] = set()
         self._keys_from = FIRST
@@ -184,6 +185,7 @@ class Worker:
             self._key_ring,
             max_losses=self._max_losses,
             limits=self._limits,
+            watcher=self.watcher,
         )
         task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
         self._runs[key] = Running(run, task)

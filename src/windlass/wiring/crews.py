@@ -12,8 +12,10 @@ from windlass import config, log
 from windlass.accounts import ROOT
 from windlass.api.server import HttpServer
 from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model, offline_model_app
+from windlass.embedded.offline_script import Script
 from windlass.errors import ProjectError
 from windlass.lifecycle.parts import running
+from windlass.lifecycle.run import Watcher, unwatched
 from windlass.lifecycle.worker import Worker
 from windlass.runner import Runner, Ways
 from windlass.runner.account import crew_account
@@ -58,7 +60,12 @@ def tell_of_root(runner: Runner, registration: Registration, say: Say) -> None:
 
 
 async def start_worker(
-    settings: Settings, ground: Ground, runner: Runner, environment: EnvironmentOf, stack: AsyncExitStack
+    settings: Settings,
+    ground: Ground,
+    runner: Runner,
+    environment: EnvironmentOf,
+    stack: AsyncExitStack,
+    watcher: Watcher = unwatched,
 ) -> Worker:
     store = KickoffStore(ground.database)
     if ground.alone:
@@ -79,6 +86,7 @@ async def start_worker(
         max_losses=settings.max_losses,
         limits=settings.limits,
     )
+    worker.watcher = watcher
     return await stack.enter_async_context(running(worker))
 
 
@@ -116,18 +124,21 @@ async def _look_again(
         say(f"warning: the project could not be looked at again: {error}")
 
 
-async def crew_environments(project: Path, stack: AsyncExitStack, say: Say) -> EnvironmentOf:
+async def crew_environments(settings: Settings, project: Path, stack: AsyncExitStack, say: Say) -> EnvironmentOf:
     """The user's own over that of each project, with the offline model in it when they name no other model.
 
     Kickoffs of a project that was served from this home before may still wait: they get that one's, not this one's.
     """
-    environment = config.crew_environment(project)
+    environment, file = config.crew_environment(project), settings.offline_script
     if named := has_provider_key(environment) or names_another_model(environment):
         say(f"crews use the model of your environment ({named} is set there or in the project's .env)")
+        if file:
+            say(f"warning: so nothing is answered by {file} (WINDLASS_OFFLINE_SCRIPT)")
         return config.crew_environment
-    model = HttpServer(offline_model_app(), "127.0.0.1", 0)
+    model = HttpServer(offline_model_app(Script.read(file) if file else None), "127.0.0.1", 0)
     await stack.enter_async_context(running(model))
-    say("no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model")
+    by_script = f", which answers by {file}" if file else ""
+    say(f"no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model{by_script}")
     address = f"http://127.0.0.1:{model.port}"
 
     def environment_of(root: Path) -> Mapping[str, str]:

@@ -1,0 +1,126 @@
+"""What `windlass dev` shows of runs while they go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windlass.cli.run_tree import LONGEST, RunTree
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.manifest import Manifest
+from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.states import Reason, State
+from windlass.store.kickoffs import Claimed
+from windlass_crewside.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
+
+MANIFEST = Manifest("crew", "tides", {}, ())
+
+
+def kickoff(attempt: int = 1) -> Claimed:
+    return Claimed(new_id(), attempt, {}, "tides", {}, MANIFEST)
+
+
+class Terminal:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.now = 0.0
+        self.tree = RunTree(self.lines.append, lambda: self.now)
+
+    def show(self, claimed: Claimed, *told: object) -> list[str]:
+        """The lines that these come to, after the first one."""
+        self.tree(claimed, None)
+        before = len(self.lines)
+        for what in told:
+            self.tree(claimed, what)
+        return self.lines[before:]
+
+
+def event(kind: str, at: float = 1.0, **payload: Any) -> Event:
+    return Event(kind, at, payload)
+
+
+def test_a_run_is_a_tree_of_tasks_agents_models_and_tools() -> None:
+    terminal = Terminal()
+    terminal.now = 10.0
+    claimed = kickoff()
+    lines = terminal.show(
+        claimed,
+        TaskStarted(0, "key", "research", "Researcher", 1.0),
+        event("agent_execution_started", agent_role="Researcher"),
+        event("llm_call_started", 1.0, call_id="1", model="gpt-4o"),
+        event("llm_call_completed", 2.5, call_id="1", model="gpt-4o", usage={"total_tokens": 1200}),
+        Tokens(1000, 200, 1200),
+        event("tool_usage_finished", tool_name="search", failure=None),
+        event("tool_usage_error", tool_name="search"),
+        TaskEnded(0, "completed", 3.0, "words", "Researcher", 2.0),
+        Outcome(State.SUCCESS, output="words"),
+    )
+    assert terminal.lines[0] == f"[1] tides: kickoff {claimed.id}"
+    assert lines == [
+        "[1] |  task research (Researcher)",
+        "[1] |  |  agent Researcher",
+        "[1] |  |  model gpt-4o: 1.5 s, 1,200 tokens",
+        "[1] |  |  tool search: done",
+        "[1] |  |  tool search: failed",
+        "[1] |  task research: completed in 2.0 s",
+        "[1] completed in 0.0 s, 1,200 tokens",
+    ]
+
+
+def test_of_several_runs_each_line_tells_which() -> None:
+    terminal = Terminal()
+    first, second = kickoff(), kickoff(attempt=2)
+    terminal.show(first)
+    terminal.show(second, event("journal_restored", tasks=["a", "b"], methods=[]))
+    terminal.now = 4.0
+    failed = Outcome(State.FAILED, reason=Reason.ERROR, error="no tea.")
+    terminal.tree(first, failed)
+    assert terminal.lines[1:] == [
+        f"[2] tides: kickoff {second.id}, attempt 2",
+        "[2] |  |  taken from the journal: a, b",
+        "[1] failed in 4.0 s, 0 tokens: no tea.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (TaskStarted(4, "key", None, None, 1.0), "task task 5"),
+        (Warned("code", "be careful"), "warning: be careful"),
+        (event("llm_call_failed", model=None, error="429"), "|  model of the crew: failed: 429"),
+        (event("llm_call_completed", model="m", usage="none"), "|  model m: answered"),
+    ],
+)
+def test_what_is_missing_is_done_without(told: object, line: str) -> None:
+    assert Terminal().show(kickoff(), told) == [f"[1] |  {line}"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        event("task_started"),
+        event("agent_execution_started"),
+        TaskEnded(0, "skipped", 1.0),
+        object(),
+        event("journal_restored", tasks=5),
+    ],
+)
+def test_what_does_not_matter_is_not_shown(told: object) -> None:
+    assert Terminal().show(kickoff(), told) == []
+
+
+def test_what_a_crew_says_can_not_move_the_cursor_and_is_cut() -> None:
+    (line,) = Terminal().show(kickoff(), event("agent_execution_started", agent_role="\x1b[2J\nA" * 100))
+    assert "\x1b" not in line
+    assert "\n" not in line
+    assert len(line) < LONGEST + 30
+
+
+def test_a_run_that_is_over_or_was_never_begun_is_not_shown() -> None:
+    terminal = Terminal()
+    terminal.tree(kickoff(), Warned("code", "words"))
+    claimed = kickoff()
+    terminal.show(claimed, Outcome(State.SUCCESS))
+    terminal.tree(claimed, Warned("code", "words"))
+    assert len(terminal.lines) == 2
