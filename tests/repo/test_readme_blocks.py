@@ -1,9 +1,13 @@
-"""Every line of shell in the README does what it says, in the order in which a newcomer pastes it."""
+"""Every block of shell and Python in the README and the quickstart does what it says, in the order in which a newcomer
+pastes it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,22 +19,32 @@ import pytest
 from cli.the_command import DEADLINE, PACKAGES, Command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-pytestmark = pytest.mark.xdist_group("crewai")
+pytestmark = [
+    pytest.mark.xdist_group("crewai"),
+    pytest.mark.skipif(shutil.which("curl") is None, reason="its lines call curl"),
+]
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text("utf-8")
 EXAMPLE = ROOT / "examples" / "research_crew"
-BLOCKS = re.findall(r"^```sh\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 INSTALLING = "make run\n"
 SERVING = ".venv/bin/windlass dev path/to/your/project"
+LOADED_AGAIN = "sleep 15\n"
 
 
-def bash(script: str, environment: Mapping[str, str]) -> str:
+def blocks(page: str) -> list[str]:
+    """As shell, each: a block of Python is given to python."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert {language for language, _ in found} <= {"sh", "python"}
+    return [text if language == "sh" else f"python - <<'END'\n{text}END\n" for language, text in found]
+
+
+def bash(script: str, environment: Mapping[str, str], folder: Path) -> str:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         check=False,
+        cwd=folder,
         capture_output=True,
         text=True,
         env=environment,
@@ -40,24 +54,29 @@ def bash(script: str, environment: Mapping[str, str]) -> str:
     return done.stdout
 
 
-def pasted(folder: Path, port: int) -> tuple[str, Mapping[str, str]]:
-    """All blocks but those that install and serve, as one script, for a server at another port."""
-    windlass = folder / "windlass.sh"
-    path = os.pathsep.join(PACKAGES)
-    windlass.write_text(f'#!/bin/sh\nPYTHONPATH="{path}" exec "{sys.executable}" -m windlass "$@"\n')
-    windlass.chmod(0o755)
-    script = "".join(block for block in BLOCKS if INSTALLING not in block and SERVING not in block)
-    here = script.replace("127.0.0.1:8000", f"127.0.0.1:{port}").replace(".venv/bin/windlass", str(windlass))
-    return here, {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
+def environment_with_commands(folder: Path, windlass: Command) -> dict[str, str]:
+    """`.venv/bin` in the folder has what the one of a clone has."""
+    commands = folder / ".venv" / "bin"
+    commands.mkdir(parents=True)
+    python = f"PYTHONPATH={shlex.quote(os.pathsep.join(PACKAGES))} exec {shlex.quote(sys.executable)}"
+    for name, start in (("windlass", f"{python} -m windlass"), ("python", python)):
+        (commands / name).write_text(f'#!/bin/sh\n{start} "$@"\n')
+        (commands / name).chmod(0o755)
+    home = windlass.environment["WINDLASS_HOME"]
+    return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "WINDLASS_HOME": home}
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="its lines call curl")
+def at_port(lines: Iterable[str], base_url: str) -> str:
+    return "".join(lines).replace("127.0.0.1:8000", base_url.split("//")[1])
+
+
 def test_the_lines_of_the_readme_work_as_they_stand(open_folder: Path) -> None:
     windlass = Command(open_folder)
+    lines = [block for block in blocks("README.md") if INSTALLING not in block and SERVING not in block]
+    environment = environment_with_commands(open_folder, windlass)
     with windlass.started("dev", str(EXAMPLE), "--port", "0") as server:
-        port = int(server.wait_for("Base URL").rpartition(":")[2])
-        script, environment = pasted(open_folder, port)
-        told = bash(script, {**environment, "WINDLASS_HOME": windlass.environment["WINDLASS_HOME"]})
+        script = at_port(lines, server.wait_for("Base URL").split()[-1])
+        told = bash(script, environment, open_folder)
         server.interrupt()
         assert server.end() == 0
     for words in ('"topic"', '"kickoff_id"', '"state":"SUCCESS"', "[offline model]"):
@@ -66,11 +85,36 @@ def test_the_lines_of_the_readme_work_as_they_stand(open_folder: Path) -> None:
 
 
 def test_what_installs_and_serves_is_what_make_and_the_command_have() -> None:
-    installing = [block for block in BLOCKS if INSTALLING in block]
+    installing = [block for block in blocks("README.md") if INSTALLING in block]
     assert installing == ["git clone ADDRESS-OF-THIS-REPOSITORY windlass && cd windlass\nmake run\n"]
     assert re.search(r"^run:.*\n(\t.*\n)*\t@exec \$\(BIN\)/windlass dev \$\(PROJECT\)$", makefile(), re.MULTILINE)
-    serving = [line for block in BLOCKS if SERVING in block for line in block.splitlines()]
+    serving = [line for block in blocks("README.md") if SERVING in block for line in block.splitlines()]
     assert [line.partition("#")[0].strip() for line in serving] == [SERVING]
+
+
+def test_the_quickstart_works_as_it_stands(open_folder: Path) -> None:
+    windlass = Command(open_folder)
+    lines = blocks("docs/quickstart.md")
+    serving = lines.index("windlass dev tides\n")
+    (changing,) = [number for number, block in enumerate(lines) if LOADED_AGAIN in block]
+    environment = environment_with_commands(open_folder, windlass)
+    made = bash("".join(lines[:serving]), environment, open_folder)
+    assert made.endswith("nothing found\n")
+    with windlass.started("dev", str(open_folder / "tides"), "--port", "0") as server:
+        url = server.wait_for("Base URL").split()[-1]
+        token = [lines[0], lines[serving + 1].splitlines(keepends=True)[0]]
+        told = bash(at_port([lines[0], *lines[serving + 1 : changing]], url), environment, open_folder)
+        before, _, after = lines[changing].partition(LOADED_AGAIN)
+        bash(before, environment, open_folder)
+        server.wait_for("is served from now on")
+        told_later = bash(at_port([*token, after, *lines[changing + 1 :]], url), environment, open_folder)
+        server.interrupt()
+        assert server.end() == 0
+    for words in ("topic", '"state":"SUCCESS"', "['research', 'brief']", "It ran research and brief."):
+        assert words in told
+    assert "audience" in told_later
+    _, *results = (open_folder / "results.jsonl").read_text("utf-8").splitlines()
+    assert sorted(json.loads(result)["line"] for result in results) == [1, 2, 3]
 
 
 def makefile() -> str:

@@ -37,8 +37,8 @@ def command(project: Path, *, strict: bool, as_json: bool) -> int:
 
 def findings_of(project: Path) -> list[Finding]:
     from windlass import config
-    from windlass.cli.checks.project import findings
     from windlass.errors import ProjectError
+    from windlass.lifecycle.examining import findings
     from windlass.projects.checks import Finding, Level, in_order
     from windlass.runner.environment import machine_environment
 
@@ -52,16 +52,8 @@ def findings_of(project: Path) -> list[Finding]:
 
 
 def lines(found: list[Finding]) -> list[str]:
+    from windlass.projects.checks import counts
+
     if not found:
         return ["nothing found"]
-    told = []
-    for one in found:
-        place = f"{one.place}: " if one.place else ""
-        told += [f"{place}{one.level}: {one.message} [{one.code}]", *([f"    {one.hint}"] if one.hint else [])]
-    return [*told, counts(found)]
-
-
-def counts(found: list[Finding]) -> str:
-    levels = [str(one.level) for one in found]
-    told = [(name, levels.count(name)) for name in ("error", "warning")]
-    return ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for name, number in told)
+    return [*(line for one in found for line in one.lines()), counts(found)]

@@ -19,8 +19,9 @@ from windlass.cli.serving import listening_options, say, serving_settings
 def command(project: Path, host: str | None, port: int | None, *, tree: bool | None) -> int:
     """Serve the crew of one project, everything in one process.
 
-    PATH is the project's folder, with its pyproject.toml. The first start makes a database and loads the project; then
-    the crew's address is printed, and its tokens where the output is a terminal. When files of the project change it is
+    PATH is the project's folder, with its pyproject.toml. The first start makes a database and loads the project, and
+    says what it lacks: packages, variables, files. Then the crew's address is printed, and its tokens where the output
+    is a terminal. When files of the project change it is
     loaded again; what runs goes on with the code that it began with. Ctrl-C stops the server; kickoffs that
     it has accepted go on at the next start, after their last finished task. SIGTERM lets what runs go on for
     WINDLASS_DRAIN_GRACE seconds before.

@@ -84,6 +84,9 @@ _ADDRESSES: Final = ("BASE_URL", "OPENAI_API_BASE", "OPENAI_BASE_URL", "API_BASE
 _IN_ITS_PLACE: Final = re.compile(r"your[\W_].*|<.*>|(sk-)?(\.{3,}|x{3,})|change[\W_]?me", re.IGNORECASE)
 _OPENAI_MODEL: Final = re.compile(r"(openai/)?(gpt-|chatgpt-|o[134]|ft:)", re.IGNORECASE)
 
+NOBODY_LISTENS: Final = "http://127.0.0.1:9"
+"""Stands for the offline model while a project is only loaded."""
+
 Pause = Callable[[float], Awaitable[None]]
 FAULTLESS: Final = Faults()
 

@@ -38,6 +38,10 @@ class Registration:
         return slug_of(self.recognised.name)
 
     @property
+    def root(self) -> Path:
+        return Path(self.recognised.project.root)
+
+    @property
     def source(self) -> dict[str, Any]:
         project = self.recognised.project
         return {

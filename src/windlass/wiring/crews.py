@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass import config, log
+from windlass import config
 from windlass.accounts import ROOT
 from windlass.api.server import HttpServer
 from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model, offline_model_app
 from windlass.embedded.offline_script import Script
-from windlass.errors import ProjectError
 from windlass.lifecycle.parts import running
 from windlass.lifecycle.run import Watcher, unwatched
 from windlass.lifecycle.worker import Worker
 from windlass.runner import Runner, Ways
 from windlass.runner.account import crew_account
 from windlass.runner.environment import machine_environment
-from windlass.store.cancelling import cancelled
-from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.kickoffs import Claimed, KickoffStore
 
 if TYPE_CHECKING:
@@ -39,8 +35,6 @@ FEWEST_TASKS, THREADS = 4096, 8
 For all crews together: the kernel counts by user.
 """
 
-logger = log.logger(__name__)
-
 
 def runner_of(settings: Settings) -> Runner:
     ways = Ways(
@@ -54,7 +48,7 @@ def runner_of(settings: Settings) -> Runner:
 
 
 def tell_of_root(runner: Runner, registration: Registration, say: Say) -> None:
-    root = Path(registration.recognised.project.root)
+    root = registration.root
     if os.geteuid() == ROOT and runner.account_for(registration.interpreter, root) is None:
         say("warning: this crew runs as root, like the server; docs/security.md says how it runs as another user")
 
@@ -88,40 +82,6 @@ async def start_worker(
     )
     worker.watcher = watcher
     return await stack.enter_async_context(running(worker))
-
-
-async def registered(
-    registration: Registration,
-    ground: Ground,
-    runner: Runner,
-    environment: Mapping[str, str],
-    say: Say,
-    stack: AsyncExitStack,
-) -> Deployment:
-    """At once when the project is as it was at the last start; that it still loads is looked at meanwhile."""
-    store = DeploymentStore(ground.database)
-    known = await registration.known(store)
-    if known is None:
-        say(f"loading the project {registration.slug} (the first time takes some seconds)")
-        return await registration.inspect(store, runner, environment, _warning(say))
-    looking = asyncio.create_task(_look_again(registration, store, runner, environment, say))
-    stack.push_async_callback(cancelled, looking)
-    return known
-
-
-def _warning(say: Say) -> Say:
-    return lambda words: say(f"warning: {words}")
-
-
-async def _look_again(
-    registration: Registration, store: DeploymentStore, runner: Runner, environment: Mapping[str, str], say: Say
-) -> None:
-    try:
-        await registration.inspect(store, runner, environment, _warning(say))
-    except ProjectError as error:
-        say(f"warning: the project can't be loaded any more: {error}")
-    except Exception as error:  # noqa: BLE001 - the server serves on, with what it knew of the project
-        say(f"warning: the project could not be looked at again: {error}")
 
 
 async def crew_environments(settings: Settings, project: Path, stack: AsyncExitStack, say: Say) -> EnvironmentOf:

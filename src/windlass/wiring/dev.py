@@ -11,12 +11,12 @@ from windlass import log
 from windlass.api.greeting import greeting
 from windlass.embedded.places import write_whole
 from windlass.lifecycle.parts import running
-from windlass.lifecycle.registration import Registration
 from windlass.store.cancelling import cancelled
 from windlass.store.deployments import DeploymentStore
-from windlass.wiring.crews import crew_environments, registered, runner_of, start_worker, tell_of_root
+from windlass.wiring.crews import crew_environments, runner_of, start_worker, tell_of_root
 from windlass.wiring.ground import open_ground
 from windlass.wiring.process import run_until_told
+from windlass.wiring.registering import read_project, registered
 from windlass.wiring.reloading import Reloading
 from windlass.wiring.serving import address_of, serve_http
 from windlass.wiring.side_jobs import start_side_jobs
@@ -49,7 +49,7 @@ async def _serve_project(
 ) -> None:
     if tokens_may_be_shown:  # a person reads what is said; the log would say it again
         log.configure(settings.log_format, "WARNING")
-    registration = Registration.of(project)
+    registration = read_project(project, say)
     async with AsyncExitStack() as stack:
         ground = await open_ground(settings, stack, say)
         runner = await stack.enter_async_context(running(runner_of(settings)))

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from windlass.cli.checks.finding import Finding, Level
-from windlass.embedded.offline_model import has_provider_key, model_environment, names_another_model
+from windlass.embedded.offline_model import NOBODY_LISTENS, has_provider_key, model_environment, names_another_model
 from windlass.projects import interpreter_of, recognise
 from windlass.runner import Runner
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windlass.kickoffs.manifest import Manifest
-
-NOBODY_LISTENS = "http://127.0.0.1:9"
-"""Stands for the offline model while a project is only loaded."""
 
 
 def interpreter(project: Path) -> Finding:

@@ -1,7 +1,7 @@
 """What is wrong with a project, all of it at once (docs/check.md): what its files tell, without running any of them."""
 
-from windlass.projects.checks.finding import Finding, Level, from_json, in_order
+from windlass.projects.checks.finding import Finding, Level, counts, from_json, in_order
 from windlass.projects.checks.json_crew import declared_crew, located
 from windlass.projects.checks.pyproject import declared_project
 
-__all__ = ["Finding", "Level", "declared_crew", "declared_project", "from_json", "in_order", "located"]
+__all__ = ["Finding", "Level", "counts", "declared_crew", "declared_project", "from_json", "in_order", "located"]

@@ -53,12 +53,23 @@ class Finding:
     def place(self) -> str:
         return ":".join(str(part) for part in (self.file, self.line) if part is not None)
 
+    def lines(self) -> list[str]:
+        """For a person: where, what, and below it what to do."""
+        place = f"{self.place}: " if self.place else ""
+        return [f"{place}{self.level}: {self.message} [{self.code}]", *([f"    {self.hint}"] if self.hint else [])]
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def from_json(value: Mapping[str, Any]) -> Finding:
     return Finding(**{**value, "level": Level(value["level"])})
+
+
+def counts(findings: Iterable[Finding]) -> str:
+    levels = [str(one.level) for one in findings]
+    told = [(name, levels.count(name)) for name in ("error", "warning")]
+    return ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for name, number in told)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

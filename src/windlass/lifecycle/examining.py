@@ -1,4 +1,4 @@
-"""What `windlass check` finds: what a project's files tell, and in a child its own interpreter and code."""
+"""What is wrong with a project, all of it at once: what its files tell, and in a child its own interpreter and code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from windlass.cli.checks.crew import NOBODY_LISTENS
-from windlass.embedded.offline_model import model_environment
+from windlass.embedded.offline_model import NOBODY_LISTENS, model_environment
 from windlass.errors import ProjectError, WindlassError
+from windlass.lifecycle.parts import running
 from windlass.projects.checks import (
     Finding,
     Level,
@@ -28,7 +28,7 @@ from windlass.runner.runner import INSPECTION_SECONDS, too_slow_to_load
 from windlass_crewside.messages import Project, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from windlass.projects import Recognised
 
@@ -41,6 +41,27 @@ STAND_IN = "windlass-check"
 
 def findings(path: Path, machine: Mapping[str, str], environment: Mapping[str, str]) -> list[Finding]:
     """All of them, in order. `environment` is what the project's code would have in a kickoff."""
+
+    async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
+        with TemporaryDirectory(prefix="windlass-check-") as scratch:
+            async with running(Runner(Path(scratch), machine)) as runner:
+                return await Examiner(runner, recognised, interpreter, {**environment, **offline}).findings()
+
+    offline = model_environment(environment, NOBODY_LISTENS)
+    return asyncio.run(_all(path, examined))
+
+
+async def lacks(path: Path, runner: Runner, environment: Mapping[str, str]) -> list[Finding]:
+    """Those of `findings` that need no second interpreter and that an inspection does not tell."""
+
+    async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
+        found, _ = await Examiner(runner, recognised, interpreter, dict(environment)).lacks()
+        return found
+
+    return await _all(path, examined)
+
+
+async def _all(path: Path, examined: Callable[[Recognised, Path], Awaitable[list[Finding]]]) -> list[Finding]:
     recognised, found = declared_project(path)
     if recognised is None:
         return in_order(found)
@@ -48,11 +69,7 @@ def findings(path: Path, machine: Mapping[str, str], environment: Mapping[str, s
         interpreter = interpreter_of(Path(recognised.project.root))
     except ProjectError as error:
         return in_order([*found, *of_files(recognised, []), of_interpreter(error)])
-    offline = model_environment(environment, NOBODY_LISTENS)
-    with TemporaryDirectory(prefix="windlass-check-") as scratch:
-        runner = Runner(Path(scratch), machine)
-        examiner = Examiner(runner, recognised, interpreter, {**environment, **offline})
-        told = asyncio.run(examined(runner, examiner))
+    told = await examined(recognised, interpreter)
     return in_order([*found, *of_files(recognised, told)])
 
 
@@ -72,14 +89,6 @@ def of_interpreter(error: WindlassError) -> Finding:
     return Finding("interpreter", Level.ERROR, message, hint=hint)
 
 
-async def examined(runner: Runner, examiner: Examiner) -> list[Finding]:
-    await runner.start()
-    try:
-        return await examiner.findings()
-    finally:
-        await runner.stop()
-
-
 @dataclass
 class Examiner:
     """Has the project examined in children, as often as it takes."""
@@ -90,12 +99,17 @@ class Examiner:
     environment: dict[str, str]
 
     async def findings(self) -> list[Finding]:
+        found, tasks = await self.lacks()
+        return found if tasks is None else [*found, *await self._warnings(tasks), *await self._unstable(tasks)]
+
+    async def lacks(self) -> tuple[list[Finding], list[dict[str, Any]] | None]:
+        """What its files and its code tell when it is loaded, and its tasks: None for one that can't be."""
         unfit = await self._warmed()
         found: list[Finding] = []
         for round_number in range(MOST_VARIABLES):
             answer, failed = await self._examine()
             if answer is None:
-                return found or [unfit or failed]
+                return found or [unfit or failed], None
             told = [from_json(one) for one in answer["findings"]]
             if round_number > 0:  # with a value that was made up: what comes of it is not the project's fault
                 told = [one for one in told if one.code != "load_failed"]
@@ -105,8 +119,7 @@ class Examiner:
             self.environment[answer["unset"]] = STAND_IN
         if unfit and not any(one.level is Level.ERROR for one in found):
             found.append(unfit)
-        tasks = answer["tasks"]
-        return found if tasks is None else [*found, *await self._warnings(tasks), *await self._unstable(tasks)]
+        return found, answer["tasks"]
 
     async def _warmed(self) -> Finding | None:
         """What keeps its framework from being imported; it is examined without then."""

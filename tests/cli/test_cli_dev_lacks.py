@@ -1,0 +1,65 @@
+"""`windlass dev` says what its project lacks, all of it at once, before the first kickoff."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.the_command import Command
+from projects_for_tests.making import written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROJECT = """
+[project]
+name = "Steeping"
+dependencies = ["kettle-that-nobody-made>=2"]
+[tool.windlass]
+entrypoint = "steep:steep"
+"""
+STEEP = "def steep(leaf: str) -> str:\n    return f'{leaf} tea'\n"
+KEYS = "import os\nKEYS = [os.environ['TEA_KEY'], os.environ['MILK_KEY']]\n"
+
+
+def test_a_project_that_loads_is_told_what_it_lacks_before_it_is_served(open_folder: Path) -> None:
+    project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": STEEP})
+    with Command(open_folder).started("dev", str(project), "--port", "0") as server:
+        server.wait_for("Base URL")
+        said = server.out + server.err
+        assert "pyproject.toml:4: warning: " in said
+        assert "kettle-that-nobody-made" in said
+        server.interrupt()
+        assert server.end() == 0
+
+
+def test_a_project_that_does_not_load_is_told_all_that_it_lacks(open_folder: Path) -> None:
+    project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": KEYS + STEEP})
+    ended = Command(open_folder)("dev", str(project), "--port", "0")
+    assert ended.code == 1
+    for name in ("variable TEA_KEY", "variable MILK_KEY", "'kettle-that-nobody-made' is not installed"):
+        assert name in ended.out
+    assert "2 errors, 1 warning\n" in ended.out
+    assert ended.err.count("\nerror: ") == 1
+
+
+def test_all_that_is_wrong_with_its_options_is_told(open_folder: Path) -> None:
+    project = written(
+        open_folder / "project",
+        {"pyproject.toml": PROJECT + "concurency = 2\nweight = -1\n", "steep.py": STEEP},
+    )
+    ended = Command(open_folder)("dev", str(project), "--port", "0")
+    assert ended.code == 1
+    assert "pyproject.toml:7: error: " in ended.out
+    assert "pyproject.toml:8: error: " in ended.out
+
+
+def test_a_change_that_breaks_more_than_one_thing_is_told_as_a_whole(open_folder: Path) -> None:
+    project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": STEEP})
+    with Command(open_folder).started("dev", str(project), "--port", "0") as server:
+        server.wait_for("Base URL")
+        (project / "steep.py").write_text(KEYS + STEEP)
+        server.wait_for("variable MILK_KEY")
+        server.wait_for("variable TEA_KEY")
+        server.wait_for("kickoffs of it fail until it can")
+        server.interrupt()
+        assert server.end() == 0
