@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -147,17 +148,19 @@ class Report:
 
 
 CLOSED = b"the crew's code closed the socket that its process reports on; look for os.closerange or os.close\n"
+ENDING = threading.RLock()
 
 
 def end_unheard(error: OSError) -> NoReturn:
     """Ends this process for an error of its channel."""
     if error.errno != errno.EBADF:
         end_with_the_worker()
-    flush_output()
-    with contextlib.suppress(OSError):
-        os.write(2, CLOSED)
-    processes.end_all_below()
-    os._exit(os.EX_OSERR)
+    with ENDING:  # several threads may find out at once
+        flush_output()
+        with contextlib.suppress(OSError):
+            os.write(2, CLOSED)
+        processes.end_all_below()
+        os._exit(os.EX_OSERR)
 
 
 def end_with_the_worker() -> NoReturn:
