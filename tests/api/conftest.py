@@ -2,27 +2,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import psycopg
+import pytest
 import pytest_asyncio
-from psycopg.conninfo import make_conninfo
 
 from api.serving import Crew, Server, serving
-from windlass.store.database import Database
-from windlass.store.migrate import migrate
+from store.shared_database import made
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.fixture(scope="session")
+def database_of_the_server(postgres: str) -> Iterator[str]:
+    yield from made(postgres, "api")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def server(postgres: str) -> AsyncIterator[Server]:
+async def server(database_of_the_server: str) -> AsyncIterator[Server]:
     """One that the tests of a process share: each brings crews of its own. Nobody may stop or break it."""
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE api")
-    url = make_conninfo(postgres, dbname="api")
-    async with Database(url) as database:
-        await migrate(database)
-    async with serving(url) as server:
+    async with serving(database_of_the_server) as server:
         yield server
 
 

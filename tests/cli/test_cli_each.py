@@ -10,7 +10,7 @@ import pytest
 
 from cli.batch_crew import BatchCrew
 from cli.fake_crew import TOKEN, problem
-from cli.the_command import DEADLINE, line
+from cli.the_command import DEADLINE, line, read_to_end
 from windlass.cli.each_board import EVERY, Board, Counts, bar
 
 if TYPE_CHECKING:
@@ -391,18 +391,6 @@ def test_a_terminal_sees_a_bar(windlass: Command, crew: BatchCrew, inputs: Path,
     assert "\r\x1b[K[------------------------] 0 of 3 done, 0 failed, 3 open, 0 s" in shown
     assert "[########################] 3 of 3 done" in shown
     assert "3 of 3 done: 3 succeeded" in shown
-
-
-def read_to_end(descriptor: int) -> str:
-    parts = []
-    try:
-        while part := os.read(descriptor, 65536):
-            parts.append(part)
-    except OSError:  # how Linux says that nobody holds the other end any more
-        pass
-    finally:
-        os.close(descriptor)
-    return b"".join(parts).decode()
 
 
 def test_a_bar_is_full_only_when_all_have_ended() -> None:

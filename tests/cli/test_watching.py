@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.fake_crew import KICKOFF, TOKEN, completed, failed, problem, running, task
-from cli.the_command import DEADLINE, line
+from cli.the_command import DEADLINE, line, read_to_end
 
 if TYPE_CHECKING:
     from cli.fake_crew import FakeCrew
@@ -94,15 +94,3 @@ def test_a_terminal_sees_one_line_that_changes_and_no_code_of_the_output(windlas
     assert process.wait(DEADLINE) == 0
     assert "\r\x1b[K0 of 1 task done; research" in shown
     assert shown.endswith("\\x1b[2Jgone\r\n")
-
-
-def read_to_end(descriptor: int) -> str:
-    parts = []
-    try:
-        while part := os.read(descriptor, 65536):
-            parts.append(part)
-    except OSError:  # how Linux says that nobody holds the other end any more
-        pass
-    finally:
-        os.close(descriptor)
-    return b"".join(parts).decode()

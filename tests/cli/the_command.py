@@ -121,3 +121,16 @@ class Started:
 
 def line(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "windlass", *arguments]
+
+
+def read_to_end(descriptor: int) -> str:
+    """All that a terminal shows, of which this is our end."""
+    parts = []
+    try:
+        while part := os.read(descriptor, 65536):
+            parts.append(part)
+    except OSError:  # how Linux says that nobody holds the other end any more
+        pass
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode()

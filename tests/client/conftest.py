@@ -2,29 +2,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 import pytest_asyncio
-from psycopg.conninfo import make_conninfo
 
 from api.serving import Crew, Server, serving
 from cli.batch_crew import BatchCrew
-from windlass.store.database import Database
-from windlass.store.migrate import migrate
+from store.shared_database import made
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 
+@pytest.fixture(scope="session")
+def database_of_the_server(postgres: str) -> Iterator[str]:
+    yield from made(postgres, "client")
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def server(postgres: str) -> AsyncIterator[Server]:
+async def server(database_of_the_server: str) -> AsyncIterator[Server]:
     """A real one, whose worker is the test."""
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE client")
-    url = make_conninfo(postgres, dbname="client")
-    async with Database(url) as database:
-        await migrate(database)
-    async with serving(url) as server:
+    async with serving(database_of_the_server) as server:
         yield server
 
 

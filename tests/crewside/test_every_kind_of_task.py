@@ -186,9 +186,9 @@ class Tides(Flow[State]):
 def test_a_flow_with_relative_imports_a_router_and_crews(zygote: DrivenZygote, tmp_path: Path) -> None:
     files = {
         "pyproject.toml": PYPROJECT.replace('"crew"', '"flow"'),
-        "src/work/__init__.py": "",
-        "src/work/texts.py": "def named(name):\n    return name\n",
-        "src/work/main.py": FLOW_PRELUDE + MODEL + FLOW,
+        "src/tides/__init__.py": "",
+        "src/tides/texts.py": "def named(name):\n    return name\n",
+        "src/tides/main.py": FLOW_PRELUDE + MODEL + FLOW,
     }
     served = Served(zygote, tmp_path, files)
     found = served.manifest()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -9,8 +8,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.routing import Route, Router
 
-from windlass import log
-from windlass.api.problems import Problem, problem_of, server_error, stopping
+from windlass.api.problems import Problem, problem_of, stopping, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 
     from windlass.api.addresses import Addresses
     from windlass.api.crew import CrewApi
-
-logger = log.logger(__name__)
 
 
 class Application:
@@ -51,7 +47,7 @@ class Application:
         except asyncio.CancelledError:  # by the HTTP server, when it has waited long enough for the last requests
             await answer.give(stopping(), scope, receive)
         except Exception as error:  # noqa: BLE001 - the last handler: whatever happened, the client gets an answer
-            await answer.give(problem_of(error) or _unexpected(error, scope), scope, receive)
+            await answer.give(problem_of(error) or unexpected(error, scope["method"], scope["path"]), scope, receive)
 
     def base_url(self, request: Request) -> str:
         """Of the crew that the request is for, without a slash at the end."""
@@ -86,10 +82,3 @@ class _Answer:
 
 def _host(scope: Scope) -> str:
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
-
-
-def _unexpected(error: Exception, scope: Scope) -> Problem:
-    """Its message and its trace are for the log alone."""
-    reference = secrets.token_hex(6)
-    logger.event("request.failed", reference=reference, method=scope["method"], path=scope["path"], exc=error)
-    return server_error(reference)

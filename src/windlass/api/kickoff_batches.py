@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 from typing import TYPE_CHECKING, Any
 
-from windlass import log
 from windlass.api.kickoff_requests import new_kickoff
-from windlass.api.problems import Problem, problem_of, server_error
+from windlass.api.problems import Problem, problem_of, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from windlass.lifecycle.accept import Acceptor
     from windlass.lifecycle.crews import Crew
     from windlass.store.kickoffs import NewKickoff
-
-logger = log.logger(__name__)
 
 MEMBER = "kickoffs"
 AT_A_TIME = 20
@@ -75,10 +71,4 @@ def _refused(problem: Problem) -> Answer:
 
 
 def _problem(error: Exception, crew: Crew) -> Problem:
-    return problem_of(error) or _unexpected(error, crew)
-
-
-def _unexpected(error: Exception, crew: Crew) -> Problem:
-    reference = secrets.token_hex(6)
-    logger.event("request.failed", reference=reference, method="POST", path=f"/crews/{crew.slug}/{MEMBER}", exc=error)
-    return server_error(reference)
+    return problem_of(error) or unexpected(error, "POST", f"/crews/{crew.slug}/{MEMBER}")

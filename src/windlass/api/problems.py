@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
+from windlass import log
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import IdempotencyKeyReused, KeyInUse, QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+logger = log.logger(__name__)
 
 TITLES: dict[int, str] = {
     400: "Bad Request",
@@ -102,7 +106,10 @@ def database_away() -> Problem:
     return Problem(503, message, headers={"Retry-After": str(RETRY_AFTER)})
 
 
-def server_error(reference: str) -> Problem:
+def unexpected(error: Exception, method: str, path: str) -> Problem:
+    """Its message and its trace are for the log alone."""
+    reference = secrets.token_hex(6)
+    logger.event("request.failed", reference=reference, method=method, path=path, exc=error)
     return Problem(500, f"Something went wrong here. The server's log says what, under the reference {reference}.")
 
 

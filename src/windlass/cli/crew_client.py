@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from windlass.cli.ending import OUT_OF_REACH, SERVER_SAID_NO
 from windlass.client import AsyncCrew, CrewError, Refused, errors, requests, talks
-from windlass.client.errors import AWAY
 from windlass.client.lines import Line
 from windlass.errors import WindlassError
 
@@ -20,21 +19,25 @@ if TYPE_CHECKING:
     from windlass.client.requests import Request
     from windlass.vault.secret import Secret
 
-__all__ = ["AWAY", "CrewClient", "ServerSaidNo", "Unreachable", "told"]
+__all__ = ["CrewClient", "ServerSaidNo", "Unreachable", "told"]
 
 
 class Unreachable(WindlassError):  # noqa: N818 - said of the server
+    """`cause` is the error as the client knows it."""
+
     exit_code = OUT_OF_REACH
-    retry_after = 0.0
+
+    def __init__(self, cause: CrewError, hint: str = "", *, message: str = "") -> None:
+        super().__init__(message or cause.message, hint)
+        self.cause = cause
 
 
 class ServerSaidNo(WindlassError):  # noqa: N818 - said by the server
     exit_code = SERVER_SAID_NO
 
-    def __init__(self, status: int, message: str, hint: str = "", *, retry_after: float = 0.0) -> None:
-        super().__init__(message, hint)
-        self.status = status
-        self.retry_after = retry_after
+    def __init__(self, cause: Refused, hint: str) -> None:
+        super().__init__(cause.message, hint)
+        self.cause = cause
 
 
 class CrewClient:
@@ -106,9 +109,9 @@ def told(path: str = "") -> Iterator[None]:
     try:
         yield
     except errors.Unreachable as error:
-        raise Unreachable(error.message, _hint(error, path)) from error
+        raise Unreachable(error, _hint(error, path)) from error
     except Refused as error:
-        raise ServerSaidNo(error.status, error.message, _hint(error, path), retry_after=error.retry_after) from error
+        raise ServerSaidNo(error, _hint(error, path)) from error
 
 
 def _hint(error: CrewError, path: str) -> str:

@@ -13,16 +13,25 @@ from windlass.client.errors import (
     Conflict,
     CrewError,
     InvalidRequest,
-    KickoffFailed,
     NotACrew,
     NotFound,
     Refused,
-    StillRunning,
     Unauthorized,
     Unreachable,
 )
 from windlass.client.requests import Kickoff
-from windlass.client.results import Inputs, Result, Status, Stopped, Task, TaskOutput, Waiting, Warning_
+from windlass.client.results import (
+    Inputs,
+    KickoffFailed,
+    Result,
+    Status,
+    StillRunning,
+    Stopped,
+    Task,
+    TaskOutput,
+    Waiting,
+    Warning_,
+)
 
 __all__ = [
     "AsyncCrew",

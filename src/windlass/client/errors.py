@@ -21,8 +21,6 @@ from windlass.errors import WindlassError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from windlass.client.results import Status
-
 AWAY = {
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
@@ -95,22 +93,6 @@ class Conflict(Refused):
 
 class NotACrew(Refused):
     pass
-
-
-class KickoffFailed(CrewError):  # noqa: N818 - said of the kickoff
-    def __init__(self, kickoff: Status) -> None:
-        why = kickoff.error or "the server does not say why"
-        super().__init__(f"Kickoff {kickoff.kickoff_id} failed ({kickoff.reason or 'error'}): {why}")
-        self.kickoff = kickoff
-
-
-class StillRunning(CrewError):  # noqa: N818 - said of the kickoff
-    def __init__(self, kickoff: Status, seconds: float) -> None:
-        super().__init__(
-            f"Kickoff {kickoff.kickoff_id} has not ended after {seconds:g} s.",
-            "It goes on: wait for it again, or stop it.",
-        )
-        self.kickoff = kickoff
 
 
 _OF_STATUS: dict[int, type[Refused]] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
-from windlass.client.errors import NotACrew
+from windlass.client.errors import CrewError, NotACrew
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,6 +169,22 @@ class Stopped:
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
         return cls(str(answer.get("kickoff_id")), _state(answer), answer.get("message"))
+
+
+class KickoffFailed(CrewError):  # noqa: N818 - said of the kickoff
+    def __init__(self, kickoff: Status) -> None:
+        why = kickoff.error or "the server does not say why"
+        super().__init__(f"Kickoff {kickoff.kickoff_id} failed ({kickoff.reason or 'error'}): {why}")
+        self.kickoff = kickoff
+
+
+class StillRunning(CrewError):  # noqa: N818 - said of the kickoff
+    def __init__(self, kickoff: Status, seconds: float) -> None:
+        super().__init__(
+            f"Kickoff {kickoff.kickoff_id} has not ended after {seconds:g} s.",
+            "It goes on: wait for it again, or stop it.",
+        )
+        self.kickoff = kickoff
 
 
 def _state(answer: Mapping[str, Any]) -> State:

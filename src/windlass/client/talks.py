@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from windlass.client import requests
 from windlass.client.answers import Answer, Outcome, judged, refused_item
-from windlass.client.errors import CrewError, InvalidRequest, KickoffFailed, NotACrew, Refused, StillRunning
+from windlass.client.errors import CrewError, InvalidRequest, NotACrew, Refused
 from windlass.client.requests import Request
-from windlass.client.results import Inputs, Result, Status, Stopped
+from windlass.client.results import Inputs, KickoffFailed, Result, Status, StillRunning, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
