@@ -13,7 +13,7 @@ from windlass.cli.watch_options import patience_option
 @click.command
 @kickoff_options
 @click.option("--wait", is_flag=True, help="Wait until the kickoff has ended, and tell how.")
-@patience_option("--wait")
+@patience_option
 def command(
     kickoff: KickoffAt, token: str | None, token_file: Any, patience: float, *, wait: bool, json_output: bool
 ) -> None:

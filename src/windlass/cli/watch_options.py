@@ -20,22 +20,20 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
-def patience_option(flag: str) -> Callable[[Command], Command]:
-    """Gives the command the option patience, of the waiting that `flag` asks for."""
-    return click.option(
-        "--patience",
-        type=click.FloatRange(min=0),
-        default=60.0,
-        show_default=True,
-        metavar="SECONDS",
-        help=f"How long {flag} goes on asking while the server is away.",
-    )
+patience_option = click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long it goes on asking while the server is away, when it waits for an end.",
+)
 
 
 def watch_options(command: Command) -> Command:
     """Gives the command the options watch and patience."""
     watch = click.option("--watch", is_flag=True, help="Follow the kickoff to its end, and tell what moves.")
-    return watch(patience_option("--watch")(command))
+    return watch(patience_option(command))
 
 
 def show(status: Status, *, json_output: bool) -> int:
