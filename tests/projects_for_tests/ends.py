@@ -32,7 +32,7 @@ def folders(scratch: Path) -> list[str]:
 
 def kickoff_folders(scratch: Path) -> list[str]:
     """Folders of runs, within those of their runners."""
-    return [path.name for path in scratch.glob("runner-*/*") if path.is_dir() and not path.name.startswith("zygote")]
+    return [path.name for path in scratch.glob("r-*/k*") if path.is_dir()]
 
 
 def zygotes(scratch: Path) -> list[psutil.Process]:

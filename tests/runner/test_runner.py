@@ -204,6 +204,22 @@ async def test_inputs_that_json_has_no_word_for_fail_in_words(bench: Bench, proj
     assert str(outcome.error).startswith("the inputs can't be given to the crew: Out of range float values")
 
 
+async def test_a_project_whose_inputs_cannot_be_checked_is_refused_when_it_is_loaded(
+    bench: Bench, tmp_path: Path
+) -> None:
+    code = """
+from pydantic import BaseModel, ConfigDict
+
+class Order(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"$ref": "http://127.0.0.1:9/x"})
+
+def run(order: Order):
+    return "never"
+"""
+    with pytest.raises(ProjectError, match="refers to http://127.0.0.1:9/x, which is not in it"):
+        await bench.inspect(function_project(tmp_path, code))
+
+
 async def test_a_project_that_never_finishes_loading_is_given_up(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

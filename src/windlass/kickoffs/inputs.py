@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from windlass.kickoffs.schema_checks import Schema, first_error
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 Inputs = dict[str, Any]
 LONGEST_REASON = 200
@@ -31,22 +33,18 @@ class InputsCheck:
     """
 
     required: tuple[str, ...]
-    validators: dict[str, Draft202012Validator] = field(default_factory=dict)
+    validators: dict[str, Validator] = field(default_factory=dict)
 
     @classmethod
     def of(cls, schema: dict[str, Any]) -> InputsCheck:
-        """Raises ValueError when `schema` is no JSON Schema."""
-        try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
-            raise ValueError(f"the input schema is not valid: {error.message}") from error
-        definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+        """Raises ValueError, in words, for a schema that can't be one of inputs."""
+        checked = Schema(schema)
         return cls(
             required=tuple(schema.get("required", ())),
             validators={
-                name: Draft202012Validator({**wanted, **definitions})
+                name: checked.of_property(name)
                 for name, given in schema.get("properties", {}).items()
-                if _constrains(wanted := _as_object(given))
+                if _constrains(given)
             },
         )
 
@@ -63,20 +61,17 @@ class InputsCheck:
         return Invalid(reasons) if reasons else None
 
 
-def _constrains(schema: dict[str, Any]) -> bool:
+def _constrains(schema: dict[str, Any] | bool) -> bool:
+    """A schema may be `true`, which takes anything, or `false`, which takes nothing."""
+    if isinstance(schema, bool):
+        return not schema
     return bool(schema.keys() - {"title", "description", "default", "examples", "deprecated"})
 
 
-def _as_object(schema: dict[str, Any] | bool) -> dict[str, Any]:
-    """A schema may be `true`, which takes anything, or `false`, which takes nothing."""
-    if isinstance(schema, bool):
-        return {} if schema else {"not": {}}
-    return schema
-
-
-def _first_reason(validator: Draft202012Validator, value: Any) -> str | None:
-    for error in validator.iter_errors(value):
-        where = "".join(f"[{step!r}]" for step in error.absolute_path)
-        text = f"{where}: {error.message}" if where else error.message
-        return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
-    return None
+def _first_reason(validator: Validator, value: Any) -> str | None:
+    error = first_error(validator, value)
+    if error is None:
+        return None
+    where = "".join(f"[{step!r}]" for step in error.absolute_path)
+    text = f"{where}: {error.message}" if where else error.message
+    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."

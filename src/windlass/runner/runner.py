@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import ChildLost, ProjectError, WindlassError
+from windlass.kickoffs.inputs import InputsCheck
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Ended, Ending, Outcome, decide, failure, lost, words_for
@@ -146,7 +147,7 @@ class Runner:
     async def _live(self, order: RunOrder, message_in: Callable[[Surroundings], Run | Inspect], ties: Ties) -> Ended:
         account = self.account_for(order.interpreter, Path(order.project.root))
         name = f"{order.kickoff_id}-{order.attempt}"
-        async with self._folder(name, account) as folder, contextlib.AsyncExitStack() as stack:
+        async with self._folder(account) as folder, contextlib.AsyncExitStack() as stack:
             message = sendable(message_in(self._surroundings(order, folder, account)))
             child = await unless_ended(ties.ender, lambda: self._child(order, name, ties, stack))
             if child is None:
@@ -185,7 +186,7 @@ class Runner:
         return Mould(order.interpreter, order.preload, order.project, environment, account, order.digest)
 
     async def _begin_zygote(self, mould: Mould) -> Zygote:
-        folder = self._open_scratch().folder("zygote", mould.account)
+        folder = self._open_scratch().folder("z", mould.account)
         tasks = None
         if self._ways.tasks is not None:
             user = mould.account.uid if mould.account else os.geteuid()
@@ -198,8 +199,8 @@ class Runner:
         return Surroundings({**self._machine, **home_of(account, folder), **order.environment}, str(folder))
 
     @contextlib.asynccontextmanager
-    async def _folder(self, name: str, account: Account | None) -> AsyncIterator[Path]:
-        folder = self._open_scratch().folder(name, account)
+    async def _folder(self, account: Account | None) -> AsyncIterator[Path]:
+        folder = self._open_scratch().folder("k", account)
         self._folders.add(folder)
         try:
             yield folder
@@ -234,13 +235,22 @@ def timed_out(timeout: float | None) -> Ending:
     )
 
 
+def with_a_schema(manifest: Manifest) -> Manifest:
+    """By which the inputs of kickoffs can be checked."""
+    try:
+        InputsCheck.of(manifest.inputs_schema)
+    except ValueError as error:
+        raise ProjectError(f"{error}.", "Correct it where the project declares its inputs.") from None
+    return manifest
+
+
 def manifest_in(ended: Ended) -> Manifest:
     if ended.asked:
         late = ended.asked.reason is Reason.TIMED_OUT
         raise ProjectError(ended.asked.error, "Look for code that waits at import." if late else "")
     match ended.answer:
         case Inspected(manifest=manifest):
-            return Manifest.from_json(manifest)
+            return with_a_schema(Manifest.from_json(manifest))
         case Failed(message=message, hint=hint):
             raise ProjectError(message, hint)
     if ended.status is None:

@@ -34,14 +34,16 @@ class Scratch:
             for left in base.iterdir():
                 if left.is_dir() and not in_use(left):
                     remove(left)
-            self._folder = Path(tempfile.mkdtemp(dir=base, prefix="runner-"))
+            self._folder = Path(tempfile.mkdtemp(dir=base, prefix="r-"))
             self._folder.chmod(passable)
             self._lock = open_lock(self._folder / LOCK)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
 
-    def folder(self, name: str, account: Account | None = None) -> Path:
-        """A new folder, for the eyes of this user only, None for our own."""
-        folder = Path(tempfile.mkdtemp(dir=self._folder, prefix=f"{name}-"))
+    def folder(self, kind: str, account: Account | None = None) -> Path:
+        """A new folder, for the eyes of this user only, None for our own. Its path is short: sockets of crews are in
+        it, whose paths have 107 bytes at most.
+        """
+        folder = Path(tempfile.mkdtemp(dir=self._folder, prefix=kind))
         if account is not None:
             account.give(folder)
         return folder

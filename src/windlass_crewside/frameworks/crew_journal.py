@@ -7,7 +7,6 @@ what lies before the first unfinished task, and makes the crew anew, without the
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from crewai.tasks.conditional_task import ConditionalTask
 from windlass_crewside.faults import text_of
 from windlass_crewside.frameworks import journaled_tasks
 from windlass_crewside.frameworks.crew_tasks import described
+from windlass_crewside.frameworks.identity import Identity
 from windlass_crewside.frameworks.replacing import replaced
 from windlass_crewside.frameworks.within import inheriting, step_here, task_keys, within
-from windlass_crewside.veil import nameless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +122,7 @@ class CrewJournal:
 
         With the inputs: of crews that run side by side, the first to start may be another one in each attempt.
         """
-        kind = f"{task_keys(where)}{crew.key}/{digest_of(inputs)}/"
+        kind = f"{task_keys(where)}{crew.key}/{Identity.of(inputs).digest}/"
         with self._lock:
             self._kickoffs[kind] += 1
             return f"{kind}{self._kickoffs[kind]}/"
@@ -218,12 +217,3 @@ def again(task: Any, agent: Any, output: Any) -> Any:
 def name_of(task: Any) -> str:
     known = described(task)
     return known["name"] or known["key"]
-
-
-def digest_of(inputs: Any) -> str:
-    """The same in every attempt for the same JSON; of other values their types must do."""
-    try:
-        text = json.dumps(inputs, sort_keys=True, default=nameless)
-    except (TypeError, ValueError, RecursionError):
-        text = nameless(inputs)
-    return journaled_tasks.digest(text)

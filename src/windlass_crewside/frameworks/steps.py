@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import inspect
-import json
+import os
 import threading
 import time
 import types
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 from urllib.parse import quote
@@ -21,10 +19,10 @@ from urllib.parse import quote
 from windlass_crewside.faults import ProjectFault, text_of
 from windlass_crewside.frameworks.crew_tasks import task_key
 from windlass_crewside.frameworks.flow_methods import text_of_output
+from windlass_crewside.frameworks.identity import Identity, Kind, bound_to, is_plain
 from windlass_crewside.frameworks.values import decoded, encoded
 from windlass_crewside.frameworks.within import inheriting, step_here, task_keys, within
 from windlass_crewside.messages import TaskEnded, TaskStarted
-from windlass_crewside.veil import nameless
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -36,6 +34,7 @@ PARAMETER = "steps"
 STEP = "step/"
 FIRST = 1
 """The position of the first step's task record; before it is that of the function."""
+ALIKE = "it is begun again with what can't be told apart: give it values that tell, by the step's arguments"
 UNKNOWN = "it was begun in a thread that was there before the run: start threads in the code that is run"
 
 T = TypeVar("T")
@@ -83,7 +82,8 @@ class Steps:
         self._function = function
         self._report = report
         self._lock = threading.Lock()
-        self._numbers: defaultdict[str, set[int]] = defaultdict(set)
+        self._process = os.getpid()
+        self._kinds: dict[str, Kind] = {}
         self._positions = dict(told_before(report.journal.values()))
         self._restored: list[str] = []
         self._refused: set[str] = set()
@@ -145,15 +145,28 @@ class Steps:
 
     def _begun(self, name: str, work: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Step:
         refuse_what_is_no_function(name, work)
+        self._refuse_another_process(name)
         self._report.stopping.check()
-        where = step_here()
-        kind = "/".join(filter(None, [where, quote(name, safe=""), digest_of([arguments, named])]))
+        where, identity = step_here(), Identity.of([arguments, named, *bound_to(work)])
+        kind = "/".join(filter(None, [where, quote(name, safe=""), identity.digest]))
         with self._lock:
-            number = first_free(self._numbers[kind], 1)
-            self._numbers[kind].add(number)
+            number = self._numbered(kind, vague=identity.vague, plain=is_plain(work))
             position = self._positions.get(name) or first_free(set(self._positions.values()), FIRST)
             self._positions[name] = position
         return Step(name, position, kind, number, None if where is None else f"{STEP}{kind}/{number}")
+
+    def _numbered(self, kind: str, *, vague: bool, plain: bool) -> int:
+        if kind not in self._kinds:
+            self._kinds[kind] = Kind(alike=self._report.journal.take(marker(kind)) is not None)
+        steps = self._kinds[kind]
+        was_alike = steps.alike
+        number = steps.begin(vague=vague, plain=plain)
+        if steps.alike:
+            for keys in f"{STEP}{kind}/", task_keys(kind):
+                self._report.journal.take_all(keys)
+            if not was_alike:
+                self._report.finished(marker(kind), {}, ALIKE)
+        return number
 
     def _again(self, step: Step) -> list[Any]:
         """What an earlier attempt has kept of it, alone in a list; nothing if there is none, or it is unfit."""
@@ -182,7 +195,7 @@ class Steps:
                 yield began
         except BaseException:
             with self._lock:
-                self._numbers[step.kind].discard(step.number)
+                self._kinds[step.kind].fail(step.number)
             self._report.send(TaskEnded(step.position, "failed", time.time()))
             raise
 
@@ -198,10 +211,18 @@ class Steps:
         except Exception as error:  # noqa: BLE001 - properties of the project's classes are asked
             self._refuse(step, text_of(error))
             return None
-        if step.key is None:
-            self._refuse(step, UNKNOWN)
+        if step.key is None or self._kinds[step.kind].alike:
+            self._refuse(step, ALIKE if step.key else UNKNOWN)
             return None
         return step.key, {"step": step.name, "position": step.position, "value": held}, step.called, step.position
+
+    def _refuse_another_process(self, name: str) -> None:
+        """Nothing that is told from there is heard."""
+        if os.getpid() != self._process:
+            raise ProjectFault(
+                f"the step {name} was begun in another process than the run's",
+                "Begin it in the process that the function is run in, and start the other one within it.",
+            )
 
     def _refuse(self, step: Step, why: str) -> None:
         """Told once of each name: it may be run a thousand times."""
@@ -227,13 +248,9 @@ def first_free(taken: set[int], first: int) -> int:
     return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
 
 
-def digest_of(arguments: Any) -> str:
-    """The same in every attempt for the same JSON; of other values their types must do."""
-    try:
-        text = json.dumps(arguments, sort_keys=True, default=nameless)
-    except (TypeError, ValueError, RecursionError):
-        text = nameless(arguments)
-    return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+def marker(kind: str) -> str:
+    """Where the journal says that the steps of a kind are alike, and that none is to be taken from it."""
+    return f"alike/{kind}"
 
 
 def refuse_what_is_no_function(name: Any, work: Any) -> None:

@@ -1,0 +1,151 @@
+"""JSON Schema as a server can afford it: the schema is a crew's, the value a stranger's, and others wait meanwhile.
+
+Nothing is fetched, whatever a `$ref` names. Regular expressions are matched in linear time. A value that takes too many
+steps is not looked at any further. What is passed over is left to the crew's own process, which checks all that its
+schema says: names of members by pattern, unevaluated ones, expressions that need a backtracking engine.
+"""
+
+from __future__ import annotations
+
+import json
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend
+from pydantic_core import SchemaError as NoExpression
+from pydantic_core import SchemaValidator, core_schema
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from jsonschema.protocols import Validator
+
+    Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
+
+MOST_STEPS = 20_000
+"""Keywords that are looked at for one value: about a tenth of a second."""
+HERE = "urn:windlass:inputs"
+PASSED_OVER = {"patternProperties", "unevaluatedProperties", "unevaluatedItems"}
+VALUES = {"default", "const", "enum", "examples"}
+"""What stands under these is no schema."""
+
+_left: ContextVar[list[int]] = ContextVar("windlass_steps_left")
+
+
+class TooMuch(Exception):  # noqa: N818 - it is no fault
+    """To be looked at here."""
+
+
+class Schema:
+    def __init__(self, schema: dict[str, Any]) -> None:
+        """Raises ValueError, in words, for what is no JSON Schema, and for a `$ref` to what is not in it."""
+        try:
+            Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
+        except SchemaError as error:
+            raise ValueError(f"the input schema is not valid: {error.message}") from error
+        self._registry: Registry[Any] = Registry().with_resource(HERE, DRAFT202012.create_resource(schema)).crawl()
+        self._refuse_references_elsewhere(schema)
+
+    def of_property(self, name: str) -> Validator:
+        pointer = quote(name.replace("~", "~0").replace("/", "~1"))
+        validator: Validator = AFFORDABLE({"$ref": f"{HERE}#/properties/{pointer}"}, registry=self._registry)
+        return validator
+
+    def _refuse_references_elsewhere(self, schema: dict[str, Any]) -> None:
+        resolver = self._registry.resolver_with_root(DRAFT202012.create_resource(schema))
+        for reference in references(schema):
+            try:
+                resolver.lookup(reference)
+            except Unresolvable:
+                raise ValueError(f"the input schema refers to {reference}, which is not in it") from None
+
+
+def first_error(validator: Validator, value: Any) -> ValidationError | None:
+    """None, too, for what is too much to be looked at here."""
+    token = _left.set([MOST_STEPS])
+    try:
+        return next(validator.iter_errors(value), None)
+    except TooMuch:
+        return None
+    finally:
+        _left.reset(token)
+
+
+def references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, list):
+        for item in schema:
+            yield from references(item)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"]
+        for name, item in schema.items():
+            if name not in VALUES:
+                yield from references(item)
+
+
+def counted(keyword: Keyword) -> Keyword:
+    def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+        left = _left.get()
+        left[0] -= 1
+        if left[0] < 0:
+            raise TooMuch
+        yield from keyword(validator, wanted, value, schema) or ()
+
+    return check
+
+
+def pattern(_: Any, wanted: str, value: Any, __: Any) -> Iterator[ValidationError]:
+    if isinstance(value, str) and not found_in(wanted, value):
+        yield ValidationError(f"{value!r} does not match {wanted!r}")
+
+
+def found_in(wanted: str, text: str) -> bool:
+    expression = linear(wanted)
+    return expression is None or expression.isinstance_python(text)
+
+
+@lru_cache(maxsize=1000)
+def linear(wanted: str) -> SchemaValidator | None:
+    """By pydantic's engine for regular expressions, which takes linear time; None for what it does not know."""
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=wanted, regex_engine="rust-regex"))
+    except NoExpression:
+        return None
+
+
+def unique_items(validator: Any, wanted: bool, value: Any, _: Any) -> Iterator[ValidationError]:
+    if (
+        wanted
+        and validator.is_type(value, "array")
+        and len({json.dumps(item, sort_keys=True) for item in value}) < len(value)
+    ):
+        yield ValidationError(f"{value!r} has non-unique elements")
+
+
+def additional_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterable[ValidationError]:
+    if "patternProperties" in schema:
+        return ()
+    return STANDARD["additionalProperties"](validator, wanted, value, schema) or ()
+
+
+def nothing(_: Any, __: Any, ___: Any, ____: Any) -> Iterable[ValidationError]:
+    return ()
+
+
+STANDARD: dict[str, Keyword] = dict(Draft202012Validator.VALIDATORS)
+OURS: dict[str, Keyword] = {
+    "pattern": pattern,
+    "uniqueItems": unique_items,
+    "additionalProperties": additional_properties,
+    **dict.fromkeys(PASSED_OVER, nothing),
+}
+AFFORDABLE = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator, {name: counted(keyword) for name, keyword in (STANDARD | OURS).items()}
+)
