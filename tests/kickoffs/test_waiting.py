@@ -28,8 +28,12 @@ def test_a_free_slot_and_the_place_in_the_queue() -> None:
     )
 
 
+def test_where_a_slot_is_free_it_waits_for_its_worker_to_take_it() -> None:
+    assert in_queue(running=0, slots=2).message.startswith("a worker to take it, which has a free slot; it is the ")
+
+
 def test_of_one_the_words_speak_as_of_one() -> None:
-    assert "1 of 2 is taken" in in_queue(running=1, slots=2).message
+    assert "1 of 1 is taken" in in_queue(running=1, slots=1).message
     assert "of which 1 runs" in in_queue(concurrency=1, running_here=1, running=1, slots=2).message
 
 

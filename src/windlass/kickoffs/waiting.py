@@ -101,6 +101,8 @@ def _in_the_queue(facts: Facts) -> Waiting:
         return Waiting("worker", "a worker: none is alive. Start one, with windlass dev", facts.place)
     if facts.is_full:
         return Waiting("concurrency", f"its crew, {_cap(facts)}; {_place(facts)}", facts.place)
+    if facts.running < facts.slots:
+        return Waiting("slot", f"a worker to take it, which has a free slot; {_place(facts)}", facts.place)
     are = "is" if facts.running == 1 else "are"
     return Waiting("slot", f"a free slot: {facts.running} of {facts.slots} {are} taken; {_place(facts)}", facts.place)
 

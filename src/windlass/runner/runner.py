@@ -97,8 +97,8 @@ class Runner:
         fault = wanted.fault([*places_of(interpreter, root), self._base])
         if key not in self._accounts:  # once and for all: what is closed to it later on is no reason to become root
             self._accounts[key] = wanted.account if fault is None or wanted.demanded else None
-            if self._accounts[key] is None:
-                logger.event("crews.as_root", project=root or interpreter, why=fault)
+            if root is not None and self._accounts[key] is None:
+                logger.event("crews.as_root", project=root, why=fault)
         if fault is not None and self._accounts[key] is not None:
             raise fault
         return self._accounts[key]
