@@ -144,6 +144,33 @@ async def test_a_batch_with_another_key_and_one_without_give_other_kickoffs(crew
     assert len(set(found)) == 4
 
 
+async def test_a_key_beside_the_list_is_the_same_as_one_in_the_header(crew: Crew) -> None:
+    body = {"kickoffs": [ITEM, ITEM], "idempotencyKey": "zz"}
+    first, again = [(await send(crew, body)).json() for _ in range(2)]
+    both = await send(crew, body, **{"Idempotency-Key": "zz"})
+    assert first == again == both.json()
+    assert await ids(crew, [ITEM, ITEM], **{"Idempotency-Key": "zz"}) == [
+        one["kickoff_id"] for one in first["kickoffs"]
+    ]
+    assert (await send(crew, {**body, "idempotencyKey": None})).json() != first
+    assert await number_of_kickoffs(crew) == 4
+
+
+async def test_a_key_beside_the_list_that_is_not_the_headers_is_refused(crew: Crew) -> None:
+    answer = await send(crew, {"kickoffs": [ITEM], "idempotencyKey": "a"}, **{"Idempotency-Key": "b"})
+    assert answer.status_code == 400
+    assert "differ" in answer.json()["message"]
+    assert await number_of_kickoffs(crew) == 0
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "\x00", "\ud800", 7, ["a"], {}])
+async def test_a_key_beside_the_list_has_the_form_of_any_other(crew: Crew, key: Any) -> None:
+    answer = await send(crew, {"kickoffs": [ITEM], "idempotencyKey": key})
+    assert answer.status_code == 400
+    assert list(answer.json()["details"]["invalid_members"]) == ["idempotencyKey"]
+    assert await number_of_kickoffs(crew) == 0
+
+
 async def test_a_longer_batch_with_the_same_key_starts_only_what_is_new_and_refuses_what_changed(crew: Crew) -> None:
     first = await ids(crew, [ITEM, ITEM], **{"Idempotency-Key": "a"})
     same, changed, new = await answers(crew, [ITEM, {**ITEM, "meta": {}}, ITEM], **{"Idempotency-Key": "a"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -12,7 +13,11 @@ from starlette.responses import JSONResponse
 from cli.fake_crew import DEADLINE, FakeCrew, completed, failed, problem, running
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.responses import Response
+
+    from cli.the_command import Command, Ended
 
 UNWANTED = {"status": 400, "error": "Bad Request", "message": "Not this topic.", "details": {}}
 NO_ROOM = {"status": 429, "error": "Too Many Requests", "message": "Full.", "details": {}, "retry_after": 0}
@@ -30,6 +35,7 @@ class BatchCrew(FakeCrew):
     failing: set[str] = field(default_factory=set)
     unwanted: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    begun: int = 0
     lose_answers: int = 0
     room: int | None = None
     refused_batches: Response | None = None
@@ -40,6 +46,12 @@ class BatchCrew(FakeCrew):
     @property
     def batches(self) -> list[list[dict[str, Any]]]:
         return [seen.body["kickoffs"] for seen in self.seen if seen.path == "/kickoffs"]
+
+    def lose_all(self) -> None:
+        """As another database does."""
+        self.ids.clear()
+        self.topics.clear()
+        self.unended.clear()
 
     def wait_until_asked_for(self, topic: str) -> None:
         """The status of its kickoff: it has begun then, and whoever began it knows its id."""
@@ -71,17 +83,46 @@ class BatchCrew(FakeCrew):
         if key not in self.ids:
             if self.room is not None and len(self.unended) >= self.room:
                 return {"error": NO_ROOM}
-            self.ids[key] = f"kickoff-{len(self.ids) + 1}"
+            self.begun += 1
+            self.ids[key] = f"kickoff-{self.begun}"
             self.topics[self.ids[key]] = topic
             self.unended.add(self.ids[key])
         return {"kickoff_id": self.ids[key]}
 
     def _status(self, kickoff: str) -> Response:
-        topic = self.topics[kickoff]
-        self._asked[topic].set()
-        if topic in self.gone:
+        topic = self.topics.get(kickoff)
+        if topic is None or topic in self.gone:
             return problem(404, "Not Found", "There is no kickoff with this id here.")
+        self._asked[topic].set()
         if topic in self.held:
             return JSONResponse(running())
         self.unended.discard(kickoff)
         return JSONResponse(failed() if topic in self.failing else completed(output=f"All about {topic}."))
+
+
+def write(file: Path, *topics: str) -> Path:
+    file.write_text("".join(json.dumps({"topic": topic}) + "\n" for topic in topics), encoding="utf-8")
+    return file
+
+
+def records(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def results(out: Path) -> list[dict[str, Any]]:
+    """Of a batch that has come to its end."""
+    found = records(out.read_text("utf-8"))
+    assert len({(record["batch"], record["url"]) for record in found}) == 1
+    return found
+
+
+def write_as_before(out: Path) -> None:
+    """As earlier releases did: the batch stands in a first line of its own."""
+    found = results(out)
+    batch = {name: found[0][name] for name in ("batch", "url")}
+    lines = [batch, *({name: record[name] for name in record if name not in {*batch, "retry"}} for record in found)]
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def each(windlass: Command, crew: BatchCrew, inputs: Path, *more: object) -> Ended:
+    return windlass("kickoff", crew.url, "--each", str(inputs), *map(str, more))

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.batch_crew import BatchCrew
+from cli.batch_crew import BatchCrew, each, records, write
 from cli.fake_crew import TOKEN, problem
 from cli.the_command import DEADLINE, line, read_to_end
 from windlass.cli.each_board import EVERY, Board, Counts, bar
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cli.the_command import Command, Ended
+    from cli.the_command import Command
 
 
 @pytest.fixture
@@ -44,26 +43,6 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "results.jsonl"
 
 
-def write(file: Path, *topics: str) -> Path:
-    file.write_text("".join(json.dumps({"topic": topic}) + "\n" for topic in topics), encoding="utf-8")
-    return file
-
-
-def records(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def results(out: Path) -> list[dict[str, Any]]:
-    """Without the first line, which names the batch."""
-    header, *found = records(out.read_text("utf-8"))
-    assert set(header) == {"batch", "url"}
-    return found
-
-
-def each(windlass: Command, crew: BatchCrew, inputs: Path, *more: object) -> Ended:
-    return windlass("kickoff", crew.url, "--each", str(inputs), *map(str, more))
-
-
 def test_each_line_is_kicked_off_and_its_result_printed(windlass: Command, crew: BatchCrew, inputs: Path) -> None:
     ended = each(windlass, crew, inputs)
     assert ended.code == 0
@@ -76,20 +55,6 @@ def test_each_line_is_kicked_off_and_its_result_printed(windlass: Command, crew:
     assert [crew.topics[record["kickoff_id"]] for record in found] == ["tea", "tides", "tin"]
     assert "3 of 3 done: 3 succeeded, 0 failed, in " in ended.err
     assert len(crew.batches) == 1
-
-
-def test_the_result_file_has_one_line_for_each_in_their_order(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path
-) -> None:
-    crew.failing = {"tides"}
-    ended = each(windlass, crew, inputs, "--out", out)
-    assert (ended.code, ended.out) == (1, "")
-    found = results(out)
-    assert [(record["line"], record["state"]) for record in found] == [(1, "SUCCESS"), (2, "FAILED"), (3, "SUCCESS")]
-    assert found[0]["result"] == {"output": "All about tea.", "json": None, "tasks": []}
-    assert (found[1]["reason"], found[1]["error"]) == ("error", "KeyError: 'topic'")
-    assert "line 2 failed: KeyError: 'topic'" in ended.err
-    assert "3 of 3 done: 2 succeeded, 1 failed, in " in ended.err
 
 
 def test_other_options_hold_for_each_line_and_a_line_says_otherwise(
@@ -154,109 +119,11 @@ def test_a_file_without_lines_is_a_usage_error(windlass: Command, crew: BatchCre
     assert each(windlass, crew, tmp_path / "inputs.jsonl").code == 2
 
 
-def test_a_batch_that_was_interrupted_goes_on_with_the_same_command(
-    windlass: Command, crew: BatchCrew, tmp_path: Path, out: Path
-) -> None:
-    file = write(tmp_path / "inputs.jsonl", "tea", "tides", "tin", "toast")
-    crew.failing, crew.held = {"tea"}, {"tides", "tin"}
-    arguments = ("kickoff", crew.url, "--each", str(file), "--out", str(out), "--concurrency", "2")
-    with windlass.started(*arguments) as command:
-        command.wait_for("line 1 failed")
-        crew.wait_until_asked_for("tin")
-        command.interrupt()
-        assert "Run the same command again to go on" in command.wait_for("runs on")
-        assert command.end() == 130
-    started = dict(crew.ids)
-    crew.held = set()
-    ended = windlass(*arguments)
-    assert ended.code == 1
-    assert len(started) == 3
-    assert len(crew.ids) == 4
-    assert [item["inputs"]["topic"] for item in crew.batches[-1]] == ["toast"]
-    assert [(record["line"], record["state"]) for record in results(out)] == [
-        (1, "FAILED"),
-        (2, "SUCCESS"),
-        (3, "SUCCESS"),
-        (4, "SUCCESS"),
-    ]
-
-
-def test_a_finished_batch_starts_nothing_when_it_is_run_again(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path
-) -> None:
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    before, text = len(crew.batches), out.read_bytes()
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    assert (len(crew.batches), out.read_bytes()) == (before, text)
-
-
-def test_lines_that_were_added_are_started_and_the_others_not(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path
-) -> None:
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    write(inputs, "tea", "tides", "tin", "toast")
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    assert len(crew.ids) == 4
-    assert [record["line"] for record in results(out)] == [1, 2, 3, 4]
-
-
-def test_what_a_killed_command_left_half_written_is_no_obstacle(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path
-) -> None:
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    header, first, second, _ = out.read_text("utf-8").splitlines(keepends=True)
-    out.write_text(header + first + second[:20], encoding="utf-8")
-    ids = dict(crew.ids)
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    assert crew.ids == ids
-    assert [record["state"] for record in results(out)] == ["SUCCESS"] * 3
-
-
-@pytest.mark.parametrize("left", ["", '{"batch"', '{"batch": "0199'])
-def test_a_beginning_that_was_half_written_is_no_obstacle(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path, left: str
-) -> None:
-    out.write_text(left)
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    assert len(results(out)) == 3
-
-
 def test_an_answer_that_was_lost_starts_nothing_twice(windlass: Command, crew: BatchCrew, inputs: Path) -> None:
     crew.lose_answers = 1
     assert each(windlass, crew, inputs).code == 0
     assert len(crew.batches) == 2
     assert len(crew.ids) == 3
-
-
-def test_a_line_that_was_refused_is_tried_again_once_it_is_mended(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path
-) -> None:
-    crew.unwanted = {"tides"}
-    ended = each(windlass, crew, inputs, "--out", out)
-    assert ended.code == 1
-    assert "line 2 failed: 400 Bad Request: Not this topic." in ended.err
-    assert [(record["kickoff_id"] is None, record["state"]) for record in results(out)] == [
-        (False, "SUCCESS"),
-        (True, "REFUSED"),
-        (False, "SUCCESS"),
-    ]
-    write(inputs, "tea", "toast", "tin")
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    assert [record["state"] for record in results(out)] == ["SUCCESS"] * 3
-
-
-def test_a_line_that_changed_after_its_kickoff_began_is_told_before_anything_is_started(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path
-) -> None:
-    assert each(windlass, crew, inputs, "--out", out).code == 0
-    write(inputs, "tea", "toast", "tin", "tuna")
-    before, text = len(crew.batches), out.read_bytes()
-    ended = each(windlass, crew, inputs, "--out", out)
-    assert ended.code == 2
-    assert "line 2: its kickoff has begun, with other inputs or options" in ended.err
-    assert "line 1" not in ended.err
-    assert each(windlass, crew, write(inputs, "tea", "tides"), "--out", out).code == 2
-    assert (len(crew.batches), out.read_bytes()) == (before, text)
 
 
 def test_a_queue_that_is_full_of_its_own_kickoffs_is_waited_for(
@@ -269,19 +136,15 @@ def test_a_queue_that_is_full_of_its_own_kickoffs_is_waited_for(
     assert (len(crew.ids), crew.most_open) == (3, 1)
 
 
-def test_a_queue_that_is_full_of_others_is_told(windlass: Command, crew: BatchCrew, inputs: Path, out: Path) -> None:
-    crew.room = 0
-    ended = each(windlass, crew, inputs, "--patience", 0, "--out", out)
-    assert ended.code == 3
-    assert "429 Too Many Requests: Full." in ended.err
-    assert "Run the same command again to go on" in ended.err
-
-
-def test_a_kickoff_that_is_kept_no_longer_has_failed(windlass: Command, crew: BatchCrew, inputs: Path) -> None:
+def test_a_kickoff_that_is_kept_no_longer_is_started_again_once(
+    windlass: Command, crew: BatchCrew, inputs: Path
+) -> None:
     crew.gone = {"tides"}
     ended = each(windlass, crew, inputs)
     assert ended.code == 1
+    assert "line 2 is started again: nothing is known here of its kickoff kickoff-2" in ended.err
     assert "line 2 failed: 404 Not Found: There is no kickoff with this id here." in ended.err
+    assert crew.begun == 4
 
 
 def test_a_batch_goes_on_over_a_restart_of_the_server(windlass: Command, crew: BatchCrew, inputs: Path) -> None:
@@ -293,22 +156,6 @@ def test_a_batch_goes_on_over_a_restart_of_the_server(windlass: Command, crew: B
         crew.start()
         command.wait_for("All about tides")
         assert command.end() == 0
-
-
-def test_a_server_that_stays_away_ends_the_command_and_it_can_go_on_later(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path
-) -> None:
-    crew.held = {"tides"}
-    arguments = ("kickoff", crew.url, "--each", str(inputs), "--out", str(out), "--patience", "0")
-    with windlass.started(*arguments) as command:
-        crew.wait_until_asked_for("tides")
-        crew.stop()
-        command.wait_for("Run the same command again to go on")
-        assert command.end() == 4
-    crew.held = set()
-    crew.start()
-    assert windlass(*arguments).code == 0
-    assert len(crew.ids) == 3
 
 
 def test_a_wrong_token_starts_nothing(windlass: Command, crew: BatchCrew, inputs: Path, out: Path) -> None:
@@ -326,31 +173,6 @@ def test_a_refusal_of_the_whole_batch_ends_the_command(windlass: Command, crew: 
     assert "The token was revoked." in ended.err
 
 
-@pytest.mark.parametrize(
-    "text", ["hello", "hello\n", '{"some": "json"}\n', '{"batch": "a", "url": "b"}\n{"line": "x"}\n', "[]\n"]
-)
-def test_a_file_of_something_else_is_left_alone(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path, text: str
-) -> None:
-    out.write_text(text)
-    ended = each(windlass, crew, inputs, "--out", out)
-    assert ended.code == 2
-    assert "this is no result file of --each" in ended.err
-    assert out.read_text() == text
-    assert crew.batches == []
-
-
-def test_results_of_another_crew_or_another_key_are_left_alone(
-    windlass: Command, crew: BatchCrew, inputs: Path, out: Path
-) -> None:
-    out.write_text('{"batch": "mine", "url": "http://elsewhere.example"}\n')
-    assert "it belongs to the url http://elsewhere.example" in each(windlass, crew, inputs, "--out", out).err
-    out.write_text(json.dumps({"batch": "mine", "url": crew.url}) + "\n")
-    ended = each(windlass, crew, inputs, "--out", out, "--idempotency-key", "other")
-    assert "it belongs to the batch mine" in ended.err
-    assert each(windlass, crew, inputs, "--out", out, "--idempotency-key", "mine").code == 0
-
-
 def test_with_an_idempotency_key_the_same_lines_are_the_same_kickoffs_also_without_a_file(
     windlass: Command, crew: BatchCrew, inputs: Path
 ) -> None:
@@ -360,12 +182,6 @@ def test_with_an_idempotency_key_the_same_lines_are_the_same_kickoffs_also_witho
     assert len(crew.ids) == 3
     assert each(windlass, crew, inputs, "--idempotency-key", "tuesday").code == 0
     assert len(crew.ids) == 6
-
-
-@pytest.mark.parametrize("place", ["/dev/null", "."])
-def test_what_is_no_file_takes_no_results(windlass: Command, crew: BatchCrew, inputs: Path, place: str) -> None:
-    ended = each(windlass, crew, inputs, "--out", place)
-    assert (ended.code, crew.batches) == (2, [])
 
 
 @pytest.mark.parametrize("more", [["--watch"], ["--json-output"], ["--concurrency", "0"]])
@@ -411,3 +227,48 @@ def test_without_a_terminal_a_line_is_told_now_and_then_when_something_moved(
         "2 of 4 done, 0 failed, 1 open, 15 s",
         "3 of 4 done, 0 failed, 1 open, 30 s",
     ]
+
+
+def test_what_is_open_is_named_when_the_command_is_interrupted(
+    windlass: Command, crew: BatchCrew, inputs: Path
+) -> None:
+    crew.held = {"tides", "tin"}
+    with windlass.started("kickoff", crew.url, "--each", str(inputs)) as command:
+        command.wait_for("All about tea")
+        command.interrupt()
+        assert command.end() == 130
+    assert f"What has begun runs on, and `windlass status {crew.url} KICKOFF_ID --watch` shows it." in command.err
+    told = [text for text in command.err.splitlines() if text.startswith("  line ")]
+    assert told == ["  line 2: kickoff-2", "  line 3: kickoff-3"]
+    assert "With --out FILE that would have been kept" in command.err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            '[{"topic": "tea"}, {"topic": "tin"}]',
+            "one JSON array. Make a line of each of its items: `jq -c '.[]'`",
+        ),
+        ('[\n{"topic": "tea"},\n{"topic": "tin"}\n]\n', "`jq -c '.[]'`"),
+        ('{\n  "topic": "tea"\n}\n', "this is one JSON object over several lines. Make one of them: `jq -c .`"),
+        ("topic,tone\ntea,dry\n", "this is CSV, it seems. Make a JSON object of each line: `mlr --icsv --ojsonl cat`"),
+    ],
+)
+def test_a_file_of_another_form_is_told_with_what_makes_lines_of_it(
+    windlass: Command, crew: BatchCrew, tmp_path: Path, content: str, words: str
+) -> None:
+    file = tmp_path / "inputs"
+    file.write_text(content, encoding="utf-8")
+    ended = each(windlass, crew, file)
+    assert (ended.code, crew.batches) == (2, [])
+    assert words in ended.err
+    assert "line 1" not in ended.err
+
+
+def test_a_line_that_is_no_json_among_others_is_told_as_such(
+    windlass: Command, crew: BatchCrew, tmp_path: Path
+) -> None:
+    file = tmp_path / "inputs"
+    file.write_text('"topic": "tea", "tone": "dry"\n{"topic": "tin"}\n', encoding="utf-8")
+    assert "line 1: this is not JSON" in each(windlass, crew, file).err

@@ -36,6 +36,10 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return file
 
 
+def write(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
 async def answer(environment: dict[str, str], prompt: str) -> str | None:
     address, key = environment["OPENAI_BASE_URL"], environment["OPENAI_API_KEY"]
     async with openai.AsyncOpenAI(base_url=address, api_key=key, max_retries=0) as client:
@@ -53,6 +57,19 @@ async def test_crews_get_the_answers_of_the_script(file: Path, tmp_path: Path) -
             await answer(environment, "What is milk?")
     assert said[-1].endswith(f"crews get answers from the offline model, which answers by {file}")
     assert not [name for name in environment if name.startswith("WINDLASS_")]
+
+
+async def test_a_script_that_is_changed_meanwhile_is_told_and_answers(file: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    async with AsyncExitStack() as stack:
+        environment_of = await crew_environments(config.load(), tmp_path, stack, said.append)
+        environment = dict(environment_of(tmp_path))
+        write(file, "[[rules]]\ncontains = 'tea'\ntext = 'Only leaves.'\n")
+        assert await answer(environment, "What is tea?") == "Only leaves."
+        assert said[-1] == f"the script {file} has changed: its new rules answer from now on"
+        write(file, "[[rules]]\ntexts = 'Leaves.'\n")
+        assert await answer(environment, "What is tea?") == "Only leaves."
+    assert "rule 1 has the key 'texts'" in said[-1]
 
 
 async def test_without_a_script_the_model_answers_in_its_own_words(

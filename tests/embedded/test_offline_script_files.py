@@ -90,6 +90,17 @@ def test_json_does_as_well_as_toml(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text"), [("a.toml", "[[rules]]\ntext = 'é'"), ("a.json", '{"rules": [{"text": "é"}]}')]
+)
+def test_a_byte_order_mark_is_passed_over(name: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8-sig")
+    answer = Script.read(file).reply(asked("tea")).answer
+    assert answer
+    assert answer.text == "é"
+
+
+@pytest.mark.parametrize(
     ("rules", "words"),
     [
         ("", "the file has no rules: add one with [[rules]]"),
@@ -108,6 +119,8 @@ def test_json_does_as_well_as_toml(tmp_path: Path) -> None:
         ("[[rules]]\nmatches = '('\ntext = 'a'", "rule 1.matches is no regular expression: missing )"),
         ("[[rules]]\nmatches = 1\ntext = 'a'", "rule 1.matches must be a regular expression in quotes"),
         ("[[rules]]\ncontains = ' '\ntext = 'a'", "rule 1.contains.0 must hold a word"),
+        ("[[rules]]\ncontains = []\ntext = 'a'", "rule 1.contains must hold a word, or any prompt would fit"),
+        ("[[rules]]\ncontains = ''\ntext = 'a'", "rule 1.contains.0 must hold a word, or any prompt would fit"),
         ("[[rules]]\ncontains = ['a', 1]\ntext = 'a'", "rule 1.contains.1 input should be a valid string"),
         ("[[rules]]\ntext = 1", "rule 1.text input should be a valid string"),
         ("[[rules]]\njson = nan", "rule 1.json holds a number that JSON does not have"),

@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import json
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect
@@ -13,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from windlass.api.problems import Problem, bad_request, too_large, too_slow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from starlette.requests import Request
 
@@ -25,6 +26,14 @@ LONGEST_QUOTE = 40
 Object = dict[str, Any] | Problem
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A list of objects, in place of each that can't be taken why; and the members of the object around it."""
+
+    items: list[Object]
+    members: Mapping[str, Any]
+
+
 async def read_object(request: Request, *, largest: int, seconds: float) -> dict[str, Any]:
     """Raises Problem: 400, 408 or 413."""
     body = parse(await _read(request, largest, seconds))
@@ -33,20 +42,21 @@ async def read_object(request: Request, *, largest: int, seconds: float) -> dict
     return body
 
 
-async def read_list(request: Request, name: str, *, most: int, largest: int, seconds: float) -> list[Object]:
-    """The objects of a body that is a list, or has it as its member `name`; in place of each that can't be taken, why.
+async def read_list(request: Request, name: str, *, most: int, largest: int, seconds: float) -> Batch:
+    """Of a body that is a list, or has it as its member `name`.
 
     Raises Problem as `read_object`, for what is wrong with the list itself.
     """
     text = _text_of(await _read(request, largest, seconds))
     body = _decoded(text)
-    items = body.get(name) if isinstance(body, dict) else body
+    members = body if isinstance(body, dict) else {name: body}
+    items = members.get(name)
     if not isinstance(items, list):
         raise bad_request(f'The body must be a JSON object such as {{"{name}": [{{"inputs": {{}}}}]}}, or that list.')
     if len(items) > most:
         raise bad_request(f"There are {len(items)} items in the list, and {most} may be: send it in parts.", most=most)
     checks = _checks(text)
-    return [_item(item, checks) for item in items]
+    return Batch([_item(item, checks) for item in items], members)
 
 
 def _item(item: Any, checks: list[Callable[[Any], None]]) -> Object:

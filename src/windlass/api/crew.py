@@ -95,11 +95,11 @@ class CrewApi:
 
     async def kickoffs(self, request: Request) -> Response:
         crew, token = await self._authenticated(request)
-        items = await read_list(
+        batch = await read_list(
             request, MEMBER, most=LARGEST_BATCH, largest=self.largest_body, seconds=self.request_timeout
         )
         key = key_in(request.headers)
-        answers = await accept_each(items, key, crew, token.user_id, self.seal, self.acceptor)
+        answers = await accept_each(batch, key, crew, token.user_id, self.seal, self.acceptor)
         return await json_text([json.dumps({MEMBER: answers}, separators=(",", ":"))])
 
     async def status(self, request: Request) -> Response:

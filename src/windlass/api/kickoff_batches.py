@@ -6,14 +6,15 @@ import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from windlass.api.kickoff_requests import new_kickoff
-from windlass.api.problems import Problem, problem_of, unexpected
+from pydantic import ValidationError
+
+from windlass.api.kickoff_requests import KEY, new_kickoff, one_key
+from windlass.api.problems import Problem, bad_request, problem_of, unexpected
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from uuid import UUID
 
-    from windlass.api.bodies import Object
+    from windlass.api.bodies import Batch, Object
     from windlass.api.kickoff_requests import Seal
     from windlass.lifecycle.accept import Acceptor
     from windlass.lifecycle.crews import Crew
@@ -27,17 +28,32 @@ Answer = dict[str, Any]
 
 
 async def accept_each(
-    items: Sequence[Object], key: str | None, crew: Crew, user: UUID | None, seal: Seal, acceptor: Acceptor
+    batch: Batch, key_in_header: str | None, crew: Crew, user: UUID | None, seal: Seal, acceptor: Acceptor
 ) -> list[Answer]:
-    """The answers, in the order of the items. `key` is the whole batch's: with it, the same batch gives the same
-    kickoffs.
+    """The answers, in the order of the items. With a key of the whole batch, the same batch gives the same kickoffs.
+
+    Raises Problem 400 when that key has a wrong form, or is not the header's.
     """
+    key = _key_of_all(batch.members.get("idempotencyKey"), key_in_header)
     made: list[NewKickoff | Problem] = []
-    for place, item in enumerate(items):
+    for place, item in enumerate(batch.items):
         if place % AT_A_TIME == AT_A_TIME - 1:
             await asyncio.sleep(0)
         made.append(_made(item, place, key, crew, user, seal))
     return await asyncio.gather(*(_answer(one, crew, acceptor) for one in made))
+
+
+def _key_of_all(member: object, in_header: str | None) -> str | None:
+    if member is None:
+        return in_header
+    try:
+        key = KEY.validate_python(member)
+    except ValidationError as error:
+        reason = error.errors(include_url=False, include_context=False)[0]["msg"]
+        raise bad_request(
+            "These members have a wrong form: idempotencyKey.", invalid_members={"idempotencyKey": reason}
+        ) from None
+    return one_key(key, in_header)
 
 
 def key_of_item(key: str, place: int) -> str:

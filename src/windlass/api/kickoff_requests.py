@@ -41,7 +41,7 @@ def new_kickoff(
     """Raises Problem: 400, or 422 with every missing input."""
     _check_inputs(body, crew)
     given = _members(body)
-    key = _idempotency_key(body, key_in_header)
+    key = one_key(body.get("idempotencyKey"), key_in_header)
     kickoff = new_id()
     unacted = {name: body[name] for name in UNACTED if body.get(name) is not None}
     return NewKickoff(
@@ -129,8 +129,8 @@ def _utf8(header: str) -> str:
     return header if header.isascii() else header.encode("latin-1").decode("utf-8")
 
 
-def _idempotency_key(body: Mapping[str, Any], in_header: str | None) -> str | None:
-    in_body = body.get("idempotencyKey")
+def one_key(in_body: str | None, in_header: str | None) -> str | None:
+    """Raises Problem 400 for two that differ."""
     if in_header is None:
         return in_body
     if in_body is not None and in_body != in_header:

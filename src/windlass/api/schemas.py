@@ -162,6 +162,11 @@ class KickoffsRequest(BaseModel):
         max_length=LARGEST_BATCH,
         description="Each is a body of `/kickoff`. One that is not, or is refused, has its error in the answer.",
     )
+    idempotencyKey: Key | None = Field(  # noqa: N815 - the wire's name
+        None,
+        description="The same key within 24 h gives the same kickoffs, by their places in the list; also as the header "
+        "`Idempotency-Key`.",
+    )
 
 
 class KickoffAnswer(BaseModel):

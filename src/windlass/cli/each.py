@@ -7,20 +7,20 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from windlass.cli import ending
 from windlass.cli.crew_client import told
 from windlass.cli.each_board import Board, Counts
 from windlass.cli.each_lines import read_lines, refuse, without_inputs
-from windlass.cli.each_results import REFUSED, open_results
-from windlass.cli.ending import FAILED
+from windlass.cli.each_results import FAILED, PENDING, REFUSED, open_results
 from windlass.client import Kickoff, NotFound, Refused
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from windlass.cli.crew_client import CrewClient
     from windlass.cli.each_lines import Line
-    from windlass.cli.each_results import Record, Results
+    from windlass.cli.each_results import Results
     from windlass.client import AsyncCrew, Status
 
 TICK = 1.0
@@ -40,6 +40,7 @@ class Job:
     concurrency: int
     out: str | None
     patience: float
+    retry_failed: bool = False
 
 
 def run_each(client: CrewClient, job: Job) -> int:
@@ -47,23 +48,46 @@ def run_each(client: CrewClient, job: Job) -> int:
     lines = read_lines(job.raw, job.name, job.common)
     refuse(job.name, without_inputs(lines, client.inputs().get("inputs") or []))
     results = open_results(job.out, client.base_url, job.key)
+    lines = [results.taken_up(line, retry_failed=job.retry_failed) for line in lines]
     refuse(job.name, results.changed(lines))
     board = Board()
     batch = Batch(lines, results, board, job.concurrency)
     try:
         asyncio.run(_run(client, batch, job.patience))
+        untidy = results.put_in_order()
     except (KeyboardInterrupt, WindlassError):
-        board.line(batch.how_to_go_on())
+        for text in how_to_go_on(results, client.command("status", "KICKOFF_ID", "--watch")):
+            board.line(text)
         raise
     finally:
         board.clear()
-        results.close(whole=batch.is_whole)
-    counts = batch.counts
-    board.line(
+        results.close()
+    for text in filter(None, [untidy, *_summary(batch.counts, board.seconds, kept=results.file is not None)]):
+        board.line(text)
+    return ending.FAILED if batch.counts.failed else 0
+
+
+def how_to_go_on(results: Results, follow: str) -> Iterator[str]:
+    """For who is told that it ended before its end. `follow` is the command that shows a kickoff."""
+    if results.file is not None:
+        yield (
+            "What has begun runs on. Run the same command again to go on: "
+            f"{results.file.path} knows what is open and what succeeded, and none of that is started twice."
+        )
+        return
+    pending = results.pending()
+    yield f"What has begun runs on{f', and `{follow}` shows it' if pending else ''}."
+    yield from (f"  line {record['line']}: {record['kickoff_id']}" for record in pending)
+    yield "With --out FILE that would have been kept, and the same command would go on from there."
+
+
+def _summary(counts: Counts, seconds: float, *, kept: bool) -> Iterator[str]:
+    yield (
         f"{counts.ended} of {counts.total} done: {counts.ended - counts.failed} succeeded, {counts.failed} failed, "
-        f"in {board.seconds:.0f} s."
+        f"in {seconds:.0f} s."
     )
-    return FAILED if counts.failed else 0
+    if counts.failed and kept:
+        yield "The same command with --retry-failed starts again what failed."
 
 
 async def _run(client: CrewClient, batch: Batch, patience: float) -> None:
@@ -80,31 +104,19 @@ class Batch:
         self._concurrency = concurrency
         self._waiting = deque(line for line in lines if results.begun(line) is None)
         self._open: set[asyncio.Task[None]] = set()
-        ended = [results.records[line.number]["state"] for line in lines if results.has_ended(line)]
-        self._ended, self._failed = len(ended), ended.count("FAILED")
+        self._unknown: set[int] = set()
+        ends = [end for line in lines if (end := results.end(line))]
+        self._ended, self._failed = len(ends), ends.count(FAILED)
 
     @property
     def counts(self) -> Counts:
         return Counts(len(self._lines), self._ended, self._failed, len(self._open))
 
-    @property
-    def is_whole(self) -> bool:
-        return self._ended == len(self._lines)
-
-    def how_to_go_on(self) -> str:
-        """For who is told that it ended before its end."""
-        if self._results.file is not None:
-            return (
-                "What has begun runs on. Run the same command again to go on: "
-                f"{self._results.file.name} knows what is done, and nothing is started twice."
-            )
-        return "What has begun runs on, and `windlass status` shows it. With --out FILE a batch can be continued."
-
     async def run(self, crew: AsyncCrew) -> None:
         """Raises what the crew does where no line alone is to blame."""
         for line in self._lines:
             kickoff_id = self._results.begun(line)
-            if kickoff_id is not None and not self._results.has_ended(line):
+            if kickoff_id is not None and not self._results.end(line):
                 self._follow(crew, line, kickoff_id)
         try:
             while self._waiting or self._open:
@@ -130,7 +142,7 @@ class Batch:
 
     def _note(self, crew: AsyncCrew, line: Line, answer: str | Refused) -> None:
         if isinstance(answer, str):
-            self._write(line, answer, "PENDING")
+            self._write(line, answer, PENDING)
             self._follow(crew, line, answer)
         elif not answer.may_pass:
             self._write(line, None, REFUSED, error=answer.message)
@@ -145,21 +157,33 @@ class Batch:
     async def _end(self, crew: AsyncCrew, line: Line, kickoff_id: str) -> None:
         try:
             status = await crew.wait(kickoff_id)
-        except NotFound as error:  # it is kept no longer, or was another server's
-            self._write(line, kickoff_id, "FAILED", error=_in_one_line(error))
+        except NotFound as error:
+            self._lost(line, kickoff_id, _in_one_line(error))
         else:
             self._write(line, kickoff_id, status.state, **_ending(status))
+
+    def _lost(self, line: Line, kickoff_id: str, error: str) -> None:
+        """It is kept no longer, or was another server's. A line is started again for that once."""
+        if line.number in self._unknown:
+            self._write(line, kickoff_id, FAILED, error=error)
+            return
+        self._unknown.add(line.number)
+        self._waiting.append(line.again())
+        self._board.line(
+            f"line {line.number} is started again: nothing is known here of its kickoff {kickoff_id}, "
+            "which is another server's or user's, or is kept no longer"
+        )
 
     async def _see_what_ended(self) -> None:
         self._board.show(self.counts)
         if self._open:
             done, self._open = await asyncio.wait(self._open, timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            errors = [task.exception() for task in done]  # asked of all: asyncio prints those that nobody asked for
+            for error in filter(None, errors):
+                raise error
 
     def _write(self, line: Line, kickoff_id: str | None, state: str, **came: Any) -> None:
-        record: Record = {"line": line.number, "kickoff_id": kickoff_id, "state": state, **came}
-        self._results.write({**record, "key": line.key(self._results.batch)})
+        self._results.write(line, {"kickoff_id": kickoff_id, "state": state, **came})
         if not came:
             return
         self._ended += 1

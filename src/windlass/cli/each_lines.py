@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,10 +19,13 @@ MOST_TOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`members` are those of its kickoff: the inputs, and all that holds for every line."""
+    """`members` are those of its kickoff: the inputs, and all that holds for every line. `retry` says how often it was
+    started again.
+    """
 
     number: int
     members: Mapping[str, Any]
+    retry: int = 0
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -30,9 +33,13 @@ class Line:
         return inputs
 
     def key(self, batch: str) -> str:
-        """The same for the same line with the same content, of the same batch."""
+        """The same for the same retry of the same line with the same content, of the same batch."""
         content = json.dumps(self.members, sort_keys=True)
-        return hashlib.sha256(f"{batch} {self.number} {content}".encode()).hexdigest()
+        retry = f" {self.retry}" if self.retry else ""
+        return hashlib.sha256(f"{batch} {self.number} {content}{retry}".encode()).hexdigest()
+
+    def again(self) -> Line:
+        return replace(self, retry=self.retry + 1)
 
 
 def read_lines(raw: bytes, name: str, common: Mapping[str, Any]) -> list[Line]:
@@ -41,7 +48,8 @@ def read_lines(raw: bytes, name: str, common: Mapping[str, Any]) -> list[Line]:
     Raises click.UsageError, which tells all that can't be read.
     """
     found, bad = [], []
-    for number, text in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    for number, text in enumerate(raw.split(b"\n"), 1):
         if not text.strip():
             continue
         try:
@@ -50,6 +58,8 @@ def read_lines(raw: bytes, name: str, common: Mapping[str, Any]) -> list[Line]:
             bad.append(error.message)
         else:
             found.append(Line(number, {**common, "inputs": {**common["inputs"], **inputs}}))
+    if bad and (form := _whole_form(raw) or ("" if found else _table_form(raw))):
+        raise click.UsageError(f"--each {name}: nothing was started, because this is {form}.")
     refuse(name, bad)
     if not found:
         raise click.UsageError(
@@ -67,6 +77,23 @@ def _inputs(text: bytes, where: str) -> dict[str, Any]:
     except ValueError:
         raise click.UsageError(f"{where}: a number in it is too large; give it as a string.") from None
     return inputs
+
+
+def _whole_form(raw: bytes) -> str:
+    """What a file is that is JSON as a whole, and how it becomes lines; empty where it is not."""
+    try:
+        whole = json.loads(raw)
+    except (ValueError, RecursionError):
+        return ""
+    if isinstance(whole, list):
+        return "one JSON array. Make a line of each of its items: `jq -c '.[]'`"
+    return "one JSON object over several lines. Make one of them: `jq -c .`" if isinstance(whole, dict) else ""
+
+
+def _table_form(raw: bytes) -> str:
+    first = raw.lstrip().partition(b"\n")[0]
+    is_table = b"," in first and first[:1] not in {b"{", b"["}
+    return "CSV, it seems. Make a JSON object of each line: `mlr --icsv --ojsonl cat`" if is_table else ""
 
 
 def without_inputs(lines: Iterable[Line], required: Sequence[str]) -> list[str]:

@@ -14,11 +14,17 @@ MOST_OPEN = 1000
 
 
 def each_options(command: Command) -> Command:
-    """Gives the command the options each, concurrency and out."""
+    """Gives the command the options each, concurrency, out and retry_failed."""
     for decorate in (
+        click.option(
+            "--retry-failed",
+            is_flag=True,
+            help="Start those again that --out FILE says have failed.",
+        ),
         click.option(
             "--out",
             metavar="FILE",
+            callback=_a_file,
             help="Keep the results of --each in FILE, as JSON lines; the same command again goes on from there.",
         ),
         click.option(
@@ -40,8 +46,16 @@ def each_options(command: Command) -> Command:
     return command
 
 
-def check_together(*, each: bool, out: bool, watch: bool, json_output: bool) -> None:
+def _a_file(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value == "-":
+        raise click.BadParameter("without --out the results go to standard output. Give ./- for a file of that name.")
+    return value
+
+
+def check_together(*, each: bool, out: bool, retry_failed: bool, watch: bool, json_output: bool) -> None:
     """Raises click.UsageError for options that have no meaning together."""
+    if retry_failed and not out:
+        raise click.UsageError("--retry-failed goes by the results of --each that are kept: give --out FILE too.")
     if out and not each:
         raise click.UsageError("--out keeps the results of --each: give --each FILE too.")
     if each and watch:

@@ -1,156 +1,121 @@
-"""The result file of `kickoff --each`: a line that names the batch, then a record for each thing that came to a line.
-
-The last record of a line counts. When all have ended, the file is written anew with one for each, in their order.
-"""
+"""What came to the lines of `kickoff --each`: a record for each thing, of which the last one of a line counts."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import shutil
-import stat
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import click
 
+from windlass.cli.each_file import open_file, text_of
 from windlass.cli.printing import give
-from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from windlass.cli.each_file import Record, ResultFile
     from windlass.cli.each_lines import Line
 
-Record = dict[str, Any]
+PENDING = "PENDING"
+FAILED = "FAILED"
 REFUSED = "REFUSED"
 """The state of a line whose kickoff was not accepted: the next run of the command tries it again."""
-ENDED = {"SUCCESS", "FAILED"}
-BEGINNING = b'{"batch": "'
-"""Of every result file."""
+ENDED = {"SUCCESS", FAILED}
 
 
 @dataclass
 class Results:
-    """`file` is None where records go to standard output."""
+    """`file` is None where records go to standard output. `names` say in the file to which batch a record belongs."""
 
     batch: str
-    file: BinaryIO | None = None
-    header: Record = field(default_factory=dict)
+    file: ResultFile | None = None
+    names: Record = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
 
-    def begun(self, line: Line) -> str | None:
-        """The id of its kickoff where it has one."""
-        kickoff_id = self.records.get(line.number, {}).get("kickoff_id")
-        return None if kickoff_id is None else str(kickoff_id)
-
-    def has_ended(self, line: Line) -> bool:
-        return self.records.get(line.number, {}).get("state") in ENDED
+    def taken_up(self, line: Line, *, retry_failed: bool) -> Line:
+        """As often retried as it was; once more where it failed and that is wanted."""
+        found = self.records.get(line.number, {})
+        known = replace(line, retry=_retry(found))
+        return known.again() if retry_failed and found.get("state") == FAILED else known
 
     def changed(self, lines: Iterable[Line]) -> list[str]:
         """Lines that are not what they were when their kickoffs began, in words."""
-        keys = {line.number: line.key(self.batch) for line in lines}
+        known = {line.number: line for line in lines}
+        begun = [record for _, record in sorted(self.records.items()) if record.get("kickoff_id") is not None]
+        told = ((record["line"], _change(record, known.get(record["line"]), self.batch)) for record in begun)
         return [
-            f"line {number}: its kickoff has begun, with other inputs or options; give another --out to start anew"
-            for number, record in sorted(self.records.items())
-            if record.get("kickoff_id") is not None and record.get("key") != keys.get(number)
+            f"line {number}: its kickoff has begun, {change} --out to start anew" for number, change in told if change
         ]
 
-    def write(self, record: Record) -> None:
-        self.records[record["line"]] = record
-        if self.file is not None:
-            _append(self.file, record)
-        elif record["state"] in ENDED | {REFUSED}:
-            give(_line(record).decode().removesuffix("\n"))
+    def begun(self, line: Line) -> str | None:
+        """The id of its kickoff where it has one."""
+        kickoff_id = self._of(line).get("kickoff_id")
+        return None if kickoff_id is None else str(kickoff_id)
 
-    def close(self, *, whole: bool) -> None:
-        """`whole`: all lines have come to their end."""
+    def end(self, line: Line) -> str | None:
+        """The state in which it ended, if it did."""
+        state = self._of(line).get("state")
+        return state if state in ENDED else None
+
+    def pending(self) -> list[Record]:
+        return [record for _, record in sorted(self.records.items()) if record.get("state") == PENDING]
+
+    def write(self, line: Line, record: Record) -> None:
+        told = {"line": line.number, **record, "retry": line.retry, "key": line.key(self.batch), **self.names}
+        self.records[line.number] = told
+        if self.file is not None:
+            self.file.append(told)
+        elif told["state"] in ENDED | {REFUSED}:
+            give(text_of(told))
+
+    def put_in_order(self) -> str:
+        """One record for each line, in their order, and nothing else. Where that can't be, why, in words: the file is
+        as good as it was.
+        """
         if self.file is None:
-            return
-        if whole:
-            _rewrite(
-                Path(self.file.name).resolve(), [self.header, *(record for _, record in sorted(self.records.items()))]
+            return ""
+        try:
+            self.file.rewrite({**record, **self.names} for _, record in sorted(self.records.items()))
+        except OSError as error:
+            return (
+                f"{self.file.path} holds all results, but could not be put in order: {error.strerror}. "
+                "The last record of a line counts."
             )
-        self.file.close()
+        return ""
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def _of(self, line: Line) -> Record:
+        """Of this retry of the line, empty where there is none."""
+        found = self.records.get(line.number, {})
+        return found if _retry(found) == line.retry else {}
 
 
 def open_results(path: str | None, url: str, key: str | None) -> Results:
     """Those of the file that is there, or of a new one. Raises click.UsageError where they are of something else."""
     if path is None:
         return Results(key or str(uuid4()))
-    file = _opened(path)
-    header, *records = _records(file, path) or [{}]
+    file = open_file(path)
+    names, records = file.read()
     for name, given in (("url", url), ("batch", key)):
-        if header and given is not None and given != header[name]:
-            raise click.UsageError(f"--out {path}: it belongs to the {name} {header[name]}. Give another name.")
-    if not header:
-        header = {"batch": key or str(uuid4()), "url": url}
-        _append(file, header)
-        os.fsync(file.fileno())
-    return Results(str(header["batch"]), file, header, {record["line"]: record for record in records})
+        if names and given is not None and given != names[name]:
+            raise click.UsageError(f"--out {path}: it belongs to the {name} {names[name]}. Give another name.")
+    if not names:
+        names = {"batch": key or str(uuid4()), "url": url}
+        file.append(names, lasting=True)
+    return Results(str(names["batch"]), file, names, {record["line"]: record for record in records})
 
 
-def _opened(path: str) -> BinaryIO:
-    try:
-        file = Path(path).open("a+b")  # noqa: SIM115 - it is closed with the results
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise click.UsageError(f"--out {path}: another command is writing it. Wait for that one.") from None
-    except OSError as error:
-        raise click.UsageError(f"--out {path}: {error.strerror}.") from None
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        raise click.UsageError(f"--out {path}: this is no file; without --out the results go to standard output.")
-    return file
+def _retry(record: Record) -> int:
+    return int(record.get("retry", 0))
 
 
-def _records(file: BinaryIO, path: str) -> list[Record]:
-    """The header and what follows. What a command that was killed left half written at the end is cut off."""
-    file.seek(0)
-    raw = file.read()
-    whole = raw[: raw.rfind(b"\n") + 1]
-    found = [_record(line) for line in whole.splitlines()]
-    header, records = found[:1], found[1:]
-    is_ours = {"batch", "url"} <= header[0].keys() if header else BEGINNING.startswith(raw[: len(BEGINNING)])
-    if not is_ours or not all(isinstance(record.get("line"), int) for record in records):
-        raise click.UsageError(f"--out {path}: this is no result file of --each. Give another name.")
-    if len(whole) < len(raw):
-        file.truncate(len(whole))
-    return found
-
-
-def _record(line: bytes) -> Record:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _append(file: BinaryIO, record: Record) -> None:
-    try:
-        file.write(_line(record))
-        file.flush()
-    except OSError as error:
-        raise WindlassError(
-            f"{file.name} can't be written: {error.strerror}.", "Make room, and run it again."
-        ) from None
-
-
-def _rewrite(path: Path, records: Iterable[Record]) -> None:
-    new = path.with_name(f"{path.name}.new")
-    with new.open("wb") as file:
-        file.writelines(map(_line, records))
-        file.flush()
-        os.fsync(file.fileno())
-    shutil.copymode(path, new)
-    new.replace(path)
-
-
-def _line(record: Record) -> bytes:
-    try:
-        return f"{json.dumps(record, ensure_ascii=False)}\n".encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which a model may write
-        return f"{json.dumps(record)}\n".encode()
+def _change(record: Record, line: Line | None, batch: str) -> str:
+    if line is None:
+        return "and the line is there no more; put it back, or give another"
+    if _retry(record) == line.retry and record.get("key") != line.key(batch):
+        return "with other inputs or options; give another"
+    return ""

@@ -45,6 +45,7 @@ def command(  # noqa: PLR0913 - one for each option
     each: BinaryIO | None,
     concurrency: int,
     out: str | None,
+    retry_failed: bool,
     patience: float,
     watch: bool,
     json_output: bool,
@@ -61,11 +62,13 @@ def command(  # noqa: PLR0913 - one for each option
     body: dict[str, Any] = {"inputs": given_inputs(_text_of(file), text, pairs)}
     body |= {"meta": json_object(meta, "--meta")} if meta is not None else {}
     body |= given_members(members)
-    check_together(each=each is not None, out=out is not None, watch=watch, json_output=json_output)
+    check_together(
+        each=each is not None, out=out is not None, retry_failed=retry_failed, watch=watch, json_output=json_output
+    )
     if each is not None:
         from windlass.cli.each import Job, run_each
 
-        job = Job(each.read(), each.name, body, idempotency_key, concurrency, out, patience)
+        job = Job(each.read(), each.name, body, idempotency_key, concurrency, out, patience, retry_failed=retry_failed)
         with client_for(url, token, token_file) as crew:
             return run_each(crew, job)
     body |= {"idempotencyKey": idempotency_key} if idempotency_key is not None else {}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Self
 
@@ -19,9 +20,14 @@ def _listed(given: object) -> object:
 
 
 def _words(given: str) -> str:
-    if not given.strip():
-        raise ValueError("must hold a word, or any prompt would fit")
+    _hold_some(given.strip())
     return one_line(given)
+
+
+def _hold_some(given: Collection[str]) -> Collection[str]:
+    if not given:
+        raise ValueError("must hold a word, or any prompt would fit")
+    return given
 
 
 def _pattern(given: object) -> re.Pattern[str]:
@@ -64,7 +70,9 @@ class Rule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    contains: Annotated[list[Annotated[str, AfterValidator(_words)]], BeforeValidator(_listed)] = []
+    contains: Annotated[
+        list[Annotated[str, AfterValidator(_words)]], BeforeValidator(_listed), AfterValidator(_hold_some)
+    ] = []
     matches: Annotated[re.Pattern[str] | None, PlainValidator(_pattern)] = None
     model: str = "*"
     times: int = Field(0, ge=1)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import stat
+import sys
 import tomllib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ from windlass.embedded.offline_rules import Call, Rule
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -45,27 +48,34 @@ class UnansweredError(Exception):
     """No rule of a strict script fits; says which prompt that was."""
 
 
-class Script:
-    """The rules, and how often each was used."""
+def on_standard_error(text: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")
 
-    def __init__(self, rules: Sequence[Rule], *, strict: bool = False) -> None:
+
+class Script:
+    """The rules, and how often each was used. With a source, they are what that says when they are asked for."""
+
+    def __init__(self, rules: Sequence[Rule], *, strict: bool = False, source: Source | None = None) -> None:
         self.rules = tuple(rules)
         self.strict = strict
+        self._source = source
         self._used: Counter[int] = Counter()
 
     @classmethod
-    def read(cls, file: Path, *, strict: bool = False) -> Script:
-        """TOML, or JSON if the file's name says so. Raises WindlassError with all that is wrong with it."""
-        content = _content(file)
-        try:
-            read = _File.model_validate(content)
-        except ValidationError as error:
-            found = "; ".join(_in_words(one) for one in error.errors(include_url=False))
-            raise WindlassError(f"The script {file} can't be used: {found}.", _HINT) from None
-        return cls(read.rules, strict=strict or read.strict)
+    def read(cls, file: Path, *, strict: bool = False, say: Callable[[str], None] = on_standard_error) -> Script:
+        """TOML, or JSON if the file's name says so. Raises WindlassError with all that is wrong with it.
+
+        When the file changes, the script does; `say` is told so, or what is wrong with the new one.
+        """
+        source = Source(file, strict, say)
+        found = source.read()
+        return cls(found.rules, strict=found.strict, source=source)
 
     def reply(self, request: ChatRequest) -> Reply:
         """Of the first rule that fits and can be used, which counts as used then."""
+        if self._source and (new := self._source.news()):
+            self.rules, self.strict, self._used = tuple(new.rules), new.strict, Counter()
         words = heard(request)
         passed: list[str] = []
         for number, rule in enumerate(self.rules, 1):
@@ -85,6 +95,48 @@ class Script:
         return rule.why_no_calls(request)
 
 
+class Source:
+    """A script's file, as it was when it was last looked at. With `strict` it is so whatever it says itself."""
+
+    def __init__(self, file: Path, strict: bool, say: Callable[[str], None]) -> None:
+        self._file = file
+        self._strict = strict
+        self._say = say
+        self._seen: tuple[int, ...] | None = None
+
+    def read(self) -> _File:
+        """Raises WindlassError."""
+        self._seen = _look(self._file)
+        content = _content(self._file)
+        try:
+            found = _File.model_validate(content)
+        except ValidationError as error:
+            wrong = "; ".join(_in_words(one) for one in error.errors(include_url=False))
+            raise WindlassError(f"The script {self._file} can't be used: {wrong}.", _HINT) from None
+        return found.model_copy(update={"strict": self._strict or found.strict})
+
+    def news(self) -> _File | None:
+        """What it holds when it has changed and can be used."""
+        if _look(self._file) == self._seen:
+            return None
+        try:
+            found = self.read()
+        except WindlassError as error:
+            self._say(f"warning: the script's rules of before hold on until it is mended: {error}")
+            return None
+        self._say(f"the script {self._file} has changed: its new rules answer from now on")
+        return found
+
+
+def _look(file: Path) -> tuple[int, ...] | None:
+    """Changes with the file. What is no file can be read once only: it never changes."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if stat.S_ISREG(found.st_mode) else ()
+
+
 def _answer(rule: Rule, request: ChatRequest) -> Answer | None:
     if calls := rule.made_calls(request):
         return calling(request, *calls)
@@ -101,7 +153,7 @@ def _unanswered(request: ChatRequest, passed: list[str]) -> str:
 def _content(file: Path) -> Any:
     kind = "JSON" if file.suffix.lower() == ".json" else "TOML"
     try:
-        text = file.read_text("utf-8")
+        text = file.read_text("utf-8-sig")
         return _from_json(text) if kind == "JSON" else tomllib.loads(text)
     except OSError as error:
         raise WindlassError(f"The script {file} can't be read: {error.strerror}.", _HINT) from None

@@ -95,7 +95,7 @@ async def crew_environments(settings: Settings, project: Path, stack: AsyncExitS
         if file:
             say(f"warning: so nothing is answered by {file} (WINDLASS_OFFLINE_SCRIPT)")
         return config.crew_environment
-    model = HttpServer(offline_model_app(Script.read(file) if file else None), "127.0.0.1", 0)
+    model = HttpServer(offline_model_app(Script.read(file, say=say) if file else None), "127.0.0.1", 0)
     await stack.enter_async_context(running(model))
     by_script = f", which answers by {file}" if file else ""
     say(f"no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model{by_script}")
