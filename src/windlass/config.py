@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 
 import platformdirs
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -239,17 +240,33 @@ def crew_environment(project: Path | None = None) -> dict[str, str]:
     return {name: value for name, value in given.items() if not name.startswith("WINDLASS_")}
 
 
+def unread_lines(project: Path) -> list[int]:
+    """Where in the project's .env a line begins that says of no variable what it is, and is passed over."""
+    try:
+        text = _text_of(project / ".env")
+    except ProjectError:  # which whoever reads the variables is told
+        return []
+    return [found.original.line for found in parse_stream(io.StringIO(text)) if found.error]
+
+
 def _declared(file: Path) -> dict[str, str | None]:
+    """Without the lines that can't be read: the library would log each, and not the file's name."""
+    lines = parse_stream(io.StringIO(_text_of(file)))
+    return dotenv_values(stream=io.StringIO("".join(one.original.string for one in lines if not one.error)))
+
+
+def _text_of(file: Path) -> str:
+    """Nothing for a file that is not there."""
     try:
         text = file.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return ""
     except (OSError, UnicodeDecodeError) as error:
         raise ProjectError(f"{file} can't be read: {error}.", "It must be UTF-8 text.") from None
     for number, line in enumerate(text.splitlines(), 1):
         if "\0" in line:
             raise ProjectError(f"{file}:{number} holds a NUL character, which no variable can.", "Remove it.")
-    return dotenv_values(stream=io.StringIO(text))
+    return text
 
 
 def unknown_variables() -> list[str]:

@@ -19,6 +19,8 @@ WindlassError                what a person can act on: a message, and a hint tha
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class WindlassError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
@@ -28,6 +30,10 @@ class WindlassError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own gives `args` to __init__ when it is unpickled, which in most classes takes something else.
+        return _anew, (type(self), self.args), self.__dict__
 
 
 class SettingsError(WindlassError):
@@ -44,3 +50,7 @@ class ProjectError(WindlassError):
 
 class ChildLost(WindlassError):  # noqa: N818 - said of the child
     pass
+
+
+def _anew(kind: type[WindlassError], args: tuple[Any, ...]) -> WindlassError:
+    return kind.__new__(kind, *args)

@@ -213,3 +213,123 @@ def test_all_that_is_wrong_with_a_declarative_flow_is_told_at_once(windlass: Com
         ("declaration_invalid", "flow.yaml", 6),
         ("declaration_invalid", "flow.yaml", 7),
     ]
+
+
+def test_what_no_kickoff_can_run_is_told(windlass: Command, tmp_path: Path) -> None:
+    generator = function(tmp_path / "generator", "def run():\n    yield 1\n")
+    assert found(windlass, generator) == [("never_runs", None, None)]
+    no_tasks = crew(tmp_path / "crew", CREW.replace("tasks=self.tasks", "tasks=[]"))
+    assert found(windlass, no_tasks) == [("never_runs", None, None)]
+
+
+def declarative(folder: Path, flow: str) -> str:
+    pyproject = '[tool.crewai]\ntype = "flow"\ndefinition = "flow.yaml"\n'
+    return str(written(folder / "project", {"pyproject.toml": pyproject, "flow.yaml": flow}))
+
+
+def test_what_a_declarative_flow_waits_for_in_vain_or_does_not_have_is_told(windlass: Command, tmp_path: Path) -> None:
+    flow = """\
+    name: Tides
+    methods:
+      begin:
+        start: true
+        router: true
+        emit: [high]
+        do: {call: expression, expr: state.topic}
+      low:
+        listen: {or: [begin, high, {and: [low_water, begin]}]}
+        do:
+          call: each
+          in: state.places
+          do:
+            - name: one
+              action: {call: crew, from_declaration: nope.jsonc}
+      end:
+        listen: nope
+        do: {call: crew, from_declaration: ../outside.jsonc}
+    """
+    assert found(windlass, declarative(tmp_path, flow)) == [
+        ("never_runs", "flow.yaml", 9),
+        ("declaration_invalid", "flow.yaml", 15),
+        ("never_runs", "flow.yaml", 17),
+        ("declaration_invalid", "flow.yaml", 18),
+    ]
+    open_router = flow.replace("emit: [high]", "emit: null")
+    codes = [code for code, _, _ in found(windlass, declarative(tmp_path, open_router))]
+    assert codes == ["declaration_invalid"] * 2, "nobody knows what it gives"
+
+
+@pytest.mark.parametrize(
+    ("flow", "code", "words"),
+    [
+        ("", "declaration_invalid", "is empty"),
+        ("name: a\nmethods: {a: {start: true, do: {call: nosuch, expr: a}}}", "declaration_invalid", "'crew', 'agent'"),
+        ("name: a\nmethods: {a: {listen: b, do: {call: code, ref: a}}}", "never_runs", "starts it"),
+        ("name: a\nmethods: {a: {listen: {or: 3}, do: {call: code, ref: a}}}", "declaration_invalid", "TypeError"),
+    ],
+    ids=["empty", "unknown call", "no start", "another kind"],
+)
+def test_what_is_wrong_with_a_declarative_flow_is_told_with_its_file(
+    windlass: Command, tmp_path: Path, flow: str, code: str, words: str
+) -> None:
+    told = json.loads(windlass("check", "--json", declarative(tmp_path, flow)).out)
+    of_it = [one for one in told if words in one["message"]]
+    assert [(one["code"], one["file"]) for one in of_it] == [(code, "flow.yaml")], told
+
+
+ANN = '{"role": "Ann", "goal": "Help", "backstory": "You help."}'
+JSON_CREW = '{"agents": ["ann"], "tasks": [{"description": "a", "expected_output": "b", "agent": "ann"MORE}]}'
+
+
+@pytest.mark.parametrize(
+    ("crew", "ann", "place", "words"),
+    [
+        (', "output_pydantic": {"python": "tides.Out"}', ANN, "tides.py:1", "the package 'no_such_package' is not"),
+        ("", ANN[:-1], "agents/ann.jsonc:1", "a comma or } must stand here (column "),
+        (
+            "",
+            ANN.replace("}", ', "max_rpm": 1e999}'),
+            "agents/ann.jsonc:1",
+            "max_rpm: Input should be a finite number.",
+        ),
+        ('}], "inputs": [{"a": 1', ANN, "crew.jsonc:1", "'inputs' must be an object."),
+        (', "outptu_file": "x"', ANN, "crew.jsonc:1", "unsupported field(s): outptu_file"),
+    ],
+    ids=["package", "syntax", "infinite", "inputs", "unknown member"],
+)
+def test_what_is_wrong_with_a_json_crew_is_told_once_and_in_words(
+    windlass: Command, tmp_path: Path, crew: str, ann: str, place: str, words: str
+) -> None:
+    files = {
+        "crew.jsonc": JSON_CREW.replace("MORE", crew),
+        "agents/ann.jsonc": ann,
+        "tides.py": "import no_such_package",
+    }
+    (line, _, count) = windlass("check", str(written(tmp_path / "project", files))).out.splitlines()
+    assert line.startswith(f"{place}: error: ")
+    assert words in line
+    assert count == "1 error, 0 warnings"
+
+
+def test_lines_of_a_dotenv_that_say_nothing_are_warned_of_without_what_they_hold(
+    windlass: Command, tmp_path: Path
+) -> None:
+    project = function(tmp_path, "def run(): pass\n")
+    Path(project, ".env").write_text('A=1\nhunter2 is no line\nB="hunter2\n')
+    ended = windlass("check", project)
+    first, _, second, _, count = ended.out.splitlines()
+    assert (first.startswith(".env:2: warning: "), second.startswith(".env:3: warning: ")) == (True, True), ended
+    assert count == "0 errors, 2 warnings"
+    assert "hunter2" not in ended.out + ended.err
+
+
+def test_the_steps_after_init_are_commands_whatever_the_folder_is_called(windlass: Command, tmp_path: Path) -> None:
+    run = [sys.executable, "-m", "windlass"]
+    made = subprocess.run(
+        [*run, "init", "--kind", "function", "--", "-dash"],
+        cwd=tmp_path, env=windlass.environment, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    step = next(line.strip() for line in made.stdout.splitlines() if "windlass check" in line)
+    assert step == "windlass check ./-dash"
+    done = subprocess.run([*run, *step.split()[1:]], cwd=tmp_path, env=windlass.environment, check=False)
+    assert done.returncode == 0

@@ -60,6 +60,6 @@ def test_a_change_that_breaks_more_than_one_thing_is_told_as_a_whole(open_folder
         (project / "steep.py").write_text(KEYS + STEEP)
         server.wait_for("variable MILK_KEY")
         server.wait_for("variable TEA_KEY")
-        server.wait_for("kickoffs of it fail until it can")
+        server.wait_for("until it can, kickoffs of it fail")
         server.interrupt()
         assert server.end() == 0

@@ -1,4 +1,4 @@
-"""`windlass dev` serves the project as its files are; what runs goes on with the code that it began with."""
+"""`windlass dev` serves the project as its files are; what runs goes on with the code that it has imported."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_changed_project_is_loaded_again(open_folder: Path, project: Path) -> 
         stop(server)
 
 
-def test_what_runs_goes_on_with_the_code_that_it_began_with(open_folder: Path, project: Path) -> None:
+def test_what_runs_goes_on_with_the_code_that_it_has_imported(open_folder: Path, project: Path) -> None:
     windlass, brewed = Command(open_folder), open_folder / "brewed"
     (project / "steep.py").write_text(SLOW)
     with windlass.started("dev", str(project), "--port", "0") as server:
@@ -90,12 +90,16 @@ def test_a_project_that_was_broken_is_told_and_served_again_when_it_is_mended(op
         (project / "steep.py").write_text("def steep(leaf\n")
         told = server.wait_for("can't be loaded any more")
         assert "steep.py" in told
+        assert "kickoffs of it fail, but where a process holds the code of version 1" in told
         (project / "pyproject.toml").write_text("[project\n")
-        assert "pyproject.toml can't be read" in server.wait_for("can't be loaded any more")
+        told = server.wait_for("can't be loaded any more")
+        assert "pyproject.toml can't be read" in told
+        assert "kickoffs of it begin with the options of version 1" in told
         (project / "pyproject.toml").write_text(PROJECT.format(preload="framework"))
         (project / "steep.py").write_text(NEW)
-        server.wait_for(SERVED)
+        assert server.wait_for(SERVED).startswith("the project can be loaded again: version 2 ")
         assert result(windlass, url) == "green tea, 2 lumps\n"
         (project / "pyproject.toml").write_text(PROJECT.format(preload="framework").replace("Steeping", "Brewing"))
-        assert "the project is called brewing now" in server.wait_for("start again")
+        told = server.wait_for("the project is called brewing now: start again")
+        assert "Until then kickoffs begin with the options of version 2 of steeping, and no change is taken in" in told
         stop(server)

@@ -24,7 +24,9 @@ def test_a_pair_is_a_name_and_a_text_or_a_value(given: str, expected: tuple[str,
     assert pair(given) == expected
 
 
-@pytest.mark.parametrize("given", ["topic", "=tea", ":=1", "", "depth:=two", "depth:=NaN", "x:=" + "[" * 100_000])
+@pytest.mark.parametrize(
+    "given", ["topic", "=tea", ":=1", "", "depth:=two", "depth:=NaN", pytest.param("x:=" + "[" * 100_000, id="deep")]
+)
 def test_what_is_no_pair_is_refused_in_words(given: str) -> None:
     with pytest.raises(click.UsageError, match=r"NAME=VALUE|is not JSON"):
         pair(given)

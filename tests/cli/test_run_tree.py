@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from windlass.cli.run_tree import LONGEST, RunTree
+from windlass.cli.run_tree import AT_ONCE, LONGEST, WHILE, RunTree
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
+from windlass.runner import Output
 from windlass.store.kickoffs import Claimed
 from windlass_crewside.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 
@@ -25,7 +26,7 @@ class Terminal:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.now = 0.0
-        self.tree = RunTree(self.lines.append, lambda: self.now)
+        self.tree = RunTree(self.lines.append, lambda: self.now, lambda: 40)
 
     def show(self, claimed: Claimed, *told: object) -> list[str]:
         """The lines that these come to, after the first one."""
@@ -124,3 +125,79 @@ def test_a_run_that_is_over_or_was_never_begun_is_not_shown() -> None:
     terminal.show(claimed, Outcome(State.SUCCESS))
     terminal.tree(claimed, Warned("code", "words"))
     assert len(terminal.lines) == 2
+
+
+def printed(line: str) -> Output:
+    return Output("stdout", line, 1.0)
+
+
+def test_what_a_crew_prints_is_shown_without_terminal_codes_and_cut_to_the_width() -> None:
+    lines = Terminal().show(
+        kickoff(),
+        printed("  \x1b[1;31mred\x1b[0m and \x1b]8;;https://tea.example\x07linked\x1b]8;;\x07  "),
+        printed("10 %\r20 %\rdone\r"),
+        printed("\x1b[2J"),
+        printed(""),
+        printed("ring\x07"),
+        printed("long " * 20),
+    )
+    assert lines == [
+        "[1] |  |  >   red and linked",
+        "[1] |  |  > done",
+        "[1] |  |  > ring\\x07",
+        "[1] |  |  > long long long long long long long "[:40],
+    ]
+
+
+def test_of_many_lines_the_first_are_shown_and_the_others_counted() -> None:
+    terminal = Terminal()
+    terminal.now = 10.0
+    claimed = kickoff()
+    lines = terminal.show(claimed, *(printed(f"line {number}") for number in range(1500 + AT_ONCE)))
+    assert lines == [f"[1] |  |  > line {number}" for number in range(AT_ONCE)]
+    terminal.now += WHILE
+    terminal.tree(claimed, printed("later"))
+    for number in range(AT_ONCE):
+        terminal.tree(claimed, printed(f"again {number}"))
+    terminal.tree(claimed, Outcome(State.SUCCESS))
+    assert terminal.lines[1 + AT_ONCE :] == [
+        "[1] |  |  > (1,500 more lines)",
+        "[1] |  |  > later",
+        *(f"[1] |  |  > again {number}" for number in range(AT_ONCE - 1)),
+        "[1] |  |  > (1 more lines)",
+        "[1] completed in 1.0 s, 0 tokens",
+    ]
+
+
+TRACE = """Traceback (most recent call last):
+  File "/venv/windlass_crewside/child.py", line 60, in live
+    answer = work()
+             ^^^^^^
+  File "<frozen importlib._bootstrap>", line 1204, in _gcd_import
+  File "/project/steep.py", line 3, in steep
+    raise ValueError("no tea\x1b[2J")
+ValueError: no tea\x1b[2J
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/venv/windlass_crewside/frameworks/function.py", line 20, in run
+    return function()
+RuntimeError: no tea
+"""
+
+
+def test_a_failed_run_shows_its_trace_without_the_frames_of_windlass() -> None:
+    outcome = Outcome(State.FAILED, reason=Reason.ERROR, error="no tea", trace=TRACE)
+    assert Terminal().show(kickoff(), outcome) == [
+        "[1] |  Traceback (most recent call last):",
+        '[1] |    File "/project/steep.py", line 3, in steep',
+        '[1] |      raise ValueError("no tea\\x1b[2J")',
+        "[1] |  ValueError: no tea\\x1b[2J",
+        "[1] |  ",
+        "[1] |  The above exception was the direct cause of the following exception:",
+        "[1] |  ",
+        "[1] |  Traceback (most recent call last):",
+        "[1] |  RuntimeError: no tea",
+        "[1] failed in 0.0 s, 0 tokens: no tea",
+    ]

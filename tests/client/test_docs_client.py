@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from starlette.responses import HTMLResponse
 
 import windlass
-from cli.fake_crew import TOKEN
+from cli.fake_crew import TOKEN, problem
 from windlass import client
 from windlass.client import AsyncCrew, Crew, CrewError
 
@@ -36,10 +37,16 @@ SHOWN = [
 
 
 def run(fake: BatchCrew, program: str, *command: str) -> str:
+    found = ran(fake, program, *command)
+    found.check_returncode()
+    return found.stdout
+
+
+def ran(fake: BatchCrew, program: str, *command: str) -> subprocess.CompletedProcess[str]:
     assert "http://127.0.0.1:8000" in program
-    found = subprocess.run(
+    return subprocess.run(
         [*command, program.replace("http://127.0.0.1:8000", fake.url)],
-        check=True,
+        check=False,
         capture_output=True,
         text=True,
         timeout=DEADLINE,
@@ -49,7 +56,6 @@ def run(fake: BatchCrew, program: str, *command: str) -> str:
             "PYTHONPATH": str(Path(windlass.__file__).parents[1]),
         },
     )
-    return found.stdout
 
 
 @pytest.mark.parametrize(("program", "shown"), list(zip(PYTHON, SHOWN, strict=True)), ids=range(len(SHOWN)))
@@ -63,6 +69,21 @@ def test_the_python_of_the_page_does_what_it_says(fake: BatchCrew, program: str,
 def test_the_javascript_of_the_page_does_what_it_says(fake: BatchCrew) -> None:
     (program,) = JAVASCRIPT
     assert run(fake, program, NODE, "--input-type=module", "--eval") == "All about tides.\n"
+
+
+@pytest.mark.skipif(not NODE, reason="node is not installed")
+def test_the_javascript_of_the_page_gives_up_and_names_the_address(fake: BatchCrew) -> None:
+    (program,) = JAVASCRIPT
+    assert "const patience = 60_000;" in program
+    impatient = program.replace("const patience = 60_000;", "const patience = 0;")
+    javascript = (NODE, "--input-type=module", "--eval")
+    fake.refusal = problem(503, "Service Unavailable", "The database is away for now.")
+    assert f"{fake.url}/kickoff: 503: The database is away for now." in ran(fake, impatient, *javascript).stderr
+    fake.refusal = HTMLResponse("<p>Nothing here.", 404)
+    assert f"{fake.url}/kickoff: 404: " in ran(fake, program, *javascript).stderr
+    fake.stop()
+    assert f"{fake.url}/kickoff: no answer: connect ECONNREFUSED" in ran(fake, impatient, *javascript).stderr
+    fake.start()
 
 
 def test_the_page_has_every_method_and_both_clients_have_the_same() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from windlass.client.talks import Talk
 
 BODY = body(Kickoff({"topic": "tea"}))
-BROKEN = NoAnswer("http://x", httpx.ReadError("the connection broke"))
+BROKEN = NoAnswer("http://x", httpx.ReadError("the connection broke"), 30.0)
 
 
 def answered(status: int, said: Any, **headers: str) -> httpx.Response:
@@ -119,7 +119,7 @@ def test_waiting_asks_a_server_that_answers_at_once_only_now_and_then() -> None:
     told = Conversation(one_after_the_other(*[answered(200, running())] * 5, answered(200, completed())))
     told.converse(talks.wait(KICKOFF, None, told.patience()))
     assert [request.after for request in told.sent] == [0.0, *[PAUSE] * 5]
-    assert {request.path for request in told.sent} == {f"/status/{KICKOFF}?wait=20"}
+    assert {request.target for request in told.sent} == {f"/status/{KICKOFF}?wait=20"}
 
 
 @given(timeout=st.floats(0, 500), each=st.floats(0, 30))

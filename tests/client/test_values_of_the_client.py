@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cli.fake_crew import TOKEN, completed, running
 from windlass.api.schemas import LARGEST_BATCH, KickoffRequest, StateWord
-from windlass.client import AsyncCrew, Crew, CrewError, Kickoff, NotACrew, Result, Status, TaskOutput
+from windlass.client import AsyncCrew, Crew, CrewError, InvalidRequest, Kickoff, NotACrew, Result, Status, TaskOutput
 from windlass.client.requests import MEMBERS, body
 from windlass.client.results import State
 from windlass.client.talks import MOST_OF_A_BATCH
@@ -71,7 +71,7 @@ def test_names_of_members_are_those_of_python_or_of_the_api_and_no_others() -> N
     sent = json.loads(body(Kickoff({}, members={"run_at": at, "concurrencyKey": "a", "task_webhook_url": "http://x"})))
     assert sent["runAt"] == "2030-01-02T00:00:00+00:00"
     assert (sent["concurrencyKey"], sent["taskWebhookUrl"]) == ("a", "http://x")
-    with pytest.raises(TypeError, match="no member 'prioritty'; it has: taskWebhookUrl"):
+    with pytest.raises(InvalidRequest, match=r"no member 'prioritty'\. It has: taskWebhookUrl"):
         body(Kickoff({}, members={"prioritty": 1}))
 
 
@@ -177,3 +177,29 @@ def test_a_transport_of_the_callers_own_is_used() -> None:
 
     with Crew("https://crews.example.com", TOKEN, transport=httpx.MockTransport(answer)) as crew:
         assert crew.inputs().required == [f"Bearer {TOKEN}"]
+
+
+def answering(status: int, content: str) -> Crew:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, content=content.encode(), headers={"Content-Type": "application/json"})
+
+    return Crew("https://crews.example.com", TOKEN, patience=0, transport=httpx.MockTransport(answer))
+
+
+@pytest.mark.parametrize("status", [200, 404, 503])
+@pytest.mark.parametrize(
+    "content",
+    ["[" * 100_000, '{"a":' * 100_000, '{"message": "y", "details": ' + "[" * 100_000],
+    ids=["lists", "objects", "details"],
+)
+def test_an_answer_that_is_nested_too_deeply_to_be_read_is_no_crews(status: int, content: str) -> None:
+    with answering(status, content) as crew, pytest.raises(NotACrew, match=f"does not answer as a crew does: {status}"):
+        crew.inputs()
+
+
+def test_a_refusal_whose_facts_are_nested_too_deeply_is_told_without_them() -> None:
+    deep = "[" * 600 + "]" * 600
+    content = f'{{"error": "x", "message": "No.", "details": {{"deep": {deep}, "why": "so"}}}}'
+    with answering(422, content) as crew, pytest.raises(InvalidRequest) as raised:
+        crew.inputs()
+    assert raised.value.message == "422 x: No.\n  deep: too deeply nested to be shown\n  why: so"

@@ -122,8 +122,13 @@ def test_a_json_crew_without_a_needed_input_is_refused(zygote: DrivenZygote, tmp
         (CREW.replace('"context": ["a"]', '"context": ["c"]'), "context"),
         (CREW.replace('["clerk"]', '["clerk", "ghost"]'), "ghost"),
         (CREW.replace('"agent": "clerk", "context"', '"agent": "nobody", "context"'), "nobody"),
+        (CREW.replace('{"place": "Brest", "unused": [1, 2]}', "[1]"), "crew.jsonc: 'inputs' must be an object."),
+        (
+            CREW.replace('"agents"', '"max_rpm": 1e999, "agents"'),
+            "crew.jsonc: max_rpm: Input should be a finite number.",
+        ),
     ],
-    ids=["no json", "unknown context", "agent without a file", "unknown agent"],
+    ids=["no json", "unknown context", "agent without a file", "unknown agent", "inputs", "a number"],
 )
 def test_what_is_wrong_in_a_json_crew_is_told_in_words(
     zygote: DrivenZygote, tmp_path: Path, crew: str, words: str
@@ -220,12 +225,18 @@ def test_a_declarative_flow_refuses_inputs_that_its_state_does_not_take(zygote: 
         ("- Tides", "flow.yaml can't be read: Flow declaration must contain a mapping"),
         ("schema: crewai.flow/v1\nname: Tides\n", "flow.yaml has no methods"),
         ("methods: {begin: {start: true, do: {call: dance}}}\n", "flow.yaml is no flow: "),
+        ("name: a\nmethods: {a: {do: {call: expression, expr: state.a}}}\n", "can run flow.yaml: none of its methods"),
+        (CHAIN.format(state=JSON_SCHEMA.replace('{"hours": 5}', '{"hours": "many"}')), "state.default: hours: Input"),
+        (CHAIN.format(state='{type: pydantic, ref: "work:Tide", default: {place: []}}'), "state.default: place: Input"),
     ],
-    ids=["no yaml", "a list", "no methods", "unknown action"],
+    ids=["no yaml", "a list", "no methods", "unknown action", "no start", "default of a schema", "default of a model"],
 )
 def test_what_is_wrong_in_a_declarative_flow_is_told_in_words(
     zygote: DrivenZygote, tmp_path: Path, text: str, words: str
 ) -> None:
     failed = refused(zygote, tmp_path, flow(tmp_path / "project", text))
     assert words in failed.message
-    assert (failed.stage, failed.hint) == ("load", "Correct it there." if "methods" not in words else failed.hint)
+    assert (failed.stage, failed.hint) == (
+        "load",
+        "Correct it there." if "methods" not in words else "Give it one with `start: true`.",
+    )

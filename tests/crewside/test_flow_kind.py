@@ -248,6 +248,71 @@ def test_a_module_without_one_flow_is_told(zygote: DrivenZygote, tmp_path: Path,
     assert (answer.stage, answer.message) == ("load", message)
 
 
+REQUIRED = """
+from pydantic import BaseModel, model_validator
+
+class State(BaseModel):
+    harbour: str
+    draught: int
+    hours: int = 6
+
+class Journey(Flow[State]):
+    @start()
+    def begin(self):
+        return self.state.harbour
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "class Still(Flow):\n    @listen('nothing')\n    def wait(self): pass\n",
+            "no kickoff can run Still: none of its methods starts it.",
+        ),
+        (REQUIRED, "no kickoff can run Journey: fields of its state have no default: harbour, draught."),
+        (
+            REQUIRED.replace("(Flow[State]):", "(Flow):\n    initial_state = State"),
+            "no kickoff can run Journey: fields of its state have no default: harbour, draught.",
+        ),
+    ],
+    ids=["no start", "fields", "fields of the first state"],
+)
+def test_a_flow_that_no_kickoff_can_run_is_refused(
+    zygote: DrivenZygote, tmp_path: Path, code: str, message: str
+) -> None:
+    answer, _ = inspected(zygote, tmp_path, code)
+    assert isinstance(answer, Failed), answer
+    assert (answer.stage, answer.message) == ("load", message)
+    assert answer.hint
+
+
+OWN_STATE = """
+    def __init__(self, **given):
+        super().__init__(initial_state=State(harbour="Brest", draught=3), **given)
+"""
+FILLED = """
+    @model_validator(mode="before")
+    @classmethod
+    def filled(cls, given):
+        return {"harbour": "Rye", "draught": 2} | given
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        (REQUIRED.replace("(Flow[State]):", f"(Flow[State]):{OWN_STATE}"), "Brest"),
+        (REQUIRED.replace("    hours: int = 6\n", f"    hours: int = 6\n{FILLED}"), "Rye"),
+    ],
+    ids=["of its own", "filled in"],
+)
+def test_a_flow_may_give_its_state_what_has_no_default(
+    zygote: DrivenZygote, tmp_path: Path, code: str, output: str
+) -> None:
+    assert start(zygote, tmp_path, code, inputs={}).answer() == Succeeded(output)
+
+
 def test_a_subclass_without_methods_of_its_own_is_no_flow_beside_its_parent(
     zygote: DrivenZygote, tmp_path: Path
 ) -> None:

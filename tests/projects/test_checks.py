@@ -165,6 +165,21 @@ def test_what_crewai_says_is_told_once_and_with_its_line(tmp_path: Path) -> None
     assert (found and found.line) == 1
 
 
+def test_an_agent_whose_own_file_is_at_fault_is_not_said_to_be_unknown(tmp_path: Path) -> None:
+    crew = '{"agents": ["ann"], "tasks": [{"agent": "ann"}]}'
+    files = declared_crew(written(tmp_path, {"crew.jsonc": crew, "agents/ann.jsonc": "{"}), "crew.jsonc")
+    words = "crew.jsonc: tasks[0] references agent '{}' which does not match a loaded agent definition"
+    assert told(files.findings) == [("jsonc_syntax", "agents/ann.jsonc", 1)]
+    assert located(Finding("declaration_invalid", Level.ERROR, words.format("ann"), "crew.jsonc"), files) is None
+    assert located(Finding("declaration_invalid", Level.ERROR, words.format("bob"), "crew.jsonc"), files) is not None
+
+
+def test_a_byte_order_mark_in_json_is_named(tmp_path: Path) -> None:
+    (found,) = crew_of(tmp_path, "\ufeff{}")
+    assert (found.code, found.line) == ("jsonc_syntax", 1)
+    assert "byte order mark" in found.message
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

@@ -16,6 +16,8 @@ from windlass.projects.checks.finding import CODES
 from windlass_crewside.checking import clock, configs, declarations, failing, packages
 from windlass_crewside.checking.code import Code
 from windlass_crewside.faults import ProjectFault
+from windlass_crewside.frameworks.importing import entry_module
+from windlass_crewside.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,13 +44,16 @@ def told(findings: Iterable[Found]) -> list[tuple[str, str | None, int | None]]:
     return [(one["code"], one["file"], one["line"]) for one in found]
 
 
+KNOWN = {"agents": {"role"}, "tasks": {"agent", "context", "description", "output_file"}}
+
+
 def of_configs(folder: Path, tasks: str, agents: str = AGENTS, crew: str = CREW) -> list[Found]:
     files = {"src/a/crew.py": crew, "src/a/config/tasks.yaml": tasks, "src/a/config/agents.yaml": agents}
-    return list(configs.findings(Code(written(folder, files))))
+    return list(configs.findings(Code(written(folder, files)), KNOWN))
 
 
 def test_a_crew_whose_files_fit_has_no_findings(tmp_path: Path) -> None:
-    assert of_configs(tmp_path, "one:\n  agent: ann\n  context: [one]\ntwo:\n") == []
+    assert of_configs(tmp_path, "one:\n  agent: ann\n  context: [one]\ntwo: {}\n") == []
 
 
 def test_a_task_with_an_agent_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None:
@@ -78,6 +83,46 @@ def test_yaml_that_can_not_be_read_is_told_with_its_line(tmp_path: Path, text: s
     assert told(of_configs(tmp_path, text)) == [("yaml_syntax", "src/a/config/tasks.yaml", line)]
 
 
+@pytest.mark.parametrize("entry", ["", " text", " [ann]"])
+def test_an_entry_without_members_is_told_with_its_name_and_line(tmp_path: Path, entry: str) -> None:
+    (found,) = of_configs(tmp_path, f"one: {{agent: ann}}\nhigh_water:{entry}\n")
+    assert told([found]) == [("config_invalid", "src/a/config/tasks.yaml", 2)]
+    assert found["message"] == "the task high_water has no members."
+
+
+def test_names_that_stand_twice_are_told_where_they_stand_again(tmp_path: Path) -> None:
+    found = of_configs(tmp_path, "one: {agent: ann}\none:\n  agent: ann\n  agent: ann\n", agents=AGENTS + "ann: {}\n")
+    assert told(found) == [
+        ("config_unused", "src/a/config/agents.yaml", 3),
+        ("config_unused", "src/a/config/tasks.yaml", 2),
+        ("config_unused", "src/a/config/tasks.yaml", 4),
+    ]
+    assert found[1]["message"] == "the task 'one' stands here again: that in line 1 counts for nothing."
+
+
+def test_a_member_that_crewai_does_not_know_is_told_with_the_nearest_that_it_does(tmp_path: Path) -> None:
+    (found,) = of_configs(tmp_path, "one:\n  outptu_file: a.md\n")
+    assert told([found]) == [("config_unused", "src/a/config/tasks.yaml", 2)]
+    assert (found["level"], found["hint"]) == ("warning", "Did you mean output_file?")
+
+
+@pytest.mark.parametrize(
+    "ask", ["\nweight = self.tasks_config['one']['weight']", "\nclass Own(Task):\n    weight: int"]
+)
+def test_members_that_the_code_asks_for_itself_are_known(tmp_path: Path, ask: str) -> None:
+    assert of_configs(tmp_path, "one: {weight: 3}\n", crew=CREW + ask) == []
+
+
+def test_members_may_come_of_another_entry(tmp_path: Path) -> None:
+    tasks = "all: &all {agent: ann}\none:\n  <<: *all\n  description: a\ntwo: {<<: *all, <<: *all}\n"
+    assert of_configs(tmp_path, tasks) == []
+
+
+def test_where_crewai_is_not_there_any_member_is_known(tmp_path: Path) -> None:
+    code = Code(written(tmp_path, {"crew.py": CREW, "config/tasks.yaml": "one: {tols: 3}\n", "config/agents.yaml": ""}))
+    assert list(configs.findings(code, {})) == []
+
+
 def test_both_files_are_looked_at_though_one_can_not_be_read(tmp_path: Path) -> None:
     found = of_configs(tmp_path, "one: {agent: eve}\n", agents="ann: [\n")
     assert sorted(told(found)) == [
@@ -91,7 +136,7 @@ def test_a_file_that_a_class_asks_for_and_that_is_not_there_is_told_where_it_ask
         "class Tides:\n", 'class Tides:\n    agents_config = "people.yaml"\n    tasks_config: dict = {}\n'
     )
     code = Code(written(tmp_path, {"flows/crew.py": named}))
-    assert told(configs.findings(code)) == [("config_missing", "flows/crew.py", 6)]
+    assert told(configs.findings(code, KNOWN)) == [("config_missing", "flows/crew.py", 6)]
 
 
 def test_files_of_tools_and_tests_are_not_the_projects(tmp_path: Path) -> None:
@@ -160,6 +205,10 @@ def test_a_clock_that_is_ahead_leaves_the_rest_as_it_is() -> None:
 CAUGHT = "import os\ntry: os.environ['NO_KEY']\nexcept KeyError as error: raise ValueError from error"
 
 
+def function(folder: Path) -> Project:
+    return Project("function", str(folder), "work:run")
+
+
 def failed(folder: Path, code: str) -> BaseException:
     path = folder / "work.py"
     path.write_text(code)
@@ -181,7 +230,7 @@ def failed(folder: Path, code: str) -> BaseException:
 def test_what_fails_while_a_project_is_loaded_is_told_with_its_place(
     tmp_path: Path, code: str, expected: tuple[str, str, int], words: str
 ) -> None:
-    found = failing.finding(failed(tmp_path, code), tmp_path)
+    found = failing.finding(failed(tmp_path, code), function(tmp_path))
     assert told([found]) == [expected]
     assert words in found["message"]
     assert "work.py" not in found["message"]
@@ -189,14 +238,29 @@ def test_what_fails_while_a_project_is_loaded_is_told_with_its_place(
 
 def test_a_project_of_two_crews_is_told_as_such(tmp_path: Path) -> None:
     fault = ProjectFault("a.py has more than one crew: A and B", "Choose one.")
-    assert told([failing.finding(fault, tmp_path)]) == [("several_crews", None, None)]
+    assert told([failing.finding(fault, function(tmp_path))]) == [("several_crews", None, None)]
+
+
+def test_a_package_is_named_that_is_missing_where_another_fault_came_of_it(tmp_path: Path) -> None:
+    code = "try: import no_such_thing\nexcept ImportError as error: raise ValueError('crew.jsonc: no') from error"
+    found = failing.finding(failed(tmp_path, code), function(tmp_path))
+    assert found["code"] == "missing_package"
+    assert found["message"].startswith("the package 'no_such_thing' is not installed in ")
+    assert found["hint"].endswith(" no_such_thing")
+
+
+def test_a_module_of_the_project_that_is_not_there_is_no_missing_package(tmp_path: Path) -> None:
+    with pytest.raises(ProjectFault) as caught:
+        entry_module(Project("function", str(tmp_path), "nowhere.work:run"))
+    found = failing.finding(caught.value, function(tmp_path))
+    assert (found["code"], "names a module that is not there" in found["message"]) == ("no_crew", True)
 
 
 def test_a_package_that_was_known_to_be_missing_is_told_once(tmp_path: Path) -> None:
     known = of_packages(tmp_path, "no_such_thing")
-    at_import = failing.finding(failed(tmp_path, "import no_such_thing"), tmp_path)
+    at_import = failing.finding(failed(tmp_path, "import no_such_thing"), function(tmp_path))
     assert told(failing.with_it(known, at_import)) == [("missing_package", "work.py", 1)]
-    nowhere = failing.finding(ModuleNotFoundError(name="no_such_thing"), tmp_path)
+    nowhere = failing.finding(ModuleNotFoundError(name="no_such_thing"), function(tmp_path))
     (found,) = failing.with_it(known, nowhere)
     assert (found["level"], found["file"], found["line"]) == ("error", "pyproject.toml", 3)
 
@@ -210,17 +274,20 @@ def test_of_a_value_that_fits_no_form_the_nearest_form_is_told() -> None:
     yaml = import_module("yaml")
     root = yaml.compose("do:\n  call: expresion\n", Loader=yaml.SafeLoader)
 
-    def fault(place: tuple[str, ...], words: str, kind: str = "literal") -> dict[str, Any]:
+    def fault(place: tuple[str, ...], words: str, kind: str = "missing") -> dict[str, Any]:
         return {"loc": place, "msg": words, "type": kind}
 
-    faults = [
-        fault(("do", "Code", "call"), "Should be 'code'"),
-        fault(("do", "Code", "ref"), "Field required", "missing"),
-        fault(("do", "Expression", "call"), "Should be 'expression'"),
-        fault(("name",), "Field required", "missing"),
-    ]
-    assert list(declarations.in_words(root, faults)) == [
+    def word(place: tuple[str, ...], expected: str) -> dict[str, Any]:
+        return fault(place, "Should be another", "literal_error") | {"ctx": {"expected": expected}}
+
+    of_code = [fault(("do", "Code", "ref"), "Field required"), fault(("do", "Code", "to"), "Field required")]
+    of_expression = word(("do", "Expression", "call"), "'expression'")
+    name = fault(("name",), "Field required")
+    assert list(declarations.in_words(root, [*of_code, of_expression, name])) == [
         ((), "name: Field required."),
-        (("do",), "do.call: Should be 'expression'."),
+        (("do",), "do.ref: Field required; do.to: Field required."),
+    ], "its call is code"
+    assert list(declarations.in_words(root, [*of_code, word(("do", "Code", "call"), "'code'"), of_expression])) == [
+        (("do",), "do.call: Input should be one of 'code', 'expression'."),
     ]
     assert declarations.line_at(root, ("do", "call")) == 2

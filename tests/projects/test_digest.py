@@ -1,17 +1,17 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from projects_for_tests.making import written
-from windlass.projects import digest
-from windlass.projects.digest import WHOLE
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from windlass.errors import ProjectError
+from windlass.projects import Options, digest, glance
+from windlass.projects.digest import WHOLE, changes
 
 FILES = {"pyproject.toml": "", "src/a/crew.py": "one", "src/a/config/agents.yaml": "two"}
 
@@ -47,7 +47,17 @@ def test_where_one_name_ends_and_contents_begin_makes_a_difference(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "left",
-    [".git/HEAD", ".venv/bin/python", "src/a/__pycache__/crew.pyc", "a.pyc", "node_modules/a.js", "run.log", ".env"],
+    [
+        ".git/HEAD",
+        ".venv/bin/python",
+        "src/a/__pycache__/crew.pyc",
+        "a.pyc",
+        "node_modules/a.js",
+        "run.log",
+        "runs.sqlite3-wal",
+        "out.db",
+        ".env",
+    ],
 )
 def test_what_tools_and_runs_leave_behind_does_not_change_it(project: Path, left: str) -> None:
     before = digest(project)
@@ -76,3 +86,85 @@ def test_a_pipe_is_not_waited_for(project: Path) -> None:
     before = digest(project)
     os.mkfifo(project / "pipe")
     assert digest(project) == before
+
+
+def test_a_link_to_a_file_counts_by_what_is_in_it(project: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared.py"
+    shared.write_text("one")
+    (project / "shared.py").symlink_to(shared)
+    before, seen = digest(project), glance(project)
+    shared.write_text("three")
+    assert digest(project) != before
+    assert changes(seen, glance(project)) == {"shared.py"}
+
+
+def test_of_a_linked_folder_code_counts_and_data_does_not(project: Path, tmp_path: Path) -> None:
+    linked = written(tmp_path / "linked", {"a.py": "one", "deep/b.yaml": "one", "large.csv": "one"})
+    (project / "src" / "linked").symlink_to(linked)
+    before, seen = digest(project), glance(project)
+    (linked / "large.csv").write_text("two, and more")
+    assert (digest(project), glance(project)) == (before, seen)
+    (linked / "deep" / "b.yaml").write_text("two, and more")
+    assert digest(project) != before
+    assert changes(seen, glance(project)) == {"src/linked/deep/b.yaml"}
+
+
+def test_links_that_lead_round_in_circles_are_followed_once(project: Path, tmp_path: Path) -> None:
+    linked = written(tmp_path / "linked", {"a.py": "one"})
+    for name in ("one", "two"):
+        (project / name).symlink_to(linked)
+    (linked / "round").symlink_to(linked)
+    (linked / "home").symlink_to(project)
+    (linked / "above").symlink_to(tmp_path)
+    (project / "itself").symlink_to(project / "itself")
+    followed = {name for name in glance(project) if name.endswith("a.py")}
+    assert followed == {"one/a.py"}
+
+
+def test_what_the_project_leaves_out_does_not_change_it(project: Path) -> None:
+    ignore = ["data/*", "*.csv", "out/", "src/a/kept.txt", "*.toml"]
+    before, seen = digest(project, ignore), glance(project, ignore)
+    written(project, {"data/a/b.py": "", "src/x.csv": "", "out/a/b.txt": "", "src/a/kept.txt": ""})
+    assert (digest(project, ignore), glance(project, ignore)) == (before, seen)
+    written(project, {"datas.py": "", "pyproject.toml": "[project]"})
+    assert digest(project, ignore) != before
+    assert changes(seen, glance(project, ignore)) == {"datas.py", "pyproject.toml"}
+
+
+def test_a_glance_sees_the_env_file_come_change_and_go(project: Path) -> None:
+    seen = [glance(project)]
+    for text in ("KEY=a", "KEY=and more"):
+        (project / ".env").write_text(text)
+        seen.append(glance(project))
+    (project / ".env").unlink()
+    seen.append(glance(project))
+    assert [changes(one, other) for one, other in pairwise(seen)] == [{".env"}] * 3
+
+
+def test_a_link_to_a_pipe_is_not_read(project: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (project / "piped").symlink_to(tmp_path / "pipe")
+    assert digest(project)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_folder_that_is_closed_is_passed_over(project: Path) -> None:
+    before = digest(project)
+    closed = written(project / "closed", {"a.py": ""})
+    closed.chmod(0)
+    try:
+        assert digest(project) == before
+    finally:
+        closed.chmod(0o700)
+
+
+@pytest.mark.parametrize("ignore", ["data", [""], ["/etc"], ["../other"], [7], {"a": 1}])
+def test_what_is_no_pattern_is_told(ignore: object) -> None:
+    with pytest.raises(ProjectError, match=r"in \[tool.windlass\], ignore must be a list of paths in the project"):
+        Options.parse({"ignore": ignore}, Path("pyproject.toml"))
+
+
+def test_what_a_project_leaves_out_stays_with_its_version() -> None:
+    found = Options.parse({"ignore": ["data/*"]}, Path("pyproject.toml"))
+    assert Options.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert found.ignore == ["data/*"]

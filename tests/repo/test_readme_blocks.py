@@ -113,7 +113,7 @@ def test_the_quickstart_works_as_it_stands(open_folder: Path) -> None:
     for words in ("topic", '"state":"SUCCESS"', "['research', 'brief']", "It ran research and brief."):
         assert words in told
     assert "audience" in told_later
-    _, *results = (open_folder / "results.jsonl").read_text("utf-8").splitlines()
+    results = (open_folder / "results.jsonl").read_text("utf-8").splitlines()
     assert sorted(json.loads(result)["line"] for result in results) == [1, 2, 3]
 
 

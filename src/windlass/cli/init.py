@@ -33,7 +33,8 @@ def command(folder: Path, kind: Kind) -> None:
 def steps(folder: Path, kind: Kind) -> list[str]:
     from importlib.util import find_spec
 
-    path = shlex.quote(str(folder))
+    named = str(folder)
+    path = shlex.quote(f"./{named}" if named.startswith("-") else named)
     steps = [f"windlass check {path}", f"windlass dev {path}   # then type the lines that it prints"]
     if kind != "function" and find_spec("crewai") is None:
         steps.insert(0, "pip install 'windlass[crewai]'   # crewai is not installed beside Windlass")

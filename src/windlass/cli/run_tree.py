@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.cli.printing import printable
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
+from windlass.runner import Output
 from windlass_crewside.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 
 if TYPE_CHECKING:
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
 
 LONGEST = 120
 """Characters of what a crew calls its things, or says."""
+AT_ONCE, WHILE = 20, 1.0
+"""Lines of a run's output that are shown in so many seconds; of the others it is told how many they were."""
+TERMINAL_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>])")
+FRAME = re.compile(r'  File "(?P<file>.*)", line \d+')
+OURS = ("/windlass_crewside/", "<frozen importlib.")
 
 
 @dataclass(slots=True)
@@ -33,12 +41,21 @@ class Shown:
     """The names of those that run, by position."""
     calls: dict[str, float] = field(default_factory=dict)
     """When each model call began, by its id."""
+    printed: int = 0
+    """Lines of output since `since`, of which AT_ONCE were shown."""
+    since: float = 0.0
 
 
 class RunTree:
     """A Watcher that says a line for what matters to somebody who writes a crew."""
 
-    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        width: Callable[[], int] = lambda: shutil.get_terminal_size((LONGEST, 0)).columns,
+    ) -> None:
+        self._width = width
         self._say = say
         self._clock = clock
         self._runs: dict[tuple[UUID, int], Shown] = {}
@@ -53,10 +70,30 @@ class RunTree:
         if what is None:
             self._begin(kickoff)
         elif key in self._runs:
-            for depth, words in self._lines(self._runs[key], what):
-                self._tell(self._runs[key], depth, words)
+            self._go_on(self._runs[key], what)
             if isinstance(what, Outcome):
                 del self._runs[key]
+
+    def _go_on(self, run: Shown, what: object) -> None:
+        lines = self._lines(run, what)
+        over = self._clock() - run.since >= WHILE
+        if (over or lines) and run.printed > AT_ONCE:
+            self._tell(run, 2, f"> ({run.printed - AT_ONCE:,} more lines)")
+            run.printed = AT_ONCE
+        if isinstance(what, Output):
+            self._print(run, what.line, over=over)
+        for depth, words in lines:
+            self._tell(run, depth, words)
+
+    def _print(self, run: Shown, line: str, *, over: bool) -> None:
+        words = plain(line)
+        if not words:
+            return
+        if over:
+            run.printed, run.since = 0, self._clock()
+        run.printed += 1
+        if run.printed <= AT_ONCE:
+            self._say(line_of(run, 2, f"> {words}")[: self._width()])  # tables are no easier to read when folded
 
     def _begin(self, kickoff: Claimed) -> None:
         self._last += 1
@@ -65,7 +102,7 @@ class RunTree:
         self._say(f"[{self._last}] {kickoff.slug}: kickoff {kickoff.id}{again}")
 
     def _tell(self, run: Shown, depth: int, words: str) -> None:
-        self._say(f"[{run.number}] {'|  ' * depth}{words}")
+        self._say(line_of(run, depth, words))
 
     def _lines(self, run: Shown, what: object) -> list[tuple[int, str]]:
         match what:
@@ -81,7 +118,7 @@ class RunTree:
             case Warned():
                 return [(1, f"warning: {shown(what.message)}")]
             case Outcome():
-                return [(0, self._outcome(run, what))]
+                return [*((1, line) for line in without_our_frames(what.trace)), (0, self._outcome(run, what))]
         return []
 
     def _end_of_task(self, run: Shown, task: TaskEnded) -> list[tuple[int, str]]:
@@ -125,7 +162,29 @@ class RunTree:
         return told if outcome.error is None else f"{told}: {shown(outcome.error)}"
 
 
+def line_of(run: Shown, depth: int, words: str) -> str:
+    return f"[{run.number}] {'|  ' * depth}{words}"
+
+
 def shown(value: Any) -> str:
     """In one short line, without what a terminal would obey."""
     words = printable(" ".join(str(value).split()))
     return words if len(words) <= LONGEST else f"{words[: LONGEST - 3]}..."
+
+
+def plain(line: str) -> str:
+    """What of a line of output a terminal would show in the end, "" for nothing."""
+    return printable(TERMINAL_CODES.sub("", line).rstrip().rpartition("\r")[2].expandtabs())
+
+
+def without_our_frames(trace: str) -> list[str]:
+    """The lines of a traceback, but for how Windlass came to the crew's code."""
+    lines, ours = [], False
+    for line in trace.splitlines():
+        if frame := FRAME.match(line):
+            ours = any(part in frame["file"] for part in OURS)
+        elif not line.startswith("    "):
+            ours = False
+        if not ours:
+            lines.append(printable(line))
+    return lines

@@ -19,8 +19,11 @@ LONGEST_BODY_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
+    """`seconds` are those in which an answer could have come."""
+
     base_url: str
     error: httpx.RequestError
+    seconds: float
 
 
 Outcome = httpx.Response | NoAnswer
@@ -65,7 +68,11 @@ def _in_words(status: int, title: str, said: Mapping[str, Any], retry_after: flo
 
 def _fact(fact: tuple[str, object]) -> str:
     name, value = fact
-    return f"  {name.replace('_', ' ')}: {_value(value)}"
+    try:
+        text = _value(value)
+    except RecursionError:
+        text = "too deeply nested to be shown"
+    return f"  {name.replace('_', ' ')}: {text}"
 
 
 def _value(value: object) -> str:
@@ -104,13 +111,15 @@ def _retry_after(answer: httpx.Response) -> float:
 def _body(answer: httpx.Response) -> Any:
     try:
         return answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
 def _unreachable(outcome: NoAnswer) -> Unreachable:
     error = outcome.error
     why = str(error).rstrip(".") or type(error).__name__
+    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
+        why = f"no whole answer came in {round(outcome.seconds, 1):g} s"
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         hint = "Is the server running, and the address right?"
         return Unreachable(f"{outcome.base_url} can't be reached: {why}.", hint, was_sent=False)

@@ -1,29 +1,29 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from windlass.client import talks
 from windlass.client.lines import AsyncLine, Line, address, known_token
-from windlass.client.requests import Kickoff, body, one_of_many
+from windlass.client.requests import Kickoff, bodies, body, seconds
 from windlass.client.talks import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from datetime import timedelta
 
     import httpx
 
     from windlass.client.errors import Refused
+    from windlass.client.requests import Item
     from windlass.client.results import Inputs, Result, Status, Stopped
 
-Item = Kickoff | Mapping[str, Any]
 PATIENCE = 60.0
 
 
 class _AnyCrew:
-    def __init__(self, base_url: str, patience: float) -> None:
+    def __init__(self, base_url: str, patience: float | timedelta) -> None:
         self.base_url = base_url
-        self.patience = patience
+        self.patience = seconds("patience", patience)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_url!r})"
@@ -45,7 +45,7 @@ class Crew(_AnyCrew):
         base_url: str,
         token: str | None = None,
         *,
-        patience: float = PATIENCE,
+        patience: float | timedelta = PATIENCE,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         super().__init__(address(base_url), patience)
@@ -81,15 +81,17 @@ class Crew(_AnyCrew):
         """For each item, inputs or a Kickoff, the id or why it was refused; one that is refused spoils no other. With
         a key, the same list gives the same kickoffs when it is sent again.
         """
-        return self._line.converse(talks.kickoff_many(_bodies(items, idempotency_key), self._patience))
+        return self._line.converse(talks.kickoff_many(bodies(items, idempotency_key), self._patience))
 
-    def status(self, kickoff_id: str, wait: float | None = None) -> Status:
+    def status(self, kickoff_id: str, wait: float | timedelta | None = None) -> Status:
         """How it stands when it has ended, or after `wait` seconds, 60 at most."""
-        return self._line.converse(talks.status(kickoff_id, wait or 0.0, self._patience))
+        return self._line.converse(talks.status(kickoff_id, seconds("wait", wait or 0.0), self._patience))
 
-    def wait(self, kickoff_id: str, timeout: float | None = None) -> Status:
-        """Until it has ended, well or badly. Raises StillRunning after `timeout` seconds."""
-        return self._line.converse(talks.wait(kickoff_id, timeout, self._patience))
+    def wait(self, kickoff_id: str, timeout: float | timedelta | None = None) -> Status:
+        """Until it has ended, well or badly. Raises StillRunning after `timeout` seconds, Unreachable where the server
+        said nothing in them.
+        """
+        return self._line.converse(talks.wait(kickoff_id, _limit(timeout), self._patience))
 
     def stop(self, kickoff_id: str) -> Stopped:
         return self._line.converse(talks.stop(kickoff_id, self._patience))
@@ -115,7 +117,7 @@ class AsyncCrew(_AnyCrew):
         base_url: str,
         token: str | None = None,
         *,
-        patience: float = PATIENCE,
+        patience: float | timedelta = PATIENCE,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         super().__init__(address(base_url), patience)
@@ -145,13 +147,17 @@ class AsyncCrew(_AnyCrew):
         return await self._line.converse(talks.kickoff(content, self._patience))
 
     async def kickoff_many(self, items: Iterable[Item], *, idempotency_key: str | None = None) -> list[str | Refused]:
-        return await self._line.converse(talks.kickoff_many(_bodies(items, idempotency_key), self._patience))
+        return await self._line.converse(talks.kickoff_many(bodies(items, idempotency_key), self._patience))
 
-    async def status(self, kickoff_id: str, wait: float | None = None) -> Status:
-        return await self._line.converse(talks.status(kickoff_id, wait or 0.0, self._patience))
+    async def status(self, kickoff_id: str, wait: float | timedelta | None = None) -> Status:
+        return await self._line.converse(talks.status(kickoff_id, seconds("wait", wait or 0.0), self._patience))
 
-    async def wait(self, kickoff_id: str, timeout: float | None = None) -> Status:  # noqa: ASYNC109 - seconds of the talk
-        return await self._line.converse(talks.wait(kickoff_id, timeout, self._patience))
+    async def wait(
+        self,
+        kickoff_id: str,
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - seconds of the talk
+    ) -> Status:
+        return await self._line.converse(talks.wait(kickoff_id, _limit(timeout), self._patience))
 
     async def stop(self, kickoff_id: str) -> Stopped:
         return await self._line.converse(talks.stop(kickoff_id, self._patience))
@@ -168,5 +174,5 @@ class AsyncCrew(_AnyCrew):
         return await self._line.converse(talks.run(content, self._patience))
 
 
-def _bodies(items: Iterable[Item], key: str | None) -> list[bytes]:
-    return [body(one_of_many(item, place, key)) for place, item in enumerate(items)]
+def _limit(timeout: float | timedelta | None) -> float | None:
+    return None if timeout is None else seconds("timeout", timeout)

@@ -2,7 +2,7 @@
 CrewError              `message` says what happened, `hint` what to do, `status` is the answer's, None without one
 ├── Unreachable        no answer came
 ├── Refused            any answer but a success; `details` are the server's facts
-│   ├── InvalidRequest    400, 413, 422: it stays wrong until the request changes
+│   ├── InvalidRequest    400, 413, 422, or not sent at all: it stays wrong until the request changes
 │   ├── Unauthorized      401
 │   ├── NotFound          404
 │   ├── Conflict          409
@@ -76,7 +76,7 @@ class Refused(CrewError):  # noqa: N818 - said of the request
 
 
 class InvalidRequest(Refused):
-    pass
+    """Also of what is not sent at all, because no server would take it; its status is 400 then."""
 
 
 class Unauthorized(Refused):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 Told = TypeVar("Told")
 
 CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 30.0
 
 
 class Line:
@@ -46,10 +45,23 @@ class Line:
     def _send(self, request: Request) -> Outcome:
         if request.after:
             time.sleep(request.after)
+        _check_open(self._http)
         try:
-            return self._http.request(request.method, self.base_url + request.path, **_parts(request))
+            return self._exchange(request)
         except httpx.RequestError as error:
-            return NoAnswer(self.base_url, error)
+            return NoAnswer(self.base_url, error, request.seconds)
+
+    def _exchange(self, request: Request) -> httpx.Response:
+        """Its time is that of the whole: httpx bounds what passes between two bytes."""
+        end = time.monotonic() + request.seconds
+        with self._http.stream(request.method, self.base_url + request.target, **_parts(request)) as answer:
+            parts = []
+            for part in answer.iter_bytes():
+                parts.append(part)
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout("timed out", request=answer.request)
+        headers = {name: value for name, value in answer.headers.items() if name != "content-encoding"}
+        return httpx.Response(answer.status_code, headers=headers, content=b"".join(parts), request=answer.request)
 
 
 class AsyncLine:
@@ -58,6 +70,7 @@ class AsyncLine:
     def __init__(self, base_url: str, token: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.base_url = base_url
         self._http = httpx.AsyncClient(**_options(base_url, token), transport=transport)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def converse(self, talk: Talk[Told]) -> Told:
         try:
@@ -69,15 +82,31 @@ class AsyncLine:
             return told
 
     async def close(self) -> None:
+        self._check_loop()
         await self._http.aclose()
 
     async def _send(self, request: Request) -> Outcome:
         if request.after:
             await asyncio.sleep(request.after)
+        _check_open(self._http)
+        self._check_loop()
         try:
-            return await self._http.request(request.method, self.base_url + request.path, **_parts(request))
+            async with asyncio.timeout(request.seconds):
+                return await self._http.request(request.method, self.base_url + request.target, **_parts(request))
+        except TimeoutError:
+            return NoAnswer(self.base_url, httpx.ReadTimeout("timed out"), request.seconds)
         except httpx.RequestError as error:
-            return NoAnswer(self.base_url, error)
+            return NoAnswer(self.base_url, error, request.seconds)
+
+    def _check_loop(self) -> None:
+        """Open connections belong to the event loop that they were made in."""
+        here = asyncio.get_running_loop()
+        self._loop = self._loop or here
+        if self._loop is not here:
+            raise CrewError(
+                "This AsyncCrew was used in another event loop.",
+                "Make one in each: inside the coroutine that asyncio.run() runs, in an `async with` block.",
+            )
 
 
 def address(base_url: str) -> str:
@@ -104,6 +133,11 @@ def known_token(given: str | None) -> str:
     return token
 
 
+def _check_open(http: httpx.Client | httpx.AsyncClient) -> None:
+    if http.is_closed:
+        raise CrewError("This crew's client is closed.", "Make a new one, or stay inside its `with` block.")
+
+
 def _options(base_url: str, token: str) -> dict[str, Any]:
     host = httpx.URL(base_url).host
     return {
@@ -118,5 +152,5 @@ def _parts(request: Request) -> dict[str, Any]:
     return {
         "content": request.content,
         "headers": {"Content-Type": "application/json"} if request.content is not None else None,
-        "timeout": httpx.Timeout(ANSWER_SECONDS + request.wait, connect=CONNECT_SECONDS),
+        "timeout": httpx.Timeout(request.seconds, connect=min(CONNECT_SECONDS, request.seconds)),
     }

@@ -7,17 +7,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from itertools import chain, repeat
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from windlass.client import requests
 from windlass.client.answers import Answer, Outcome, judged, refused_item
 from windlass.client.errors import CrewError, InvalidRequest, NotACrew, Refused
-from windlass.client.requests import Request
+from windlass.client.requests import ANSWER_SECONDS, Request
 from windlass.client.results import Inputs, KickoffFailed, Result, Status, StillRunning, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Told = TypeVar("Told")
 Talk = Generator[Request, Outcome, Told]
@@ -25,10 +26,14 @@ Clock = Callable[[], float]
 
 WAIT = 20.0
 """Seconds for which the server may hold a status back; what stands before it may cut longer ones."""
+LONGEST_WAIT = 60.0
+"""The most that a server can be asked for."""
 PAUSE = 0.5
 """Seconds between two questions at least, where a server answers at once."""
 PAUSES = (0.25, 0.5, 1.0, 2.0)
 """Seconds between questions to a server that is away; the last one is repeated."""
+GRACE = 5.0
+"""Seconds that an answer may come after the time is over."""
 MOST_OF_A_BATCH = 1000
 LARGEST_BATCH = 900_000
 """Bytes. Where a server takes less, a batch is halved until it fits."""
@@ -36,35 +41,54 @@ TOO_LARGE = 413
 
 
 class Patience:
-    """Says when a request that got no answer, or one that may pass, is sent again: for `seconds` in a row at most."""
+    """Says when a request that got no answer, or one that may pass, is sent again: for `seconds` in a row at most, and
+    never after `end`, a moment of the clock.
 
-    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
+    They count from the moment at which the answer was due, or the first failure where that came before.
+    """
+
+    def __init__(self, seconds: float, clock: Clock = time.monotonic, end: float = inf) -> None:
         self.seconds = seconds
         self.clock = clock
-        self._until: float | None = None
-        self._pauses: Iterator[float] = iter(())
+        self._end = end
+        self._since = inf
+        self._pauses: Iterator[float] | None = None
+
+    def begin(self, due: float) -> None:
+        self._since = due
+
+    def grace(self, due: float) -> float:
+        """Seconds after `due` in which an answer is still awaited. One that is asked for once may take its time."""
+        left = max(0.0, self._over - due) + GRACE if self.seconds else ANSWER_SECONDS
+        return min(ANSWER_SECONDS, left, self._end + GRACE - due)
 
     def pause(self, error: CrewError) -> float:
         """Seconds to let pass first. Raises the error where it will not pass, or the time is over."""
         if not error.may_pass:
             raise error
-        now = self.clock()
-        if self._until is None:
-            self._until = now + self.seconds
+        now, tried_again = self.clock(), self._pauses is not None
+        if self._pauses is None:
+            self._since = min(self._since, now)
             self._pauses = chain(PAUSES, repeat(PAUSES[-1]))
-        left = self._until - now
+        left = self._over - now
         if left <= 0:
-            if self.seconds:
-                error.hint = f"It was tried again for {self.seconds:g} s. {error.hint}".strip()
+            if tried_again:
+                error.hint = f"It was tried again for {self._over - self._since:g} s. {error.hint}".strip()
             raise error
         return min(left, max(next(self._pauses), error.retry_after))
 
     def rest(self) -> None:
         """The server answers again."""
-        self._until = None
+        self._since = inf
+        self._pauses = None
 
-    def within(self, seconds: float) -> Patience:
-        return Patience(min(self.seconds, seconds), self.clock)
+    def anew(self, end: float = inf) -> Patience:
+        """As much of it, for one request among others."""
+        return Patience(self.seconds, self.clock, end)
+
+    @property
+    def _over(self) -> float:
+        return min(self._since + self.seconds, self._end)
 
 
 def once(request: Request) -> Talk[Answer]:
@@ -72,12 +96,18 @@ def once(request: Request) -> Talk[Answer]:
 
 
 def asked(request: Request, patience: Patience) -> Talk[Answer]:
+    """A request that is held back is so until the same moment when it is sent again."""
+    sent = patience.clock() + request.after
+    due = sent + request.wait
+    patience.begin(due)
     while True:
-        outcome = yield request
+        ready = max(sent, due)
+        outcome = yield request.held(min(request.wait, ready - sent), patience.grace(ready))
         try:
             answer = judged(outcome)
         except CrewError as error:
             request = request.later(patience.pause(error))
+            sent = patience.clock() + request.after
         else:
             patience.rest()
             return answer
@@ -92,7 +122,7 @@ def kickoff(body: bytes, patience: Patience) -> Talk[str]:
 
 
 def status(kickoff_id: str, wait: float, patience: Patience) -> Talk[Status]:
-    return Status.of((yield from asked(requests.status(kickoff_id, wait), patience)))
+    return Status.of((yield from asked(requests.status(kickoff_id, min(wait, LONGEST_WAIT)), patience)))
 
 
 def stop(kickoff_id: str, patience: Patience) -> Talk[Stopped]:
@@ -100,19 +130,23 @@ def stop(kickoff_id: str, patience: Patience) -> Talk[Stopped]:
 
 
 def wait(kickoff_id: str, timeout: float | None, patience: Patience) -> Talk[Status]:
-    """Until it has ended. Raises StillRunning after `timeout` seconds."""
-    clock = patience.clock
-    until = float("inf") if timeout is None else clock() + timeout
-    pause = 0.0
+    """Until it has ended. Raises StillRunning after `timeout` seconds where it has answered once."""
+    clock, seconds = patience.clock, inf if timeout is None else timeout
+    until = clock() + seconds
+    pause, found = 0.0, None
     while True:
         began = clock() + pause
-        left = max(0.0, until - began)
-        request = requests.status(kickoff_id, min(WAIT, left)).later(pause)
-        found = Status.of((yield from asked(request, patience.within(left))))
+        request = requests.status(kickoff_id, max(0.0, min(WAIT, until - began))).later(pause)
+        try:
+            found = Status.of((yield from asked(request, patience.anew(until))))
+        except CrewError as error:
+            if found and error.may_pass and clock() >= until:
+                raise StillRunning(found, seconds) from error
+            raise
         if found.has_ended:
             return found
-        if timeout is not None and clock() >= until:
-            raise StillRunning(found, timeout)
+        if clock() >= until:
+            raise StillRunning(found, seconds)
         pause = max(0.0, min(began + PAUSE, until) - clock())
 
 
@@ -124,10 +158,13 @@ def run(body: bytes, patience: Patience) -> Talk[Result]:
     return ended.result
 
 
-def kickoff_many(bodies: Sequence[bytes], patience: Patience) -> Talk[list[str | Refused]]:
-    """In the order of the bodies. What is refused for now only is sent again while there is patience."""
-    found: dict[int, str | Refused] = {}
-    waiting, pause = list(range(len(bodies))), 0.0
+def kickoff_many(given: Sequence[bytes | InvalidRequest], patience: Patience) -> Talk[list[str | Refused]]:
+    """In the order given, which is of bodies, or of why there is none. What is refused for now only is sent again
+    while there is patience.
+    """
+    bodies = {place: body for place, body in enumerate(given) if isinstance(body, bytes)}
+    found: dict[int, str | Refused] = {place: why for place, why in enumerate(given) if not isinstance(why, bytes)}
+    waiting, pause = list(bodies), 0.0
     while waiting:
         for part in _parts(waiting, bodies):
             found |= yield from _batch(part, bodies, pause, patience)
@@ -139,15 +176,15 @@ def kickoff_many(bodies: Sequence[bytes], patience: Patience) -> Talk[list[str |
                 pause = patience.pause(max(later.values(), key=attrgetter("retry_after")))
             except Refused:
                 break
-    return [found[place] for place in range(len(bodies))]
+    return [found[place] for place in range(len(given))]
 
 
 def _batch(
-    places: list[int], bodies: Sequence[bytes], pause: float, patience: Patience
+    places: list[int], bodies: Mapping[int, bytes], pause: float, patience: Patience
 ) -> Talk[dict[int, str | Refused]]:
     request = requests.kickoffs([bodies[place] for place in places]).later(pause)
     try:
-        answer = yield from asked(request, patience.within(patience.seconds))
+        answer = yield from asked(request, patience.anew())
     except InvalidRequest as error:
         if error.status != TOO_LARGE:
             raise
@@ -162,7 +199,7 @@ def _batch(
     return dict(zip(places, map(_accepted, items), strict=True))
 
 
-def _parts(places: list[int], bodies: Sequence[bytes]) -> Iterator[list[int]]:
+def _parts(places: Iterable[int], bodies: Mapping[int, bytes]) -> Iterator[list[int]]:
     part: list[int] = []
     size = 0
     for place in places:

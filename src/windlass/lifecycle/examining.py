@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from windlass import config
 from windlass.embedded.offline_model import NOBODY_LISTENS, model_environment
 from windlass.errors import ProjectError, WindlassError
 from windlass.lifecycle.parts import running
@@ -63,6 +64,7 @@ async def lacks(path: Path, runner: Runner, environment: Mapping[str, str]) -> l
 
 async def _all(path: Path, examined: Callable[[Recognised, Path], Awaitable[list[Finding]]]) -> list[Finding]:
     recognised, found = declared_project(path)
+    found += map(of_env_line, config.unread_lines(path))
     if recognised is None:
         return in_order(found)
     try:
@@ -81,6 +83,12 @@ def of_files(recognised: Recognised, told: list[Finding]) -> list[Finding]:
     files = declared_crew(Path(project.root), project.entrypoint)
     placed = (located(one, files) if one.code == "declaration_invalid" else one for one in told)
     return [*files.findings, *(one for one in placed if one is not None)]
+
+
+def of_env_line(line: int) -> Finding:
+    """Never with what stands there, which may be a secret."""
+    message = "this line names no variable and its value, or a quote in it has no end: it is passed over."
+    return Finding("env_file", Level.WARNING, message, ".env", line, "Write NAME=value, or take it out.")
 
 
 def of_interpreter(error: WindlassError) -> Finding:

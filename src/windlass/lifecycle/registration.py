@@ -31,7 +31,7 @@ class Registration:
         """Raises ProjectError, in words, when this can't be a crew."""
         recognised = recognise(path)
         root = Path(recognised.project.root)
-        return cls(recognised, interpreter_of(root), digest(root))
+        return cls(recognised, interpreter_of(root), digest(root, recognised.options.ignore))
 
     @property
     def slug(self) -> str:

@@ -19,7 +19,12 @@ HOW = (
     'Add [tool.crewai] type = "crew" for a crew, type = "flow" for a flow, '
     'or [tool.windlass] entrypoint = "module:function" for a function.'
 )
+BYTE_ORDER_MARK = "\ufeff"
 CREW_FILES = ("crew.jsonc", "crew.json")
+CHOICES = {"entrypoint": "module:function", "crew": "module or module:Class", "flow": "module or module:Class"}
+"""Options of [tool.windlass] that say what is run, and their forms; of several the first counts."""
+
+NAME = r"\w+(?:\.\w+)*"
 DEFINITIONS = {"crew": (".jsonc", ".json"), "flow": (".yaml", ".yml", ".json")}
 """What the names of files that declare one end in."""
 
@@ -52,6 +57,11 @@ class Declared:
         return value if isinstance(value, str) and value else None
 
     @property
+    def choices(self) -> list[tuple[str, str]]:
+        """Those of CHOICES that it makes, in their order."""
+        return [(name, value) for name in CHOICES if (value := self.text("tool", "windlass", name))]
+
+    @property
     def name(self) -> str:
         return self.text("project", "name") or self.text("tool", "poetry", "name") or self.root.name
 
@@ -64,19 +74,17 @@ def recognise(path: Path) -> Recognised:
 
 
 def kind_of(declared: Declared) -> Recognised:
-    if entrypoint := declared.text("tool", "windlass", "entrypoint"):
-        return function(declared, entrypoint)
-    if chosen := declared.text("tool", "windlass", "crew"):
-        return crew(declared, chosen)
-    if chosen := declared.text("tool", "windlass", "flow"):
-        return flow(declared, chosen)
+    if declared.choices:
+        return chosen(declared, *declared.choices[0])
     if definition := declaration(declared):
         return of_kind("declarative_flow" if is_flow(declared) else "json_crew", declared, definition)
     if is_flow(declared):
-        return flow(declared, find_flow(declared))
-    if declared.text("tool", "crewai", "type") == "crew" or crew_scripts(declared):
-        return crew(declared, find_crew(declared))
-    raise ProjectError(f"{declared.root / 'pyproject.toml'} tells of no crew.", HOW)
+        return of_kind("flow", declared, find_flow(declared))
+    kind = declared.text("tool", "crewai", "type")
+    if kind == "crew" or crew_scripts(declared):
+        return of_kind("crew", declared, find_crew(declared))
+    other = f": [tool.crewai] type is {kind!r}, which is neither crew nor flow" if kind else ""
+    raise ProjectError(f"{declared.root / 'pyproject.toml'} tells of no crew{other}.", HOW)
 
 
 def read(path: Path) -> Declared:
@@ -85,12 +93,19 @@ def read(path: Path) -> Declared:
         raise ProjectError(f"{root} is not a folder.", "Name the folder of a project, with its pyproject.toml.")
     file = root / "pyproject.toml"
     try:
-        return Declared(root, tomllib.loads(file.read_text("utf-8")))
+        text = file.read_text("utf-8")
+        if text.startswith(BYTE_ORDER_MARK):
+            raise ProjectError(
+                f"{file} begins with a byte order mark, which TOML has not.", "Save it as UTF-8 without."
+            )
+        return Declared(root, tomllib.loads(text))
     except FileNotFoundError:
         if any((root / name).is_file() for name in CREW_FILES):
             return Declared(root, {})
         raise ProjectError(f"there is no pyproject.toml in {root}.", HOW) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ProjectError(f"{file} can't be read: its values are too deep in one another.") from None
+    except ValueError as error:  # no TOML, no UTF-8, or a number of too many digits
         raise ProjectError(f"{file} can't be read: {error}.") from None
     except OSError as error:
         raise ProjectError(f"{file} can't be read: {error.strerror}.") from None
@@ -105,10 +120,13 @@ def declaration(declared: Declared) -> str | None:
             return None
         return next((name for name in CREW_FILES if (declared.root / name).is_file()), None)
     how = f'[tool.crewai] definition = "{named}" in {declared.root / "pyproject.toml"}'
-    path = (declared.root / named).resolve()
+    try:
+        path = (declared.root / named).resolve()
+    except (OSError, ValueError) as error:  # a NUL character in it, say
+        raise ProjectError(f"{how} is no path: {error}.", "Name a file in it, by its path from there.") from None
     if not path.is_relative_to(declared.root):
         raise ProjectError(f"{how} is not in the project.", "Name a file in it, by its path from there.")
-    if not path.is_file():
+    if not is_file(path):
         raise ProjectError(f"{how} names no file.", "Make it, or name the one that there is.")
     if path.suffix not in DEFINITIONS[kind]:
         endings = " or ".join(DEFINITIONS[kind])
@@ -120,19 +138,15 @@ def is_flow(declared: Declared) -> bool:
     return declared.text("tool", "crewai", "type") == "flow"
 
 
-def function(declared: Declared, entrypoint: str) -> Recognised:
-    if not re.fullmatch(r"[\w.]+:[\w.]+", entrypoint):
-        raise ProjectError(f"the entrypoint {entrypoint!r} of {declared.root} is not of the form module:function.", HOW)
+def chosen(declared: Declared, choice: str, entrypoint: str) -> Recognised:
+    behind = f":{NAME}" if choice == "entrypoint" else f"(?::{NAME})?"
+    if not re.fullmatch(f"{NAME}{behind}", entrypoint):
+        form = CHOICES[choice]
+        raise ProjectError(f"the {choice} {entrypoint!r} of {declared.root} is not of the form {form}.", HOW)
+    if choice != "entrypoint":
+        return of_kind(choice, declared, entrypoint)
     preload = CREW_PRELOAD if depends_on_crewai(declared) else None
     return Recognised(Project("function", str(declared.root), entrypoint), preload, declared.name)
-
-
-def crew(declared: Declared, entrypoint: str) -> Recognised:
-    return of_kind("crew", declared, entrypoint)
-
-
-def flow(declared: Declared, entrypoint: str) -> Recognised:
-    return of_kind("flow", declared, entrypoint)
 
 
 def of_kind(kind: str, declared: Declared, entrypoint: str) -> Recognised:
@@ -141,8 +155,9 @@ def of_kind(kind: str, declared: Declared, entrypoint: str) -> Recognised:
 
 
 def depends_on_crewai(declared: Declared) -> bool:
-    named = declared.table("project").get("dependencies", [])
-    return any(re.match(r"crewai\b(?!-)", str(dependency)) for dependency in named) or bool(
+    named = declared.table("project").get("dependencies")
+    dependencies = named if isinstance(named, list) else []
+    return any(re.match(r"crewai\b(?!-)", str(dependency)) for dependency in dependencies) or bool(
         declared.table("tool", "poetry", "dependencies").get("crewai")
     )
 
@@ -155,7 +170,8 @@ def crew_scripts(declared: Declared) -> list[str]:
 def scripts(declared: Declared, command: str) -> list[str]:
     """Modules of the commands of this name."""
     named = declared.table("project", "scripts") | declared.table("tool", "poetry", "scripts")
-    return [str(target).partition(":")[0] for name, target in named.items() if name == command]
+    module = str(named.get(command, "")).partition(":")[0]
+    return [module] if re.fullmatch(NAME, module) else []
 
 
 def find_crew(declared: Declared) -> str:
@@ -178,7 +194,7 @@ def found_module(declared: Declared, kind: str, named: list[str]) -> str:
     """The first of these modules that is there, else the only one of a name like theirs."""
     folders = source_folders(declared.root)
     for module in named:
-        if any((folder / file_of(module)).is_file() for folder in folders):
+        if any(is_file(folder / file_of(module)) for folder in folders):
             return module
     file = file_of(named[-1]).rpartition("/")[2]
     found = sorted({module for folder in folders for module in modules_at(folder, file)})
@@ -198,6 +214,13 @@ def not_one(declared: Declared, kind: str, named: list[str], found: list[str]) -
         f"no {kind} found in {declared.root}: looked for {looked}, there and in src.",
         f'Name its module in pyproject.toml: [tool.windlass] {kind} = "package.module:Class"',
     )
+
+
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long, or a folder that may not be looked into
+        return False
 
 
 def file_of(module: str) -> str:

@@ -26,7 +26,8 @@ class Options:
     against those of others; `max_waiting` how many may wait, None for the server's default.
 
     With `preload` "project" its processes are forked from one that has imported its own modules too; with `start`
-    "exec" they are not forked but begin as fresh interpreters.
+    "exec" they are not forked but begin as fresh interpreters. `ignore` are patterns of paths in it: a change of what
+    they name does not change the project.
     """
 
     concurrency: int | None = None
@@ -38,6 +39,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
     retries: Retries = field(default_factory=Retries)
+    ignore: list[str] = field(default_factory=list)
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], file: Path) -> Self:
@@ -84,6 +86,19 @@ def _is_weight(value: Any) -> bool:
     )
 
 
+def _are_patterns(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_pattern, value))
+
+
+def _is_pattern(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and bool(value.strip("/ "))
+        and not value.startswith("/")
+        and ".." not in value.split("/")
+    )
+
+
 def _one_of(*words: str) -> Check:
     listed = " or ".join(f'"{word}"' for word in words)
     return Check(lambda value: isinstance(value, str) and value in words, listed)
@@ -98,6 +113,7 @@ CHECKS = {
     "concurrency_strategy": _one_of("enqueue", "reject", "cancel_running"),
     "preload": _one_of("framework", "project"),
     "start": _one_of("fork", "exec"),
+    "ignore": Check(_are_patterns, 'a list of paths in the project, such as ["data/*", "*.csv"]'),
 }
 
 

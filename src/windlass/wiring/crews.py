@@ -85,24 +85,44 @@ async def start_worker(
 
 
 async def crew_environments(settings: Settings, project: Path, stack: AsyncExitStack, say: Say) -> EnvironmentOf:
-    """The user's own over that of each project, with the offline model in it when they name no other model.
+    """What `Environments` says, with the offline model behind it."""
+    file = settings.offline_script
+    model = HttpServer(offline_model_app(Script.read(file, say=say) if file else None), "127.0.0.1", 0)
+    await stack.enter_async_context(running(model))
+    environment_of = Environments(project, f"http://127.0.0.1:{model.port}", file, say)
+    environment_of(project)
+    return environment_of
+
+
+class Environments:
+    """The user's own over that of each project, with the offline model in it while they name no other model: so it is
+    asked anew for each kickoff, and of `served` it is said when the model is another one.
 
     Kickoffs of a project that was served from this home before may still wait: they get that one's, not this one's.
     """
-    environment, file = config.crew_environment(project), settings.offline_script
-    if named := has_provider_key(environment) or names_another_model(environment):
-        say(f"crews use the model of your environment ({named} is set there or in the project's .env)")
-        if file:
-            say(f"warning: so nothing is answered by {file} (WINDLASS_OFFLINE_SCRIPT)")
-        return config.crew_environment
-    model = HttpServer(offline_model_app(Script.read(file, say=say) if file else None), "127.0.0.1", 0)
-    await stack.enter_async_context(running(model))
-    by_script = f", which answers by {file}" if file else ""
-    say(f"no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model{by_script}")
-    address = f"http://127.0.0.1:{model.port}"
 
-    def environment_of(root: Path) -> Mapping[str, str]:
+    def __init__(self, served: Path, address: str, script: Path | None, say: Say) -> None:
+        self._served = served.resolve()
+        self._address = address
+        self._script = script
+        self._say = say
+        self._said = ""
+
+    def __call__(self, root: Path) -> Mapping[str, str]:
         own = config.crew_environment(root)
-        return own | model_environment(own, address)
+        if root.resolve() == self._served:
+            self._tell(has_provider_key(own) or names_another_model(own))
+        return own | model_environment(own, self._address)
 
-    return environment_of
+    def _tell(self, named: str | None) -> None:
+        if named:
+            words = f"crews use the model of your environment ({named} is set there or in the project's .env)"
+        else:
+            by_script = f", which answers by {self._script}" if self._script else ""
+            words = f"no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model{by_script}"
+        if words == self._said:
+            return
+        self._say(f"the model has changed: {words}" if self._said else words)
+        self._said = words
+        if named and self._script:
+            self._say(f"warning: so nothing is answered by {self._script} (WINDLASS_OFFLINE_SCRIPT)")

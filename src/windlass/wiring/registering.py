@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from windlass import log
 from windlass.errors import ProjectError
 from windlass.lifecycle.examining import lacks
 from windlass.lifecycle.registration import Registration
 from windlass.projects.checks import Level, counts, declared_project
-from windlass.store.cancelling import cancelled
-from windlass.store.deployments import DeploymentStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from windlass.projects.checks import Finding
     from windlass.runner import Runner
-    from windlass.store.deployments import Deployment
-    from windlass.wiring.ground import Ground, Say
-
-logger = log.logger(__name__)
+    from windlass.store.deployments import Deployment, DeploymentStore
+    from windlass.wiring.ground import Say
 
 
 def read_project(path: Path, say: Say) -> Registration:
@@ -34,25 +27,6 @@ def read_project(path: Path, say: Say) -> Registration:
         _, found = declared_project(path)
         say_errors(found, say)
         raise
-
-
-async def registered(
-    registration: Registration,
-    ground: Ground,
-    runner: Runner,
-    environment: Mapping[str, str],
-    say: Say,
-    stack: AsyncExitStack,
-) -> Deployment:
-    """At once when the project is as it was at the last start; that it still loads is looked at meanwhile."""
-    store = DeploymentStore(ground.database)
-    known = await registration.known(store)
-    if known is not None:
-        looking = asyncio.create_task(_look_again(registration, store, runner, environment, say))
-        stack.push_async_callback(cancelled, looking)
-        return known
-    say(f"loading the project {registration.slug} (the first time takes some seconds)")
-    return await loaded(registration, store, runner, environment, say)
 
 
 async def loaded(
@@ -81,14 +55,3 @@ def say_all(found: list[Finding], say: Say) -> None:
     for one in found:
         for line in one.lines():
             say(line)
-
-
-async def _look_again(
-    registration: Registration, store: DeploymentStore, runner: Runner, environment: Mapping[str, str], say: Say
-) -> None:
-    try:
-        await loaded(registration, store, runner, environment, say)
-    except ProjectError as error:
-        say(f"warning: the project can't be loaded any more: {error}")
-    except Exception as error:  # noqa: BLE001 - the server serves on, with what it knew of the project
-        say(f"warning: the project could not be looked at again: {error}")

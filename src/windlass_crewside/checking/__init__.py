@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_crewside import frameworks
-from windlass_crewside.checking import clock, configs, declarations, failing, packages
+from windlass_crewside.checking import clock, configs, declarations, entries, failing, idle, packages
 from windlass_crewside.checking.code import Code
 from windlass_crewside.checking.found import ERROR
 from windlass_crewside.messages import Project
@@ -24,16 +24,21 @@ def examine(kind: str, root: str, entrypoint: str, *, later: bool = False) -> di
     can't be loaded), and the variable that is `unset`. With `later` the clock of the project's code is ahead.
     """
     project, code = Project(kind, root, entrypoint), Code(Path(root))
-    found = [*packages.findings(code.root), *configs.findings(code), *declarations.findings(project)]
+    found = [
+        *packages.findings(code.root),
+        *configs.findings(code, entries.known_members() if code.crews else {}),
+        *declarations.findings(project),
+    ]
     loaded = load(project, later=later)
     answer: dict[str, Any] = {"findings": found, "tasks": None, "unset": None}
     if isinstance(loaded, BaseException):
         known = any(one["level"] == ERROR for one in found) and failing.comes_of_a_declaration(loaded)
         if not known:
-            answer["findings"] = failing.with_it(found, failing.finding(loaded, code.root))
+            answer["findings"] = failing.with_it(found, failing.finding(loaded, project))
         answer["unset"] = failing.unset(loaded)
     else:
         answer["tasks"] = tasks(loaded, code)
+        answer["findings"] = [*found, *idle.findings(project, answer["tasks"])]
     return dict(Veil(environment()).plain(answer))
 
 

@@ -69,6 +69,14 @@ class Code:
             if isinstance(node, ast.ClassDef) and "CrewBase" in marks(node)
         ]
 
+    @cached_property
+    def words(self) -> set[str]:
+        """The strings in it, and the fields of its classes: the names by which it may ask for something."""
+        nodes = [node for _, tree in self._trees for node in ast.walk(tree)]
+        strings = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        fields = (node.target for node in nodes if isinstance(node, ast.AnnAssign))
+        return strings | {target.id for target in fields if isinstance(target, ast.Name)}
+
     def place_of(self, task: Any) -> Place:
         """Of the method that makes the task of this name, or is it, where there is one of that name."""
         lines = [

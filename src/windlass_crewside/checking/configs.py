@@ -7,36 +7,33 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from windlass_crewside.checking import entries
 from windlass_crewside.checking.found import Found, error
+from windlass_crewside.checking.nodes import Unreadable, compose, line_of, mapping, sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from windlass_crewside.checking.code import Code, CrewClass
 
 
-class Unreadable(Exception):  # noqa: N818 - said of a file
-    def __init__(self, message: str, line: int | None) -> None:
-        super().__init__(message)
-        self.line = line
-
-
-def findings(code: Code) -> Iterator[Found]:
+def findings(code: Code, known: Mapping[str, set[str]]) -> Iterator[Found]:
+    """`known` are the members that an entry of each kind of file may have; what has none may have any."""
     try:
         import_module("yaml")
     except ImportError:
         return
     seen: set[tuple[str, int | None, str]] = set()
     for crew in code.crews:
-        for found in of_crew(code, crew):
+        for found in of_crew(code, crew, known):
             place = (found["file"] or "", found["line"], found["message"])
             if place not in seen:  # two crews may share their files
                 seen.add(place)
                 yield found
 
 
-def of_crew(code: Code, crew: CrewClass) -> Iterator[Found]:
+def of_crew(code: Code, crew: CrewClass, known: Mapping[str, set[str]]) -> Iterator[Found]:
     files = {kind: config_file(crew, kind) for kind in ("agents", "tasks")}
     read: dict[str, dict[str, Any] | None] = {}
     for kind, path in files.items():
@@ -47,9 +44,12 @@ def of_crew(code: Code, crew: CrewClass) -> Iterator[Found]:
             yield from missing(code, crew, kind, path)
             continue
         try:
-            read[kind] = mapping(compose(path))
+            root = compose(path)
         except Unreadable as fault:
             yield error("yaml_syntax", f"{fault}.", code.named(path), fault.line, "Correct it there.")
+            continue
+        read[kind] = mapping(root)
+        yield from entries.findings(root, kind, code.named(path), known.get(kind, set()), code.words)
     if read["tasks"] is not None and files["tasks"]:
         yield from of_tasks(crew, read["tasks"], read["agents"], code.named(files["tasks"]))
 
@@ -94,41 +94,3 @@ def of_agent(
     message = f"the task {task} names the agent {agent.value!r}, which {crew.node.name} does not have."
     known = f"There are: {', '.join(sorted(methods))}." if methods else f"Write it in {crew.path.name}, with @agent."
     yield error("unknown_agent", message, file, line_of(agent), known)
-
-
-def compose(path: Path) -> Any:
-    """The file as nodes that know their lines. Raises Unreadable where crewai could not read it, or not as names."""
-    yaml = import_module("yaml")
-    try:
-        text = path.read_text("utf-8")
-        yaml.safe_load(text)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as fault:
-        raise Unreadable(f"the file can't be read: {fault}", None) from None
-    except yaml.YAMLError as fault:
-        raise Unreadable(*in_words(fault)) from None
-    if root is not None and not isinstance(root, yaml.MappingNode):
-        raise Unreadable("it must hold names, each with a colon and its members below it", line_of(root))
-    return root
-
-
-def in_words(fault: Any) -> tuple[str, int | None]:
-    mark = getattr(fault, "problem_mark", None) or getattr(fault, "context_mark", None)
-    problem = getattr(fault, "problem", None) or str(fault).splitlines()[0]
-    if mark is None:
-        return problem, None
-    return f"{problem} (column {mark.column + 1})", mark.line + 1
-
-
-def mapping(node: Any) -> dict[str, Any]:
-    """Its members by name; nothing for what is no mapping."""
-    pairs = node.value if type(node).__name__ == "MappingNode" else []
-    return {key.value: value for key, value in pairs if isinstance(key.value, str)}
-
-
-def sequence(node: Any) -> list[Any]:
-    return list(node.value) if type(node).__name__ == "SequenceNode" else []
-
-
-def line_of(node: Any) -> int:
-    return int(node.start_mark.line) + 1

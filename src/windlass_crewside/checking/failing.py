@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass_crewside.checking.found import Found, error, place_in
-from windlass_crewside.faults import ProjectFault, chain, explain, of_the_project, one_line, unset_variable, where
+from windlass_crewside.faults import ProjectFault, chain, explain, of_the_project, sentence, unset_variable, where
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from windlass_crewside.messages import Project
+
+SAID = (
+    ("several_crews", " has more than one "),
+    ("no_crew", "no crew found"),
+    ("no_crew", "no flow found"),
+    ("no_crew", " names a module that is not there"),
+    ("never_runs", "no kickoff can run"),
+)
+"""Words of ProjectFaults, which say what they are of."""
+
+DECLARED = ("json_crew", "declarative_flow")
 
 
-def finding(fault: BaseException, root: Path) -> Found:
-    told = explain(fault, "load", str(root))
+def finding(fault: BaseException, project: Project) -> Found:
+    root = Path(project.root)
+    code = code_of(fault, root)
+    missing = next((one for one in chain(fault) if code == "missing_package" and absent(one, root)), fault)
+    told = explain(missing, "load", project.root)
     place = next(filter(None, (where(one, root) for one in chain(fault))), "")
     message = told.message.replace(f" (imported at {place})", "").replace(f" ({place})", "")
     if name := unset(fault):
         message = f"the code reads the variable {name} when it is loaded, and it is not set."
-    return error(code_of(fault, root), sentence(message), **place_in(place), hint=told.hint or "Correct it there.")
+    if isinstance(fault, ProjectFault) and project.kind in DECLARED and not place:
+        code, place = "declaration_invalid" if code == "load_failed" else code, project.entrypoint
+    return error(code, sentence(message), **place_in(place), hint=told.hint or "Correct it there.")
 
 
 def with_it(found: list[Found], fault: Found) -> list[Found]:
@@ -29,20 +46,13 @@ def with_it(found: list[Found], fault: Found) -> list[Found]:
     return [*others, fault]
 
 
-def sentence(message: str) -> str:
-    text = one_line(message)
-    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
-
-
 def code_of(fault: BaseException, root: Path) -> str:
     if unset(fault):
         return "unset_variable"
+    if isinstance(fault, ProjectFault) and (said := next((code for code, words in SAID if words in fault.message), "")):
+        return said
     if any(absent(one, root) for one in chain(fault)):
         return "missing_package"
-    if isinstance(fault, ProjectFault) and " has more than one " in fault.message:
-        return "several_crews"
-    if isinstance(fault, ProjectFault) and fault.message.startswith(("no crew found", "no flow found")):
-        return "no_crew"
     if comes_of_a_declaration(fault) and any(type(one).__name__.startswith("JSONProject") for one in chain(fault)):
         return "declaration_invalid"
     return "load_failed"

@@ -27,6 +27,10 @@ def error(code: str, message: str, file: str | None, line: int | None, hint: str
     return Found(code=code, level=ERROR, message=message, file=file, line=line, hint=hint)
 
 
+def warning(code: str, message: str, file: str | None, line: int | None, hint: str) -> Found:
+    return Found(code=code, level=WARNING, message=message, file=file, line=line, hint=hint)
+
+
 def place_in(text: str) -> Place:
     """Of "file:line", or of "" for none."""
     file, _, line = text.rpartition(":")

@@ -8,7 +8,7 @@ import tomllib
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from windlass_crewside.checking.found import WARNING, Found
+from windlass_crewside.checking.found import Found, warning
 from windlass_crewside.faults import install_command
 
 if TYPE_CHECKING:
@@ -28,14 +28,10 @@ def findings(root: Path) -> Iterator[Found]:
         line = next((number for number, line in enumerate(text.splitlines(), 1) if wanted in line), None)
         if (found := installed(name[0])) is None:
             message = f"the package {name[0]!r} is not installed in {sys.executable}."
-            yield warning("missing_package", message, line, f"Install it: {install_command(quoted(wanted))}")
+            yield warning("missing_package", message, FILE, line, f"Install it: {install_command(quoted(wanted))}")
         elif not fits(wanted, found):
             message = f"{name[0]} {found} is installed in {sys.executable}, and the project wants {wanted!r}."
-            yield warning("package_version", message, line, f"Install that: {install_command(quoted(wanted))}")
-
-
-def warning(code: str, message: str, line: int | None, hint: str) -> Found:
-    return Found(code=code, level=WARNING, message=message, file=FILE, line=line, hint=hint)
+            yield warning("package_version", message, FILE, line, f"Install that: {install_command(quoted(wanted))}")
 
 
 def dependencies(declared: dict[str, Any]) -> list[str]:

@@ -13,11 +13,13 @@ from pydantic import ValidationError
 from windlass_crewside.faults import ProjectFault, text_of
 from windlass_crewside.frameworks import crew_events, flow_console, flow_inputs
 from windlass_crewside.frameworks.crew import link_knowledge
-from windlass_crewside.frameworks.flow import LoadedFlow
+from windlass_crewside.frameworks.flow import LoadedFlow, refuse_without_start
 from windlass_crewside.frameworks.importing import make_importable
 
 if TYPE_CHECKING:
     from windlass_crewside.messages import Project
+
+START = "Give it one with `start: true`."
 
 
 def load(project: Project) -> LoadedFlow:
@@ -41,7 +43,10 @@ def read(path: Path, project: Project) -> Any:
     except Exception as error:
         raise ProjectFault(f"{project.entrypoint} can't be read: {text_of(error)}", "Correct it there.") from error
     if not definition.methods:
-        raise ProjectFault(f"{project.entrypoint} has no methods", "Give it one with `start: true`.")
+        raise ProjectFault(f"{project.entrypoint} has no methods", START)
+    refuse_without_start(definition, project.entrypoint, START)
+    if unfit := flow_inputs.unfit_default(definition.state):
+        raise ProjectFault(f"no kickoff can run {project.entrypoint}: state.default: {unfit}", "Correct it there.")
     return definition
 
 

@@ -35,7 +35,14 @@ def load(project: Project) -> LoadedFlow:
     module = entry_module(project)
     flow_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
     link_knowledge(Path(project.root))
-    return LoadedFlow(flow_class, flow_class.flow_definition(), flow_class.__qualname__, flow_inputs.schema(flow_class))
+    definition = flow_class.flow_definition()
+    refuse_without_start(definition, flow_class.__name__, "Decorate one with @start().")
+    if lacking := flow_inputs.without_value(flow_class):
+        raise ProjectFault(
+            f"no kickoff can run {flow_class.__name__}: fields of its state have no default: {', '.join(lacking)}",
+            "Give each a default: crewai makes the state first, and puts the inputs into it then.",
+        )
+    return LoadedFlow(flow_class, definition, flow_class.__qualname__, flow_inputs.schema(flow_class))
 
 
 class LoadedFlow:
@@ -77,6 +84,13 @@ class LoadedFlow:
         journal.end()
         crew_events.flush()
         return results.of_a_crew(output, report)
+
+
+def refuse_without_start(definition: Any, called: str, hint: str) -> None:
+    """Such a flow runs to its end, and does nothing."""
+    conversational = definition.conversational is not None and definition.conversational.enabled
+    if not conversational and not any(method.is_start for method in definition.methods.values()):
+        raise ProjectFault(f"no kickoff can run {called}: none of its methods starts it", hint)
 
 
 def kicked_off(flow: Any, inputs: dict[str, Any]) -> Any:

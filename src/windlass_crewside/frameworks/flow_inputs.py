@@ -7,16 +7,22 @@ import json
 import pkgutil
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from crewai.flow.flow import Flow
+from crewai.utilities.pydantic_schema_utils import create_model_from_schema
+from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 
+from windlass_crewside.faults import field_problem
 from windlass_crewside.frameworks import results
+
+MAKERS = ("__init__", "_create_initial_state")
+"""Methods by which a flow may be given its state otherwise than crewai does."""
 
 ANY = {"type": "object", "properties": {}, "required": []}
 
 
 def schema(flow_class: Any) -> dict[str, Any]:
-    """JSON Schema of the inputs object. All fields of a state have defaults: none is required."""
+    """JSON Schema of the inputs object. Where crewai makes the state, all fields have defaults (`without_value`)."""
     state = state_of(flow_class)
     if isinstance(state, dict):
         return ANY | {"properties": {name: default_of(value) for name, value in state.items() if name != "id"}}
@@ -41,12 +47,52 @@ def schema_of_declared(state: Any) -> dict[str, Any]:
 
 def declared(state: Any) -> dict[str, Any]:
     """JSON Schema of the state's model, which can be imported or stands there."""
+    model = imported_model(state)
+    return dict(getattr(state, "json_schema", None) or {}) if model is None else schema_of_model(model)
+
+
+def imported_model(state: Any) -> type[BaseModel] | None:
     if reference := getattr(state, "ref", None):
         with contextlib.suppress(ImportError, AttributeError, ValueError):  # then crewai takes the schema beside it
             model = pkgutil.resolve_name(reference)
             if isinstance(model, type) and issubclass(model, BaseModel):
-                return schema_of_model(model)
-    return dict(getattr(state, "json_schema", None) or {})
+                return model
+    return None
+
+
+def unfit_default(state: Any) -> str:
+    """What is wrong with the default of a declared state, in words; then crewai can't make the state."""
+    default = {name: value for name, value in (getattr(state, "default", None) or {}).items() if name != "id"}
+    if default and (model := imported_model(state) or described_model(state)):
+        try:
+            model(**default)
+        except ValidationError as error:
+            return "; ".join(field_problem(dict(one)) for one in error.errors() if one["type"] != "missing")
+    return ""
+
+
+def described_model(state: Any) -> type[BaseModel] | None:
+    """None where crewai makes none of the schema either, and leaves the state unchecked."""
+    schema = getattr(state, "json_schema", None)
+    try:
+        return create_model_from_schema(schema) if schema else None
+    except Exception:  # noqa: BLE001 - crewai goes on after any
+        return None
+
+
+def without_value(flow_class: Any) -> list[str]:
+    """Fields of its state that keep crewai from making one. None where the flow may make its state itself."""
+    makes_its_own = any(getattr(flow_class, name) is not getattr(Flow, name) for name in MAKERS)
+    state = state_of(flow_class)
+    if makes_its_own or not (isinstance(state, type) and issubclass(state, BaseModel)):
+        return []
+    if not any(field.is_required() for name, field in state.model_fields.items() if name != "id"):
+        return []
+    try:
+        state()
+    except ValidationError as error:
+        return [str(one["loc"][0]) for one in error.errors() if one["type"] == "missing" and one["loc"] != ("id",)]
+    return []
 
 
 def state_of(flow_class: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from crewai.project import load_crew
 from crewai.project.json_loader import JSONProjectError
+from pydantic import ValidationError
 
 from windlass_crewside.faults import ProjectFault, text_of
 from windlass_crewside.frameworks import crew_events, crew_inputs
@@ -16,6 +17,9 @@ from windlass_crewside.frameworks.importing import make_importable
 
 if TYPE_CHECKING:
     from windlass_crewside.messages import Project
+
+FAILED = ": validation failed: "
+"""Words of crewai's between the two."""
 
 
 def load(project: Project) -> LoadedCrew:
@@ -27,6 +31,19 @@ def load(project: Project) -> LoadedCrew:
     try:
         crew, defaults = load_crew(definition)
     except (JSONProjectError, FileNotFoundError) as error:
-        words = text_of(error).replace(f"{root}{os.sep}", "")
+        words = said(error).replace(f"{root}{os.sep}", "")
         raise ProjectFault(words, f"Correct it in {project.entrypoint}, or in the file that is named.") from error
+    if not isinstance(defaults, dict):
+        raise ProjectFault(
+            f"{project.entrypoint}: 'inputs' must be an object",
+            'Write names of inputs with their defaults: "inputs": {"year": 2026}.',
+        )
     return LoadedCrew(crew, crew.name or definition.stem, crew_inputs.find(crew, defaults=defaults))
+
+
+def said(error: Exception) -> str:
+    """Of what pydantic refused, which value and why, behind where crewai says that it stands."""
+    if isinstance(error.__cause__, ValidationError):
+        place, _, _ = str(error).partition(FAILED)
+        return f"{place}: {text_of(error.__cause__)}"
+    return text_of(error)

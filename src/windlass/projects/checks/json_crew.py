@@ -19,7 +19,7 @@ NOWHERE = Node(None, 0)
 SAID_BY_CREWAI = {
     "jsonc_syntax": re.compile(r"invalid JSON at line|unterminated block comment"),
     "agent_file_missing": re.compile(r"agent '.*' not found in "),
-    "unknown_agent": re.compile(r"references agent '.*' which does not match"),
+    "unknown_agent": re.compile(r"references agent '(.*)' which does not match"),
     "unknown_context": re.compile(r"has context reference '.*' but"),
 }
 """What crewai finds as we do, in its words: we tell it with the line."""
@@ -27,10 +27,13 @@ SAID_BY_CREWAI = {
 
 @dataclass
 class Files:
-    """The files of a crew that were read, by their paths in the project, and what is wrong with them."""
+    """The files of a crew that were read, by their paths in the project, and what is wrong with them; `agents` are the
+    names that the crew gives, whether there are files for them or not.
+    """
 
     root: Path
     nodes: dict[str, Node] = field(default_factory=dict)
+    agents: set[str] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
 
     def read(self, path: Path) -> Node:
@@ -57,19 +60,18 @@ def declared_crew(root: Path, entrypoint: str) -> Files:
         for path in sorted(folder.glob("*.json*")):
             files.read(path)
         return files
-    names = set(agents(files, crew, folder, entrypoint))
-    tasks(files, crew, names, entrypoint)
+    agents(files, crew, folder, entrypoint)
+    tasks(files, crew, entrypoint)
     files.findings += unused_inputs(files, crew, entrypoint)
     return files
 
 
-def agents(files: Files, crew: Node, folder: Path, entrypoint: str) -> Iterator[str]:
-    """The names that the crew gives, whether there are files for them or not."""
+def agents(files: Files, crew: Node, folder: Path, entrypoint: str) -> None:
     named = [*crew.members.get("agents", NOWHERE).items, crew.members.get("manager_agent", NOWHERE)]
     for node in named:
         if not node.text:
             continue
-        yield node.text
+        files.agents.add(node.text)
         paths = [path for ending in ENDINGS if (path := folder / f"{node.text}{ending}").is_file()]
         if paths and paths[0].resolve().is_relative_to(files.root):
             files.read(paths[0])
@@ -81,14 +83,16 @@ def agents(files: Files, crew: Node, folder: Path, entrypoint: str) -> Iterator[
             )  # fmt: skip
 
 
-def tasks(files: Files, crew: Node, names: set[str], entrypoint: str) -> None:
+def tasks(files: Files, crew: Node, entrypoint: str) -> None:
     before: list[str] = []
     for number, task in enumerate(crew.members.get("tasks", NOWHERE).items, 1):
         name = task.members.get("name", NOWHERE).text
         called = f"the task {name or number}"
         agent = task.members.get("agent", NOWHERE)
-        if agent.text and agent.text not in names:
-            known = f"There are: {', '.join(sorted(names))}." if names else 'There are none under "agents".'
+        if agent.text and agent.text not in files.agents:
+            known = (
+                f"There are: {', '.join(sorted(files.agents))}." if files.agents else 'There are none under "agents".'
+            )
             message = f"{called} names the agent {agent.text!r}, which the crew does not have."
             files.error("unknown_agent", message, entrypoint, agent.line, known)
         for context in task.members.get("context", NOWHERE).items:
@@ -118,8 +122,8 @@ def unused_inputs(files: Files, crew: Node, entrypoint: str) -> Iterator[Finding
 def located(found: Finding, files: Files) -> Finding | None:
     """What crewai said of a JSON crew, with its file and line; None where we said it already."""
     for code, words in SAID_BY_CREWAI.items():
-        if words.search(found.message):
-            if any(one.code == code for one in files.findings):
+        if said := words.search(found.message):
+            if any(one.code == code for one in files.findings) or comes_of_its_file(code, said, files):
                 return None
             found = replace(found, code=code)
     file, _, rest = found.message.partition(": ")
@@ -132,3 +136,8 @@ def located(found: Finding, files: Files) -> Finding | None:
     names = re.findall(r"'(\w+)'", rest) + re.findall(r"\w+", rest.partition("field(s)")[2])
     named = next((node.members[name] for name in names if name in node.members), node)
     return replace(found, message=rest, file=file, line=named.line)
+
+
+def comes_of_its_file(code: str, said: re.Match[str], files: Files) -> bool:
+    """The crew has the agent, and what is wrong is in the agent's own file."""
+    return code == "unknown_agent" and said[1] in files.agents

@@ -61,6 +61,8 @@ class Node:
 def parse(text: str) -> Node:
     """Raises JsoncError, which says where."""
     reader = _Reader(text)
+    if text.startswith("\ufeff"):
+        raise reader.fault("it begins with a byte order mark, which JSON has not: save it as UTF-8 without")
     node = reader.value(0)
     reader.skip()
     if reader.at < len(text):

@@ -22,7 +22,7 @@ def declared_project(path: Path) -> tuple[Recognised | None, list[Finding]]:
         declared = read(path)
     except ProjectError as error:
         return None, [unreadable(error, path.resolve())]
-    found = list(wrong_options(declared))
+    found = [*wrong_options(declared), *passed_over(declared)]
     try:
         return kind_of(declared), found
     except ProjectError as error:
@@ -54,6 +54,15 @@ def wrong_options(declared: Declared) -> Iterator[Finding]:
             yield of_pyproject("option", error, declared.root, line=line_of(file, table_name, key))
     if not found and (error := fault_of(table, file)):
         yield of_pyproject("option", error, declared.root)
+
+
+def passed_over(declared: Declared) -> Iterator[Finding]:
+    """Of several options that say what is run, all but the first."""
+    for choice, _ in declared.choices[1:]:
+        first = declared.choices[0][0]
+        message = f"in [tool.windlass], {choice} counts for nothing beside {first}."
+        line = line_of(declared.root / FILE, "tool.windlass", choice)
+        yield Finding("option", Level.WARNING, message, FILE, line, f"Take one of them out: {first} or {choice}.")
 
 
 def one_by_one(table: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

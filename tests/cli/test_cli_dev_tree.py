@@ -1,0 +1,81 @@
+"""What `windlass dev` shows of a run on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.the_command import DEADLINE, Command, line
+from projects_for_tests.making import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROJECT = '[project]\nname = "Steeping"\n[tool.windlass]\nentrypoint = "steep:steep"\n'
+STEEP = """
+def steep(leaf: str) -> str:
+    print("the kettle sings")
+    return {"green": "tea"}[leaf]
+"""
+
+
+class Terminal:
+    """With `windlass dev` on it."""
+
+    def __init__(self, windlass: Command, project: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        arguments = line("dev", str(project), "--port", "0")
+        self.process = subprocess.Popen(
+            arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=windlass.environment, start_new_session=True
+        )
+        os.close(theirs)
+        self.shown = ""
+
+    def wait_for(self, words: str) -> str:
+        """All that was shown since the last time."""
+        while words not in self.shown:
+            assert select.select([self._ours], [], [], DEADLINE)[0], f"waited in vain for {words!r}: {self.shown}"
+            self.shown += os.read(self._ours, 65536).decode()
+        shown, self.shown = self.shown, ""
+        return shown
+
+    def end(self) -> None:
+        self.process.send_signal(2)
+        assert self.process.wait(DEADLINE) == 0
+        os.close(self._ours)
+
+
+@pytest.fixture
+def windlass(open_folder: Path) -> Command:
+    return Command(open_folder)
+
+
+@pytest.fixture
+def terminal(windlass: Command, open_folder: Path) -> Iterator[Terminal]:
+    project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": STEEP})
+    terminal = Terminal(windlass, project)
+    yield terminal
+    terminal.end()
+
+
+def test_a_run_is_shown_as_a_tree_with_what_it_prints_and_not_logged_beside_it(
+    windlass: Command, terminal: Terminal
+) -> None:
+    greeted = terminal.wait_for("Ctrl-C stops it")
+    url = re.findall(r"http://\S+", greeted)[0]
+    windlass.environment["WINDLASS_TOKEN"] = windlass("tokens", "show", "--kind", "user").out.strip()
+    assert windlass("kickoff", url, "-i", "leaf=green", "--watch").out == "tea\n"
+    shown = terminal.wait_for("] completed in ")
+    assert "|  > the kettle sings" in shown
+    assert windlass("kickoff", url, "-i", "leaf=black", "--watch").code == 1
+    shown += terminal.wait_for("] failed in ")
+    assert 'steep.py", line 4, in steep' in shown
+    assert "windlass_crewside" not in shown
+    assert "kickoff." not in shown
