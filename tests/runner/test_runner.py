@@ -216,7 +216,7 @@ class Order(BaseModel):
 def run(order: Order):
     return "never"
 """
-    with pytest.raises(ProjectError, match="refers to http://127.0.0.1:9/x, which is not in it"):
+    with pytest.raises(ProjectError, match=r"refers to http://127\.0\.0\.1:9/x, which is not in it"):
         await bench.inspect(function_project(tmp_path, code))
 
 

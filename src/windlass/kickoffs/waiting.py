@@ -101,10 +101,7 @@ def _in_the_queue(facts: Facts) -> Waiting:
         return Waiting("worker", "a worker: none is alive. Start one, with windlass dev", facts.place)
     if facts.is_full:
         return Waiting("concurrency", f"its crew, {_cap(facts)}; {_place(facts)}", facts.place)
-    if facts.running < facts.slots:
-        return Waiting("slot", f"a worker to take it, which has a free slot; {_place(facts)}", facts.place)
-    are = "is" if facts.running == 1 else "are"
-    return Waiting("slot", f"a free slot: {facts.running} of {facts.slots} {are} taken; {_place(facts)}", facts.place)
+    return Waiting("slot", f"{_slot(facts)}; {_place(facts)}", facts.place)
 
 
 def _for_its_time(facts: Facts, run_at: datetime) -> Waiting:
@@ -129,6 +126,13 @@ def _key(facts: Facts) -> str:
     now = does.get(facts.holder_state, "is to run before it")
     who = facts.holder or "another kickoff"
     return f"its turn with the concurrencyKey {facts.concurrency_key!r}: {who} has the same and {now}"
+
+
+def _slot(facts: Facts) -> str:
+    if facts.running < facts.slots:
+        return "a worker to take it, which has a free slot"
+    are = "is" if facts.running == 1 else "are"
+    return f"a free slot: {facts.running} of {facts.slots} {are} taken"
 
 
 def _cap(facts: Facts) -> str:
