@@ -169,6 +169,11 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def raised_by_the_project(error: BaseException, root: Path) -> BaseException | None:
+    """What its code raised, where a framework tells of that in words of its own."""
+    return next((cause for cause in chain(error) if where(cause, root)), None)
+
+
 def missing_package(name: str, place: str) -> tuple[str, str]:
     package = name.partition(".")[0]
     wanted_by = f" (imported at {place})" if place else ""

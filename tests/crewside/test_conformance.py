@@ -21,7 +21,9 @@ from windlass_crewside.surroundings import QUIET
 KINDS = [
     pytest.param("function", marks=pytest.mark.xdist_group("functions")),
     pytest.param("crew", marks=pytest.mark.xdist_group("crewai")),
+    pytest.param("json_crew", marks=pytest.mark.xdist_group("crewai")),
     pytest.param("flow", marks=pytest.mark.xdist_group("crewai")),
+    pytest.param("declarative_flow", marks=pytest.mark.xdist_group("crewai")),
 ]
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.parametrize("kind", KINDS)]
 
@@ -52,7 +54,7 @@ def first_line(project: Path, kind: str, line: str) -> str:
 
 async def test_inspection_finds_the_kind_and_its_tasks(bench: Bench, project: Path, kind: str) -> None:
     manifest = await bench.inspect(project)
-    assert manifest.kind == kind
+    assert manifest.kind == kind.removeprefix("json_").removeprefix("declarative_")
     assert manifest.tasks
     assert all(len(task.key) == 32 and task.task_id == task.name for task in manifest.tasks)
     assert manifest.inputs_schema["type"] == "object"

@@ -224,12 +224,25 @@ def test_a_declarative_flow_refuses_inputs_that_its_state_does_not_take(zygote: 
         ("name: [Tides", "flow.yaml can't be read: "),
         ("- Tides", "flow.yaml can't be read: Flow declaration must contain a mapping"),
         ("schema: crewai.flow/v1\nname: Tides\n", "flow.yaml has no methods"),
+        (
+            "methods: {begin: {start: true, do: {call: code, ref: 'work:nope'}}}\n",
+            "flow.yaml: methods.begin: unresolvable",
+        ),
         ("methods: {begin: {start: true, do: {call: dance}}}\n", "flow.yaml is no flow: "),
         ("name: a\nmethods: {a: {do: {call: expression, expr: state.a}}}\n", "can run flow.yaml: none of its methods"),
         (CHAIN.format(state=JSON_SCHEMA.replace('{"hours": 5}', '{"hours": "many"}')), "state.default: hours: Input"),
         (CHAIN.format(state='{type: pydantic, ref: "work:Tide", default: {place: []}}'), "state.default: place: Input"),
     ],
-    ids=["no yaml", "a list", "no methods", "unknown action", "no start", "default of a schema", "default of a model"],
+    ids=[
+        "no yaml",
+        "a list",
+        "no methods",
+        "code that is not there",
+        "unknown action",
+        "no start",
+        "default of a schema",
+        "default of a model",
+    ],
 )
 def test_what_is_wrong_in_a_declarative_flow_is_told_in_words(
     zygote: DrivenZygote, tmp_path: Path, text: str, words: str

@@ -26,7 +26,13 @@ PROJECTS = Path(__file__).parent / "projects"
 PYTHON = Path(sys.executable)
 DEADLINE = 30.0
 
-CODE = {"function": "doing.py", "crew": "src/doing/crew.py", "flow": "src/doing/main.py"}
+CODE = {
+    "function": "doing.py",
+    "crew": "src/doing/crew.py",
+    "json_crew": "doing.py",
+    "flow": "src/doing/main.py",
+    "declarative_flow": "doing.py",
+}
 """Where the code of the projects of the conformance suite begins, by kind."""
 
 

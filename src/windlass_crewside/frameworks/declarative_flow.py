@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewai.flow.flow import Flow
-from crewai.flow.flow_definition import FlowDefinition
-from pydantic import ValidationError
+from crewai.flow.flow_definition import FlowCodeActionDefinition, FlowDefinition, FlowToolActionDefinition
+from crewai.utilities.declarative_refs import resolve_ref
+from pydantic import BaseModel, ValidationError
 
-from windlass_crewside.faults import ProjectFault, text_of
+from windlass_crewside.faults import ProjectFault, raised_by_the_project, text_of
 from windlass_crewside.frameworks import crew_events, flow_console, flow_inputs
 from windlass_crewside.frameworks.crew import link_knowledge
 from windlass_crewside.frameworks.flow import LoadedFlow, refuse_without_start
 from windlass_crewside.frameworks.importing import make_importable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from windlass_crewside.messages import Project
 
 START = "Give it one with `start: true`."
@@ -31,6 +34,7 @@ def load(project: Project) -> LoadedFlow:
     link_knowledge(path.parent)
     link_knowledge(root)
     definition = read(path, project)
+    import_code(definition, project)
     schema = flow_inputs.schema_of_declared(definition.state)
     return LoadedFlow(partial(Flow.from_declaration, path=path), definition, definition.name, schema)
 
@@ -48,6 +52,31 @@ def read(path: Path, project: Project) -> Any:
     if unfit := flow_inputs.unfit_default(definition.state):
         raise ProjectFault(f"no kickoff can run {project.entrypoint}: state.default: {unfit}", "Correct it there.")
     return definition
+
+
+def import_code(definition: Any, project: Project) -> None:
+    """What its actions name. crewai does so when a kickoff begins, and tells of what fails there in half its words."""
+    for name, method in definition.methods.items():
+        for reference in references(method.do):
+            try:
+                resolve_ref(reference, field="do")
+            except Exception as error:
+                if raised := raised_by_the_project(error, Path(project.root)):
+                    raise raised from None
+                words = f"{project.entrypoint}: methods.{name}: {text_of(error)}"
+                raise ProjectFault(words, "Correct it there, or write the code that it names.") from error
+
+
+def references(action: Any) -> Iterator[str]:
+    """Of an action, and of those within it."""
+    if isinstance(action, FlowCodeActionDefinition | FlowToolActionDefinition):
+        yield action.ref
+    elif isinstance(action, BaseModel):
+        for name in type(action).model_fields:
+            yield from references(getattr(action, name))
+    elif isinstance(action, list):
+        for inner in action:
+            yield from references(inner)
 
 
 def first(error: ValidationError) -> str:

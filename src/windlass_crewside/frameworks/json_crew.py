@@ -10,7 +10,7 @@ from crewai.project import load_crew
 from crewai.project.json_loader import JSONProjectError
 from pydantic import ValidationError
 
-from windlass_crewside.faults import ProjectFault, text_of
+from windlass_crewside.faults import ProjectFault, raised_by_the_project, text_of
 from windlass_crewside.frameworks import crew_events, crew_inputs
 from windlass_crewside.frameworks.crew import LoadedCrew, link_knowledge
 from windlass_crewside.frameworks.importing import make_importable
@@ -31,6 +31,8 @@ def load(project: Project) -> LoadedCrew:
     try:
         crew, defaults = load_crew(definition)
     except (JSONProjectError, FileNotFoundError) as error:
+        if raised := raised_by_the_project(error, root):
+            raise raised from None
         words = said(error).replace(f"{root}{os.sep}", "")
         raise ProjectFault(words, f"Correct it in {project.entrypoint}, or in the file that is named.") from error
     if not isinstance(defaults, dict):
