@@ -225,7 +225,7 @@ def test_a_declarative_flow_refuses_inputs_that_its_state_does_not_take(zygote: 
         ("- Tides", "flow.yaml can't be read: Flow declaration must contain a mapping"),
         ("schema: crewai.flow/v1\nname: Tides\n", "flow.yaml has no methods"),
         (
-            "methods: {begin: {start: true, do: {call: code, ref: 'work:nope'}}}\n",
+            "name: T\nmethods: {begin: {start: true, do: {call: code, ref: 'work:nope'}}}\n",
             "flow.yaml: methods.begin: unresolvable",
         ),
         ("methods: {begin: {start: true, do: {call: dance}}}\n", "flow.yaml is no flow: "),
@@ -249,7 +249,5 @@ def test_what_is_wrong_in_a_declarative_flow_is_told_in_words(
 ) -> None:
     failed = refused(zygote, tmp_path, flow(tmp_path / "project", text))
     assert words in failed.message
-    assert (failed.stage, failed.hint) == (
-        "load",
-        "Correct it there." if "methods" not in words else "Give it one with `start: true`.",
-    )
+    assert failed.stage == "load"
+    assert failed.hint.startswith("Give it one" if words.endswith(("no methods", "starts it")) else "Correct it there")
