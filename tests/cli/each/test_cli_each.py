@@ -8,39 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.batch_crew import BatchCrew, each, records, write
-from cli.fake_crew import TOKEN, problem
+from cli.fake_crew import problem
 from cli.the_command import DEADLINE, line, read_to_end
 from windlass.cli.each_board import EVERY, Board, Counts, bar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from cli.the_command import Command
-
-
-@pytest.fixture
-def windlass(windlass: Command) -> Command:
-    windlass.environment["WINDLASS_TOKEN"] = TOKEN
-    return windlass
-
-
-@pytest.fixture
-def crew() -> Iterator[BatchCrew]:
-    crew = BatchCrew()
-    crew.open()
-    yield crew
-    crew.close()
-
-
-@pytest.fixture
-def inputs(tmp_path: Path) -> Path:
-    return write(tmp_path / "inputs.jsonl", "tea", "tides", "tin")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "results.jsonl"
 
 
 def test_each_line_is_kicked_off_and_its_result_printed(windlass: Command, crew: BatchCrew, inputs: Path) -> None:

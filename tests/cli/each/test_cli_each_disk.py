@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.batch_crew import BatchCrew, each, records, results, write, write_as_before
-from cli.fake_crew import TOKEN
 from cli.the_command import DEADLINE, Ended, line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from cli.the_command import Command
@@ -25,30 +23,6 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 os.execv(sys.executable, sys.argv[2:])
 """
 UNTIDY = "holds all results, but could not be put in order: "
-
-
-@pytest.fixture
-def windlass(windlass: Command) -> Command:
-    windlass.environment["WINDLASS_TOKEN"] = TOKEN
-    return windlass
-
-
-@pytest.fixture
-def crew() -> Iterator[BatchCrew]:
-    crew = BatchCrew()
-    crew.open()
-    yield crew
-    crew.close()
-
-
-@pytest.fixture
-def inputs(tmp_path: Path) -> Path:
-    return write(tmp_path / "inputs.jsonl", "tea", "tides", "tin")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "results.jsonl"
 
 
 def with_files_of_at_most(size: int, windlass: Command, crew: BatchCrew, inputs: Path, out: Path) -> Ended:
