@@ -90,9 +90,19 @@ async def test_an_error_without_words_ends_the_run_and_not_its_process(bench: Be
 @in_a_process
 async def test_a_run_that_gives_a_generator_fails_with_its_task(bench: Bench, tmp_path: Path) -> None:
     heard = Heard()
-    outcome = await bench.run(function_project(tmp_path, "def run():\n    yield 1\n"), heard=heard)
+    outcome = await bench.run(function_project(tmp_path, "def run():\n    return (one for one in 'ab')\n"), heard=heard)
     assert outcome.error == "the crew's code returned a generator, which is no result. Return a list, say."
     assert [ended.state for ended in heard.of(TaskEnded)] == ["failed"]
+
+
+@functions
+@in_a_process
+@pytest.mark.parametrize("code", ["def run():\n    yield 1\n", "async def run():\n    yield 1\n"])
+async def test_a_function_that_is_a_generator_is_refused_when_it_is_loaded(
+    bench: Bench, tmp_path: Path, code: str
+) -> None:
+    with pytest.raises(ProjectError, match="no kickoff can run work:run: it is a generator"):
+        await bench.inspect(function_project(tmp_path, code))
 
 
 @functions

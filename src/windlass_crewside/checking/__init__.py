@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_crewside import frameworks
-from windlass_crewside.checking import clock, configs, declarations, entries, failing, idle, packages
+from windlass_crewside.checking import clock, configs, declarations, entries, failing, packages
 from windlass_crewside.checking.code import Code
 from windlass_crewside.checking.found import ERROR
 from windlass_crewside.messages import Project
@@ -38,7 +38,6 @@ def examine(kind: str, root: str, entrypoint: str, *, later: bool = False) -> di
         answer["unset"] = failing.unset(loaded)
     else:
         answer["tasks"] = tasks(loaded, code)
-        answer["findings"] = [*found, *idle.findings(project, answer["tasks"])]
     return dict(Veil(environment()).plain(answer))
 
 

@@ -42,6 +42,10 @@ class LoadedCrew:
     """`inputs` are what its texts, and whatever else declares some, ask for."""
 
     def __init__(self, crew: Any, name: str, inputs: list[crew_inputs.Input]) -> None:
+        if not crew.tasks:
+            raise ProjectFault(
+                f"no kickoff can run {name}: it has no tasks", "Give it some: Crew(tasks=self.tasks), say."
+            )
         self._crew = crew
         self._name = name
         self._tasks = [described(task) for task in crew.tasks]

@@ -38,6 +38,11 @@ def load(project: Project) -> LoadedFunction:
     if getattr(function, "is_crew_class", False):
         choice = f'[tool.windlass] crew = "{project.entrypoint}"'
         raise ProjectFault(f"{project.entrypoint} is a crew and no function", f"Write in pyproject.toml: {choice}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ProjectFault(
+            f"no kickoff can run {project.entrypoint}: it is a generator, which gives no result",
+            "Return a value instead of yielding: a list, say.",
+        )
     positional = [
         parameter.name
         for parameter in inspect.signature(function).parameters.values()
