@@ -107,12 +107,14 @@ Program = list[tuple[str, int | None]]
 )
 def test_whenever_a_function_is_killed_each_step_is_paid_for_once(program: Program, finished: int) -> None:
     calls: list[int] = []
+    dying = [True]
 
     def function(steps: Offered, dies: bool) -> Any:
         found: list[Any] = []
+        dying[:] = [dies]
 
         def work(number: int | None) -> dict[str, int | None]:
-            if dies and len(found) == finished:
+            if dying[0] and len(found) == finished:
                 raise Killed
             calls.append(len(found))
             return {"at": len(found), "number": number}
@@ -148,9 +150,10 @@ class Tide:
 )
 def test_what_a_step_gave_comes_back_as_what_it_was(value: Any) -> None:
     found: list[Any] = []
+    given: list[Any] = [value]
 
     def function(steps: Offered, dies: bool) -> Any:
-        found.append(steps.run("step", lambda: value if dies else None))
+        found.append(steps.run("step", given.pop))
         steps.run("end", end, dies)
 
     attempt(function, killed(function, dies=True).entries(), dies=False)

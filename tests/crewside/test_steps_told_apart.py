@@ -65,23 +65,6 @@ IN_ORDER = """
 def run(steps):
     return {name_of(item): steps.run("s", paid, item) for item in backwards(ITEMS)}
 """
-IN_THREADS = """
-def run(steps):
-    found = {}
-    def one(item):
-        found[item] = steps.run("s", lambda: paid(item))
-    for item in backwards(["a", "b", "c"]):
-        thread = threading.Thread(target=one, args=[item])
-        thread.start()
-        thread.join()
-    return found
-"""
-IN_TASKS = """
-async def run(steps):
-    async def one(item):
-        return item, await steps.arun("s", lambda: paid(item))
-    return dict(await asyncio.gather(*map(one, backwards(["a", "b", "c"]))))
-"""
 
 
 def of_code(zygote: DrivenZygote, folder: Path, code: str) -> Kickoff:
@@ -112,31 +95,171 @@ def test_steps_of_objects_that_cannot_be_told_apart_are_run_again(zygote: Driven
     run = of_code(zygote, tmp_path, IN_ORDER.replace("ITEMS", "[Plain(name) for name in 'abc']"))
     first = run.interrupted("c")
     (told,) = warnings(first)
-    assert told.startswith("not_journaled: the step s is run again if the kickoff is interrupted after it: it is begun")
+    assert told.startswith(
+        "not_journaled: the step s is run again if the kickoff is interrupted after it: another attempt"
+    )
     child = run.attempt()
     assert given(child) == {"c": "c of attempt 2", "b": "b of attempt 2", "a": "a of attempt 2"}
     third = run.attempt()
     assert set(given(third).values()) == {f"{name} of attempt 3" for name in "abc"}
 
 
-def test_one_step_of_an_object_is_kept(zygote: DrivenZygote, tmp_path: Path) -> None:
-    code = """
+@pytest.mark.parametrize(
+    ("call", "kept"),
+    [
+        ("paid, Plain('a')", False),
+        ("lambda plain, name: paid(plain), Plain('a'), 'a'", True),
+        ("lambda: paid(plain)", True),
+        ("Paying('a').pay", True),
+    ],
+    ids=["an object alone", "beside a text", "from around", "a method"],
+)
+def test_a_single_step_with_an_object_is_kept_where_something_else_is_given_or_nothing(
+    zygote: DrivenZygote, tmp_path: Path, call: str, kept: bool
+) -> None:
+    code = f"""
+class Paying(Plain):
+    def pay(self):
+        return paid(self)
+
 def run(steps):
-    return [steps.run("s", paid, Plain("a")), steps.run("last", paid, "b")]
+    plain = Plain("a")
+    return [steps.run("s", {call}), steps.run("last", paid, "b")]
 """
     run = of_code(zygote, tmp_path, code)
     run.interrupted("b")
-    assert given(run.attempt()) == ["a of attempt 1", "b of attempt 2"]
+    assert given(run.attempt()) == [f"a of attempt {1 if kept else 2}", "b of attempt 2"]
 
 
-@pytest.mark.parametrize("code", [IN_THREADS, IN_TASKS], ids=["threads", "tasks"])
-def test_steps_of_several_threads_that_have_their_work_from_around_them_are_run_again(
-    zygote: DrivenZygote, tmp_path: Path, code: str
-) -> None:
+OTHERS = {
+    "several threads": """
+def run(steps):
+    found = {}
+    def one(item):
+        found[item] = steps.run("s", lambda: paid(item))
+    for item in backwards(["a", "b", "c"]):
+        thread = threading.Thread(target=one, args=[item])
+        thread.start()
+        thread.join()
+    return found
+""",
+    "several tasks": """
+async def run(steps):
+    async def one(item):
+        return item, await steps.arun("s", lambda: paid(item))
+    return dict(await asyncio.gather(*map(one, backwards(["a", "b", "c"]))))
+""",
+    "a default": """
+def run(steps):
+    return {item: steps.run("s", lambda item=item: paid(item)) for item in backwards(["a", "b", "c"])}
+""",
+    "a function for each": """
+def a(): return paid("a")
+def b(): return paid("b")
+def c(): return paid("c")
+
+def run(steps):
+    return {work.__name__: steps.run("s", work) for work in backwards([a, b, c])}
+""",
+    "a partial for each": """
+import functools
+
+def run(steps):
+    return {item: steps.run("s", functools.partial(paid, item)) for item in backwards(["a", "b", "c"])}
+""",
+    "a lambda for each": """
+def run(steps):
+    works = backwards([("a", lambda: paid("a")), ("b", lambda: paid("b")), ("c", lambda: paid("c"))])
+    return {name: steps.run("s", work) for name, work in works}
+""",
+    "a failure before": """
+def shaky(item):
+    mark = os.environ["NOTES"] + ".failed"
+    if item == "a" and not os.path.exists(mark):
+        open(mark, "w").close()
+        raise OSError("not now")
+    return paid(item)
+
+def run(steps):
+    found, failed = {}, []
+    def one(item):
+        found[item] = steps.run("s", lambda: shaky(item))
+    for item in backwards("abc"):
+        try:
+            one(item)
+        except OSError:
+            failed.append(item)
+        if item == "b" and failed:
+            one("a")
+    return found
+""",
+    "equal as numbers": """
+class Letter(enum.IntEnum):
+    ONE = 1
+
+def named(item):
+    return paid({bool: "a", int: "b", Letter: "c"}[type(item)])
+
+def run(steps):
+    return {name: steps.run("s", named, item) for item, name in backwards([(True, "a"), (1, "b"), (Letter.ONE, "c")])}
+""",
+}
+
+
+@pytest.mark.parametrize("code", OTHERS.values(), ids=OTHERS)
+def test_a_step_is_known_by_what_it_does_too(zygote: DrivenZygote, tmp_path: Path, code: str) -> None:
     run = of_code(zygote, tmp_path, code)
     run.interrupted("c")
     child = run.attempt()
-    assert given(child) == {name: f"{name} of attempt 2" for name in "abc"}
+    assert given(child) == {"c": "c of attempt 2", "b": "b of attempt 1", "a": "a of attempt 1"}
+    assert run.calls == dict.fromkeys("abc", 1)
+    assert warnings(child) == []
+
+
+OF_OBJECTS = """
+class Paying(Plain):
+    def pay(self):
+        return paid(self)
+
+async def run(steps):
+    async def one(item):
+        return item.name, await steps.arun("s", item.pay)
+    return dict(await asyncio.gather(*map(one, backwards([Paying(name) for name in "abc"]))))
+"""
+
+
+def test_methods_of_objects_that_several_tasks_begin_are_run_again(zygote: DrivenZygote, tmp_path: Path) -> None:
+    run = of_code(zygote, tmp_path, OF_OBJECTS)
+    run.interrupted("c")
+    assert given(run.attempt()) == {name: f"{name} of attempt 2" for name in "abc"}
+
+
+ODD = ["deep(5000)", "itself()", "10**5000", "Strange()", "{1: 'x', 'y': 2}", "object()"]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_no_argument_is_too_odd_for_a_step(zygote: DrivenZygote, tmp_path: Path, value: str) -> None:
+    code = f"""
+def deep(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+def itself():
+    value = []
+    value.append(value)
+    return value
+
+class Strange:
+    @property
+    def __class__(self):
+        raise RuntimeError("ask no more")
+
+def run(steps):
+    return steps.run("s", lambda value: "done", {value})
+"""
+    assert of_code(zygote, tmp_path, code).attempt().answer() == Succeeded("done")
 
 
 def test_a_step_that_failed_and_is_tried_behind_another_one_has_its_own_value(

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from windlass_crewside.faults import ProjectFault, text_of
 from windlass_crewside.frameworks.crew_tasks import task_key
 from windlass_crewside.frameworks.flow_methods import text_of_output
-from windlass_crewside.frameworks.identity import Identity, Kind, bound_to, is_plain
+from windlass_crewside.frameworks.identity import Identity, Kind
 from windlass_crewside.frameworks.values import decoded, encoded
 from windlass_crewside.frameworks.within import inheriting, step_here, task_keys, within
 from windlass_crewside.messages import TaskEnded, TaskStarted
@@ -34,7 +34,7 @@ PARAMETER = "steps"
 STEP = "step/"
 FIRST = 1
 """The position of the first step's task record; before it is that of the function."""
-ALIKE = "it is begun again with what can't be told apart: give it values that tell, by the step's arguments"
+ALIKE = "another attempt could not tell it from others: give it what it works on as text, numbers or models"
 UNKNOWN = "it was begun in a thread that was there before the run: start threads in the code that is run"
 
 T = TypeVar("T")
@@ -77,6 +77,8 @@ class Step:
 
 class Steps:
     """Safe from any thread. A name has one task record, which tells of the last time."""
+
+    same_in_every_attempt = PARAMETER
 
     def __init__(self, function: str, report: Report) -> None:
         self._function = function
@@ -147,20 +149,20 @@ class Steps:
         refuse_what_is_no_function(name, work)
         self._refuse_another_process(name)
         self._report.stopping.check()
-        where, identity = step_here(), Identity.of([arguments, named, *bound_to(work)])
+        where, identity = step_here(), Identity.of_call(work, arguments, named)
         kind = "/".join(filter(None, [where, quote(name, safe=""), identity.digest]))
         with self._lock:
-            number = self._numbered(kind, vague=identity.vague, plain=is_plain(work))
+            number = self._numbered(kind, identity)
             position = self._positions.get(name) or first_free(set(self._positions.values()), FIRST)
             self._positions[name] = position
         return Step(name, position, kind, number, None if where is None else f"{STEP}{kind}/{number}")
 
-    def _numbered(self, kind: str, *, vague: bool, plain: bool) -> int:
+    def _numbered(self, kind: str, identity: Identity) -> int:
         if kind not in self._kinds:
             self._kinds[kind] = Kind(alike=self._report.journal.take(marker(kind)) is not None)
         steps = self._kinds[kind]
         was_alike = steps.alike
-        number = steps.begin(vague=vague, plain=plain)
+        number = steps.begin(identity)
         if steps.alike:
             for keys in f"{STEP}{kind}/", task_keys(kind):
                 self._report.journal.take_all(keys)
