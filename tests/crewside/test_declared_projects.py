@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("crewai")
 
 CODE = """
+MODEL = "no function"
 class Worker(Agent):
     def __init__(self, **fields):
         super().__init__(**fields | {"llm": Counted(model="counted")})
@@ -228,6 +229,11 @@ def test_a_declarative_flow_refuses_inputs_that_its_state_does_not_take(zygote: 
             "name: T\nmethods: {begin: {start: true, do: {call: code, ref: 'work:nope'}}}\n",
             "flow.yaml: methods.begin: unresolvable",
         ),
+        (
+            "name: T\nmethods: {begin: {start: true, do: {call: code, ref: 'work:MODEL'}}}\n",
+            "work:MODEL is nothing to call",
+        ),
+        (CHAIN.format(state='{type: pydantic, ref: "work:Nope"}'), "state.ref: unresolvable state ref 'work:Nope'"),
         ("methods: {begin: {start: true, do: {call: dance}}}\n", "flow.yaml is no flow: "),
         ("name: a\nmethods: {a: {do: {call: expression, expr: state.a}}}\n", "can run flow.yaml: none of its methods"),
         (CHAIN.format(state=JSON_SCHEMA.replace('{"hours": 5}', '{"hours": "many"}')), "state.default: hours: Input"),
@@ -238,6 +244,8 @@ def test_a_declarative_flow_refuses_inputs_that_its_state_does_not_take(zygote: 
         "a list",
         "no methods",
         "code that is not there",
+        "nothing to call",
+        "a state that is not there",
         "unknown action",
         "no start",
         "default of a schema",

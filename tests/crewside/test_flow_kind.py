@@ -291,6 +291,11 @@ OWN_STATE = """
     def __init__(self, **given):
         super().__init__(initial_state=State(harbour="Brest", draught=3), **given)
 """
+SET_LATER = """
+    def model_post_init(self, context):
+        self.initial_state = State(harbour="Brest", draught=3)
+        super().model_post_init(context)
+"""
 FILLED = """
     @model_validator(mode="before")
     @classmethod
@@ -303,9 +308,10 @@ FILLED = """
     ("code", "output"),
     [
         (REQUIRED.replace("(Flow[State]):", f"(Flow[State]):{OWN_STATE}"), "Brest"),
+        (REQUIRED.replace("(Flow[State]):", f"(Flow[State]):{SET_LATER}"), "Brest"),
         (REQUIRED.replace("    hours: int = 6\n", f"    hours: int = 6\n{FILLED}"), "Rye"),
     ],
-    ids=["of its own", "filled in"],
+    ids=["of its own", "set later", "filled in"],
 )
 def test_a_flow_may_give_its_state_what_has_no_default(
     zygote: DrivenZygote, tmp_path: Path, code: str, output: str

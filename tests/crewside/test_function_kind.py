@@ -273,6 +273,10 @@ def test_its_task_fails_with_it() -> None:
             "class run:\n    is_crew_class = True\n",
             'work:run is a crew and no function. Write in pyproject.toml: [tool.windlass] crew = "work:run"',
         ),
+        (
+            "class run:\n    flow_definition = True\n",
+            'work:run is a flow and no function. Write in pyproject.toml: [tool.windlass] flow = "work:run"',
+        ),
     ],
 )
 def test_an_entrypoint_that_can_not_be_called_by_name_is_told(

@@ -131,6 +131,63 @@ def test_items_that_stand_twice_are_found_among_thousands_of_objects() -> None:
     assert len(reasons(schema, [*once, {"n": 7}])) == 1
 
 
+@pytest.mark.parametrize("value", [19.99, 4.35, 0.07, 3, -0.01, 1e300, 10**400])
+def test_a_multiple_is_one_of_the_number_as_it_is_written(value: float) -> None:
+    assert reasons({"multipleOf": 0.01}, value) == []
+    assert reasons({"multipleOf": 0.01}, 0.015) == ["0.015 is not a multiple of 0.01"]
+
+
+@pytest.mark.parametrize(
+    "passed_over", [{"patternProperties": {"^a": {"type": "integer"}}}, {"pattern": "^(?=a)"}], ids=["names", "pattern"]
+)
+def test_what_is_left_to_the_crew_refuses_nothing_where_it_stands_among_others(passed_over: dict[str, Any]) -> None:
+    value: Any = {"b": 1} if "patternProperties" in passed_over else "b"
+    other = (
+        {"patternProperties": {"^b": {"type": "integer"}}} if "patternProperties" in passed_over else {"minLength": 1}
+    )
+    assert reasons({"oneOf": [passed_over, other]}, value) == []
+    assert reasons({"not": passed_over}, value) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/properties/x"},
+        {"$dynamicRef": "#nowhere"},
+        {"$ref": "#/$defs/list"},
+        {"$ref": "#/$defs/text"},
+        {"properties": {"default": {"$ref": "#/nope"}}},
+        {"$defs": {"enum": {"$ref": "http://127.0.0.1:9/x"}}},
+    ],
+    ids=["to itself", "dynamic", "to a list", "to a text", "in a property named default", "in a definition named enum"],
+)
+def test_no_reference_raises_when_a_value_is_checked(schema: dict[str, Any]) -> None:
+    more = {"$defs": {"list": [1], "text": "no schema"}}
+    try:
+        check = InputsCheck.of({"properties": {"x": schema}, **more})
+    except ValueError:
+        return
+    assert check({"x": {"default": 1}}) is None
+
+
+def test_references_are_resolved_where_they_stand() -> None:
+    own = {"$id": "https://example.org/n", "$ref": "#/$defs/whole", "$defs": {"whole": {"type": "integer"}}}
+    assert reasons(own, 1) == []
+    assert reasons(own, "1") != []
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused_in_words() -> None:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(3000):
+        schema = {"items": schema}
+    with pytest.raises(ValueError, match="nested too deeply"):
+        InputsCheck.of({"properties": {"x": schema}})
+
+
+def test_a_name_may_hold_half_a_character() -> None:
+    assert InputsCheck.of({"properties": {"\ud800": {"type": "integer"}}})({"\ud800": "x"}) is None
+
+
 def test_names_of_members_by_pattern_are_left_to_the_crew() -> None:
     schema = {"patternProperties": {r"^(\w+\s?)+$": {"type": "integer"}}, "additionalProperties": False}
     assert reasons(schema, {"a" * 5000 + "!": "x"}) == []

@@ -1,14 +1,15 @@
 """JSON Schema as a server can afford it: the schema is a crew's, the value a stranger's, and others wait meanwhile.
 
 Nothing is fetched, whatever a `$ref` names. Regular expressions are matched in linear time. A value that takes too many
-steps is not looked at any further. What is passed over is left to the crew's own process, which checks all that its
-schema says: names of members by pattern, unevaluated ones, expressions that need a backtracking engine.
+steps, or meets what is not checked here, is left to the crew's own process, which knows all that its schema says: names
+of members by pattern, unevaluated ones, expressions that need a backtracking engine.
 """
 
 from __future__ import annotations
 
 import json
 from contextvars import ContextVar
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -32,15 +33,17 @@ if TYPE_CHECKING:
 MOST_STEPS = 20_000
 """Keywords that are looked at for one value: about a tenth of a second."""
 HERE = "urn:windlass:inputs"
-PASSED_OVER = {"patternProperties", "unevaluatedProperties", "unevaluatedItems"}
 VALUES = {"default", "const", "enum", "examples"}
 """What stands under these is no schema."""
+BY_NAME = {"properties", "$defs", "definitions", "dependentSchemas", "patternProperties"}
+"""Under these stand schemas by names of any sort."""
+REFERENCES = ("$ref", "$dynamicRef")
 
 _left: ContextVar[list[int]] = ContextVar("windlass_steps_left")
 
 
-class TooMuch(Exception):  # noqa: N818 - it is no fault
-    """To be looked at here."""
+class NotHere(Exception):  # noqa: N818 - it is no fault
+    """The value is to be checked elsewhere."""
 
 
 class Schema:
@@ -48,46 +51,51 @@ class Schema:
         """Raises ValueError, in words, for what is no JSON Schema, and for a `$ref` to what is not in it."""
         try:
             Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
+            self._registry: Registry[Any] = Registry().with_resource(HERE, DRAFT202012.create_resource(schema)).crawl()
+            self._refuse_references_elsewhere(schema)
         except SchemaError as error:
             raise ValueError(f"the input schema is not valid: {error.message}") from error
-        self._registry: Registry[Any] = Registry().with_resource(HERE, DRAFT202012.create_resource(schema)).crawl()
-        self._refuse_references_elsewhere(schema)
+        except RecursionError:
+            raise ValueError("the input schema is nested too deeply") from None
 
     def of_property(self, name: str) -> Validator:
-        pointer = quote(name.replace("~", "~0").replace("/", "~1"))
+        pointer = quote(name.replace("~", "~0").replace("/", "~1"), errors="surrogatepass")
         validator: Validator = AFFORDABLE({"$ref": f"{HERE}#/properties/{pointer}"}, registry=self._registry)
         return validator
 
     def _refuse_references_elsewhere(self, schema: dict[str, Any]) -> None:
         resolver = self._registry.resolver_with_root(DRAFT202012.create_resource(schema))
-        for reference in references(schema):
+        for reference, base in references(schema, resolver):
             try:
-                resolver.lookup(reference)
+                base.lookup(reference)
             except Unresolvable:
                 raise ValueError(f"the input schema refers to {reference}, which is not in it") from None
 
 
 def first_error(validator: Validator, value: Any) -> ValidationError | None:
-    """None, too, for what is too much to be looked at here."""
+    """None, too, for what is left to the crew."""
     token = _left.set([MOST_STEPS])
     try:
         return next(validator.iter_errors(value), None)
-    except TooMuch:
+    except (NotHere, Unresolvable, RecursionError, ArithmeticError, AttributeError, TypeError, ValueError):
         return None
     finally:
         _left.reset(token)
 
 
-def references(schema: Any) -> Iterator[str]:
+def references(schema: Any, base: Any) -> Iterator[tuple[str, Any]]:
+    """Each with what resolves it where it stands."""
     if isinstance(schema, list):
         for item in schema:
-            yield from references(item)
+            yield from references(item, base)
     elif isinstance(schema, dict):
-        if isinstance(schema.get("$ref"), str):
-            yield schema["$ref"]
+        base = base.in_subresource(DRAFT202012.create_resource(schema))
+        yield from ((schema[name], base) for name in REFERENCES if isinstance(schema.get(name), str))
         for name, item in schema.items():
-            if name not in VALUES:
-                yield from references(item)
+            if name in BY_NAME and isinstance(item, dict):
+                yield from references([*item.values()], base)
+            elif name not in VALUES:
+                yield from references(item, base)
 
 
 def counted(keyword: Keyword) -> Keyword:
@@ -95,7 +103,7 @@ def counted(keyword: Keyword) -> Keyword:
         left = _left.get()
         left[0] -= 1
         if left[0] < 0:
-            raise TooMuch
+            raise NotHere
         yield from keyword(validator, wanted, value, schema) or ()
 
     return check
@@ -108,7 +116,9 @@ def pattern(_: Any, wanted: str, value: Any, __: Any) -> Iterator[ValidationErro
 
 def found_in(wanted: str, text: str) -> bool:
     expression = linear(wanted)
-    return expression is None or expression.isinstance_python(text)
+    if expression is None:
+        raise NotHere
+    return expression.isinstance_python(text)
 
 
 @lru_cache(maxsize=1000)
@@ -131,12 +141,18 @@ def unique_items(validator: Any, wanted: bool, value: Any, _: Any) -> Iterator[V
 
 def additional_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterable[ValidationError]:
     if "patternProperties" in schema:
-        return ()
+        raise NotHere
     return STANDARD["additionalProperties"](validator, wanted, value, schema) or ()
 
 
-def nothing(_: Any, __: Any, ___: Any, ____: Any) -> Iterable[ValidationError]:
-    return ()
+def multiple_of(validator: Any, wanted: float, value: Any, _: Any) -> Iterator[ValidationError]:
+    """Of the numbers as they are written: 19.99 is a multiple of 0.01."""
+    if validator.is_type(value, "number") and Decimal(str(value)) % Decimal(str(wanted)):
+        yield ValidationError(f"{value!r} is not a multiple of {wanted!r}")
+
+
+def elsewhere(_: Any, __: Any, ___: Any, ____: Any) -> Iterable[ValidationError]:
+    raise NotHere
 
 
 STANDARD: dict[str, Keyword] = dict(Draft202012Validator.VALIDATORS)
@@ -144,7 +160,8 @@ OURS: dict[str, Keyword] = {
     "pattern": pattern,
     "uniqueItems": unique_items,
     "additionalProperties": additional_properties,
-    **dict.fromkeys(PASSED_OVER, nothing),
+    "multipleOf": multiple_of,
+    **dict.fromkeys(("patternProperties", "unevaluatedProperties", "unevaluatedItems"), elsewhere),
 }
 AFFORDABLE = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator, {name: counted(keyword) for name, keyword in (STANDARD | OURS).items()}

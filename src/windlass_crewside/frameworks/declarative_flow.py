@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from windlass_crewside.messages import Project
 
 START = "Give it one with `start: true`."
+NAMED = "Correct it there, or write the code that it names."
 
 
 def load(project: Project) -> LoadedFlow:
@@ -58,13 +59,20 @@ def import_code(definition: Any, project: Project) -> None:
     """What its actions name. crewai does so when a kickoff begins, and tells of what fails there in half its words."""
     for name, method in definition.methods.items():
         for reference in references(method.do):
-            try:
-                resolve_ref(reference, field="do")
-            except Exception as error:
-                if raised := raised_by_the_project(error, Path(project.root)):
-                    raise raised from None
-                words = f"{project.entrypoint}: methods.{name}: {text_of(error)}"
-                raise ProjectFault(words, "Correct it there, or write the code that it names.") from error
+            if not callable(found(reference, "do", f"methods.{name}", project)):
+                raise ProjectFault(f"{project.entrypoint}: methods.{name}: {reference} is nothing to call", NAMED)
+    state = getattr(definition.state, "ref", None)
+    if state and not getattr(definition.state, "json_schema", None):  # which crewai takes in its place
+        found(state, "state", "state.ref", project)
+
+
+def found(reference: str, field: str, place: str, project: Project) -> Any:
+    try:
+        return resolve_ref(reference, field=field)
+    except Exception as error:
+        if raised := raised_by_the_project(error, Path(project.root)):
+            raise raised from None
+        raise ProjectFault(f"{project.entrypoint}: {place}: {text_of(error)}", NAMED) from error
 
 
 def references(action: Any) -> Iterator[str]:

@@ -7,7 +7,6 @@ import json
 import pkgutil
 from typing import Any, TypeVar
 
-from crewai.flow.flow import Flow
 from crewai.utilities.pydantic_schema_utils import create_model_from_schema
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -15,7 +14,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from windlass_crewside.faults import field_problem
 from windlass_crewside.frameworks import results
 
-MAKERS = ("__init__", "_create_initial_state")
+MAKERS = ("__init__", "_create_initial_state", "model_post_init")
 """Methods by which a flow may be given its state otherwise than crewai does."""
 
 ANY = {"type": "object", "properties": {}, "required": []}
@@ -82,7 +81,7 @@ def described_model(state: Any) -> type[BaseModel] | None:
 
 def without_value(flow_class: Any) -> list[str]:
     """Fields of its state that keep crewai from making one. None where the flow may make its state itself."""
-    makes_its_own = any(getattr(flow_class, name) is not getattr(Flow, name) for name in MAKERS)
+    makes_its_own = any(is_its_own(flow_class, name) for name in MAKERS)
     state = state_of(flow_class)
     if makes_its_own or not (isinstance(state, type) and issubclass(state, BaseModel)):
         return []
@@ -93,6 +92,11 @@ def without_value(flow_class: Any) -> list[str]:
     except ValidationError as error:
         return [str(one["loc"][0]) for one in error.errors() if one["type"] == "missing" and one["loc"] != ("id",)]
     return []
+
+
+def is_its_own(flow_class: Any, name: str) -> bool:
+    """And neither crewai's nor pydantic's, which both give each class some of its own."""
+    return not getattr(flow_class, name).__module__.startswith(("crewai.", "pydantic."))
 
 
 def state_of(flow_class: Any) -> Any:

@@ -35,9 +35,12 @@ def load(project: Project) -> LoadedFunction:
     function = named_in(entry_module(project), project)
     if not callable(function):
         raise ProjectFault(f"{project.entrypoint} is no function", "Name one in pyproject.toml, under [tool.windlass].")
-    if getattr(function, "is_crew_class", False):
-        choice = f'[tool.windlass] crew = "{project.entrypoint}"'
-        raise ProjectFault(f"{project.entrypoint} is a crew and no function", f"Write in pyproject.toml: {choice}")
+    for kind, mark in ("crew", "is_crew_class"), ("flow", "flow_definition"):
+        if getattr(function, mark, False):
+            choice = f'[tool.windlass] {kind} = "{project.entrypoint}"'
+            raise ProjectFault(
+                f"{project.entrypoint} is a {kind} and no function", f"Write in pyproject.toml: {choice}"
+            )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ProjectFault(
             f"no kickoff can run {project.entrypoint}: it is a generator, which gives no result",
