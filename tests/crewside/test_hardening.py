@@ -79,16 +79,12 @@ def test_its_first_message_brings_a_view_of_its_memory_that_lasts(
     child = zygote.fork(start)
     zygote.until(lambda: child.talk.descriptors)
     assert child.talk.messages == [Born(memory=True, stacks=True)], "before it has an order"
-    view, stacks = child.talk.descriptors
-    try:
-        child.run(wild(tmp_path / "project"), tmp_path / "folder", inputs={"do": "block_in_c"})
-        zygote.until(lambda: "blocked" in child.printed)
-        pss = re.search(rb"^Pss: +(\d+) kB", os.pread(view, 8192, 0), re.MULTILINE)
-        assert pss is not None
-        assert 500 < int(pss[1]) < 500_000
-    finally:
-        os.close(view)
-        os.close(stacks)
+    view, _ = child.talk.descriptors
+    child.run(wild(tmp_path / "project"), tmp_path / "folder", inputs={"do": "block_in_c"})
+    zygote.until(lambda: "blocked" in child.printed)
+    pss = re.search(rb"^Pss: +(\d+) kB", os.pread(view, 8192, 0), re.MULTILINE)
+    assert pss is not None
+    assert 500 < int(pss[1]) < 500_000
 
 
 def test_a_child_by_exec_has_nothing_of_the_zygotes_memory(tmp_path: Path) -> None:

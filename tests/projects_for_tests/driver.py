@@ -237,6 +237,9 @@ class DrivenZygote:
             self.channel.shutdown(socket.SHUT_WR)
         self.process.wait(SECONDS)
         self._stack.close()
+        for child in self.children:
+            for descriptor in child.talk.descriptors:
+                os.close(descriptor)
 
     def until(self, found: Callable[[], T], seconds: float = SECONDS) -> T:
         """As the function of this name; meanwhile all that comes is read."""
