@@ -152,12 +152,12 @@ class Steps:
         where, identity = step_here(), Identity.of_call(work, arguments, named)
         kind = "/".join(filter(None, [where, quote(name, safe=""), identity.digest]))
         with self._lock:
-            number = self._numbered(kind, identity)
+            number = self._numbered(name, kind, identity)
             position = self._positions.get(name) or first_free(set(self._positions.values()), FIRST)
             self._positions[name] = position
         return Step(name, position, kind, number, None if where is None else f"{STEP}{kind}/{number}")
 
-    def _numbered(self, kind: str, identity: Identity) -> int:
+    def _numbered(self, name: str, kind: str, identity: Identity) -> int:
         if kind not in self._kinds:
             self._kinds[kind] = Kind(alike=self._report.journal.take(marker(kind)) is not None)
         steps = self._kinds[kind]
@@ -167,7 +167,7 @@ class Steps:
             for keys in f"{STEP}{kind}/", task_keys(kind):
                 self._report.journal.take_all(keys)
             if not was_alike:
-                self._report.finished(marker(kind), {}, ALIKE)
+                self._report.finished(marker(kind), {}, f"the step {name}")
         return number
 
     def _again(self, step: Step) -> list[Any]:
