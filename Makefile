@@ -8,7 +8,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run test check lint types imports assets lock bench soak clean help
+.PHONY: run test check lint types imports assets lock audit bench soak clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -47,15 +47,16 @@ $(STAMPS)/venv: requirements/uv.txt
 
 define install
 	@echo "==> installing $(1) (once; a minute or two on a fresh machine)"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/$(1).txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	@# with byte code, which crews that run as another user can't write
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/build.txt -r requirements/$(1).txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps -e .
 	@mkdir -p $(STAMPS) && touch $@
 endef
 
-$(STAMPS)/run: $(STAMPS)/venv requirements/run.txt pyproject.toml
+$(STAMPS)/run: $(STAMPS)/venv requirements/build.txt requirements/run.txt pyproject.toml
 	$(call install,run)
 
-$(STAMPS)/dev: $(STAMPS)/venv requirements/dev.txt pyproject.toml
+$(STAMPS)/dev: $(STAMPS)/venv requirements/build.txt requirements/dev.txt pyproject.toml
 	$(call install,dev)
 
 $(STAMPS)/bench: $(STAMPS)/dev requirements/bench.txt
@@ -74,7 +75,22 @@ lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer on
 	$(COMPILE) $(ARGS) pyproject.toml --extra crewai -o requirements/run.txt
 	$(COMPILE) $(ARGS) pyproject.toml --extra crewai --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) $(ARGS) pyproject.toml --extra crewai --group dev --group bench -c requirements/dev.txt -o requirements/bench.txt
+	$(COMPILE) $(ARGS) --group build -c requirements/dev.txt -o requirements/build.txt
+	echo 'pip-audit>=2.9,<3' | $(COMPILE) $(ARGS) - -o requirements/audit.txt
 	npm install --package-lock-only --ignore-scripts --silent
+
+audit: $(STAMPS)/audit  ## look for known vulnerabilities in the locked dependencies (needs a network)
+	@for name in uv build run dev bench audit; do \
+		echo "==> auditing requirements/$$name.txt"; \
+		$(STAMPS)/audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/$$name.txt || { \
+			echo "make audit failed: either the lines above list vulnerabilities, or the advisory service can't be reached from here."; exit 1; }; \
+	done
+	@echo "==> auditing package-lock.json"
+	@npm audit --package-lock-only
+
+$(STAMPS)/audit: $(STAMPS)/venv requirements/audit.txt
+	@rm -rf $@ && $(BIN)/uv venv --quiet $@
+	@$(BIN)/uv pip install --quiet --python $@/bin/python --require-hashes -r requirements/audit.txt
 
 clean:  ## forget everything that was installed
 	rm -rf $(VENV) $(STAMPS) node_modules src/windlass/api/static

@@ -12,6 +12,7 @@ from bench.figures import Figure
 from bench.hardship import hardship
 from bench.journal import journal
 from bench.latency import latency, start_up
+from bench.limits import limits
 from bench.runs import crews
 from bench.stage import CLIENTS, stage
 from bench.stopping import stops
@@ -35,6 +36,7 @@ def runs(*, quick: bool) -> Iterator[Figures]:
     yield crews(kickoffs=20 if quick else 60, rounds=2 if quick else 5)
     yield waiting(children=3 if quick else 10, crowd=30 if quick else 300)
     yield stops(rounds=2 if quick else 5)
+    yield limits(rounds=20 if quick else 100)
     with stage() as ground:
         yield journal(ground, rounds=5 if quick else 20)
 

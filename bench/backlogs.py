@@ -17,9 +17,8 @@ import psycopg
 from bench.figures import Figure, quantile
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest, TaskDefinition
-from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import State
-from windlass.kickoffs.usage import TokenUsage
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.kickoffs import KickoffStore, NewKickoff

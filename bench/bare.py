@@ -18,9 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_crewside import preload
-from windlass_crewside.messages import Surroundings
-from windlass_crewside.surroundings import inhabit
+from windlass_child.process import preload
+from windlass_child.process.messages import ProcessEnvironment
+from windlass_child.process.process_env import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ def reap() -> None:
 
 
 def kick_off(folder: Path) -> None:
-    inhabit(Surroundings(dict(os.environ), str(folder)))
+    apply(ProcessEnvironment(dict(os.environ), str(folder)))
     result = import_module("three_tasks.crew").ThreeTasks().crew().kickoff(inputs={})
     if result.raw != ANSWER:
         raise RuntimeError(f"the crew said {result.raw!r}")

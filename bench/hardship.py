@@ -7,10 +7,15 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import Counter
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from bench.figures import Figure, quantile
+from bench.hostile import Memory, request, silent_clients, wrong_tokens
 from bench.machine import MB, below, written_by, zygotes_below
 from bench.served import PROJECTS, served, wait_until
 from bench.stage import ROOT
@@ -20,10 +25,10 @@ if TYPE_CHECKING:
 
 SLOTS = 4
 PER_SECOND = 50
-AHEAD = 100
-"""Kickoffs that are there from the start, so that one that ends makes room for the next."""
+AHEAD = 8
+"""Kickoffs that wait, so that one that ends makes room for the next, however fast the machine is."""
 
-LIMITS = {"memory_limit": "256 MB"}
+LIMITS = {"memory_limit": "256 MB", "result_limit": "64 MB"}
 KINDS = {
     "": "no crew runs",
     "sleep": "4 crews sleep",
@@ -31,8 +36,19 @@ KINDS = {
     "flood": "4 crews flood output",
     "grow": "4 crews grow to their memory limit",
     "give": "4 crews give 20 MB each every 2 s",
+    "hostile": "4 crews send frames of 64 MB of [] or 800 outputs of 1 MB",
+    "silent": "100 clients do not read 60 MB",
+    "wrong": "1,000 wrong tokens a second are tried",
 }
-GOAL = "p99 under 100"
+RUNS_ON = {"sleep", "burn", "flood", "grow"}
+"""Kinds of which the first kickoff goes on for long enough to be asked for."""
+BY_CLIENTS = {"", "silent", "wrong"}
+GOAL, GOAL_OF_HOSTILE = "p99 under 100", "p99 under 250"
+GOALS = {
+    **dict.fromkeys(KINDS, GOAL),
+    **dict.fromkeys(("hostile", "silent", "wrong"), GOAL_OF_HOSTILE),
+    **dict.fromkeys(("", "give"), ""),
+}
 
 
 def hardship(*, seconds: float) -> list[Figure]:
@@ -45,52 +61,112 @@ def hardship(*, seconds: float) -> list[Figure]:
 
 
 def measured(server: Served, kind: str, ended: str, seconds: float) -> list[Figure]:
-    ids = [server.kickoff({"do": kind}, limits=LIMITS) for _ in range(AHEAD if kind else 0)]
-    if ids:
-        wait_until(lambda: all(begun(server, one) for one in ids[:SLOTS]), what="the crews to run")
-    requests = {
-        "GET /status": request(server, f"GET /status/{ended if kind in {'', 'give'} else ids[0]}"),
-        "POST /stop": request(server, f"POST /stop/{ended}"),
-        "GET /health": request(server, "GET /health"),
-    }
-    before = written_below(server)
-    figures = [figure_of(name, kind, answers) for name, answers in asked(server, requests, seconds).items()]
-    written = written_below(server) - before
-    return [*figures, *what_they_did(kind, written / seconds / MB, stop_all(server, ids))]
+    figures: list[Figure] = []
+    with ExitStack() as stack:
+        if kind == "silent":
+            large = server.kickoff({"do": "give_60_mb"}, limits={"memory_limit": "1 GB"})
+            wait_until(lambda: has_ended(server, large), within=120, what="the result of 60 MB")
+        memory = stack.enter_context(Memory(server))
+        if kind == "silent":
+            stack.enter_context(silent_clients(server, large))
+        if kind == "wrong":
+            figures = stack.enter_context(wrong_tokens(server, seconds))
+        supply = stack.enter_context(Supply(server, kind if kind not in BY_CLIENTS else ""))
+        of_status = supply.first if kind in RUNS_ON else ended
+        requests = {
+            "GET /status": request(server, f"GET /status/{of_status}", server.token),
+            "POST /stop": request(server, f"POST /stop/{ended}", server.token),
+            "GET /health": request(server, "GET /health", server.token),
+        }
+        before = written_below(server)
+        answers = asked(server, requests, seconds)
+        written = (written_below(server) - before) / seconds / MB
+    found = [figure_of(name, kind, answer) for name, answer in answers.items()]
+    hostile = [memory.figure()] if GOALS[kind] == GOAL_OF_HOSTILE else []
+    return [*found, *what_they_did(kind, written, supply.ended), *figures, *hostile]
+
+
+def has_ended(server: Served, kickoff_id: str) -> bool:
+    """Asks in a way that reads no result."""
+    answer = server.client.get(f"/attempts/{kickoff_id}")
+    answer.raise_for_status()
+    attempts = answer.json()["attempts"]
+    return bool(attempts and attempts[-1]["ended_at"])
 
 
 def written_below(server: Served) -> int:
     return written_by([run for zygote in zygotes_below(server.pid) for run in below(zygote)])
 
 
-def stop_all(server: Served, ids: list[str]) -> int:
-    """How many of them had begun."""
-    went_on = sum(begun(server, one) for one in ids)
-    for kickoff_id in reversed(ids):  # those that wait first: none of them is to start
-        server.stop(kickoff_id)
-    for kickoff_id in ids[: went_on + SLOTS]:
-        server.ended(kickoff_id)
-    return went_on
+class Supply:
+    """Keeps kickoffs of this kind waiting, none for "", and the slots busy. At the end of the block all of them have
+    ended.
+    """
+
+    def __init__(self, server: Served, kind: str) -> None:
+        self._server, self._kind = server, kind
+        self._running: list[str] = []
+        self._waiting: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep)
+        self.first = ""
+        self.ended = 0
+
+    def __enter__(self) -> Self:
+        if self._kind:
+            self._add()
+            self.first = self._waiting[0]
+            wait_until(self._all_run, what="the crews to run")
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._kind:
+            return
+        self._over.set()
+        self._thread.join()
+        self.ended -= SLOTS
+        for kickoff_id in [*reversed(self._waiting), *self._running]:  # those that wait first: none of them is to start
+            self._server.stop(kickoff_id)
+        for kickoff_id in self._running:
+            wait_until(partial(has_ended, self._server, kickoff_id), what="the crews to end")
+
+    def _all_run(self) -> bool:
+        self._look()
+        return len(self._running) >= SLOTS
+
+    def _keep(self) -> None:
+        while not self._over.wait(0.2):
+            self._look()
+            self._add()
+
+    def _add(self) -> None:
+        while len(self._waiting) < AHEAD:
+            self._waiting.append(self._server.kickoff({"do": self._kind}, limits=LIMITS))
+
+    def _look(self) -> None:
+        """Counts those that have begun; the last SLOTS of them may still run."""
+        while self._waiting and begun(self._server, self._waiting[0]):
+            self._running = [*self._running, self._waiting.pop(0)][-SLOTS:]
+            self.ended += 1
 
 
-def what_they_did(kind: str, per_second: float, went_on: int) -> list[Figure]:
+def what_they_did(kind: str, per_second: float, ended: int) -> list[Figure]:
     """Whether it was as hard as it was to be."""
     if kind == "flood":
         return [Figure("  written by the crews together, MB/s", f"{per_second:,.0f}")]
-    if went_on == AHEAD:
-        raise RuntimeError(f"all {AHEAD} kickoffs were begun before the time was over: there must be more")
-    words = {"grow": "  runs that reached the limit", "give": "  results of 20 MB"}.get(kind)
-    return [Figure(words, str(went_on - SLOTS))] if words else []
+    words = {
+        "grow": "  runs that reached the limit",
+        "give": "  results of 20 MB",
+        "hostile": "  runs that were ended for what they sent",
+    }.get(kind)
+    return [Figure(words, str(ended))] if words else []
 
 
 def begun(server: Served, kickoff_id: str) -> bool:
-    return server.status(kickoff_id)["started_at"] is not None
-
-
-def request(server: Served, line: str) -> bytes:
-    return (
-        f"{line} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {server.token}\r\nContent-Length: 0\r\n\r\n".encode()
-    )
+    answer = server.client.get(f"/attempts/{kickoff_id}")
+    answer.raise_for_status()
+    return bool(answer.json()["attempts"])
 
 
 def asked(server: Served, requests: dict[str, bytes], seconds: float) -> dict[str, dict[str, Any]]:
@@ -107,5 +183,4 @@ def figure_of(name: str, kind: str, answers: dict[str, Any]) -> Figure:
     latencies, failures = answers["latencies"], answers["failures"]
     value = f"{quantile(latencies, 0.5):.1f} / {quantile(latencies, 0.99):.1f}"
     words = f"{name} while {KINDS[kind]}, p50 / p99 ms"
-    goal = "" if kind in {"", "give"} else GOAL
-    return Figure(words, f"{value}, failed: {', '.join(failures)}" if failures else value, goal)
+    return Figure(words, f"{value}, failed: {dict(Counter(failures))}" if failures else value, GOALS[kind])

@@ -57,7 +57,7 @@ def below(pid: int) -> list[int]:
     return found
 
 
-ZYGOTE = b"windlass_crewside/__main__.py"
+ZYGOTE = b"windlass_child/__main__.py"
 
 
 def zygotes_below(server: int) -> list[int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from windlass.embedded.offline_model import offline_model_app
+from windlass.offline_model.app import offline_model_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -108,7 +108,7 @@ async def windlass(port: int) -> None:
     from windlass import config, log
     from windlass.kickoffs.manifest import Manifest, TaskDefinition
     from windlass.store.deployments import DeploymentStore
-    from windlass.wiring.ground import open_ground
+    from windlass.wiring.infrastructure import open_infrastructure
     from windlass.wiring.serving import serve_http
 
     log.configure("text", "ERROR")
@@ -116,7 +116,7 @@ async def windlass(port: int) -> None:
     tasks = tuple(TaskDefinition(name, uuid.uuid4().hex, name, "Clerk") for name in ("find", "write", "check"))
     schema = {"type": "object", "properties": {"topic": {}, "audience": {}}, "required": ["topic", "audience"]}
     async with AsyncExitStack() as stack:
-        ground = await open_ground(settings, stack, lambda _: None)
+        ground = await open_infrastructure(settings, stack, lambda _: None)
         deployment = await DeploymentStore(ground.database).register(
             "bench", digest="0", source={"kind": "crew"}, manifest=Manifest("crew", "bench", schema, tasks)
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,8 @@ class Server:
         return self._request(f"GET /status/{kickoff_id}", "", "")
 
     def _request(self, line: str, headers: str, body: str) -> bytes:
-        return f"{line} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {self.token}\r\n{headers}\r\n{body}".encode()
+        head = f"{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.token}"
+        return f"{head}\r\n{headers}\r\n{body}".encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from bench.machine import below, descriptors, zygotes_below
-from windlass.embedded.postgres import running_url
+from windlass.embedded_postgres.postgres import running_url
 
 if TYPE_CHECKING:
     from bench.served import Served

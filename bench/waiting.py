@@ -18,11 +18,11 @@ from bench.machine import MB, available_memory, lives, private_memory
 from bench.models import SilentModel
 from bench.served import PROJECTS
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.outcome import Ending
+from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Ender, Output, Runner, RunOrder
-from windlass.runner.environment import machine_environment
+from windlass.runner import Output, Runner, RunSpec, Terminator
+from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.outcome import Outcome
 
 PYTHON = Path(sys.executable)
-STOPPED = Ending(State.CANCELLED, Reason.CANCELLED, "it was stopped.")
+STOPPED = Termination(State.CANCELLED, Reason.CANCELLED, "it was stopped.")
 WITHIN = 300.0
 SETTLING = 1.0
 """Seconds between the request for an answer and the measurement, in which the last of the call is done."""
@@ -44,16 +44,16 @@ class Crowd:
     environment: dict[str, str]
     pids: list[int] = field(default_factory=list)
     asked: int = 0
-    enders: list[Ender] = field(default_factory=list)
+    enders: list[Terminator] = field(default_factory=list)
     runs: list[asyncio.Task[Outcome]] = field(default_factory=list)
 
     def grow(self, count: int) -> None:
         found = recognise(PROJECTS / "waiting")
         for _ in range(count):
-            ender = Ender()
-            order = RunOrder(str(new_id()), 1, PYTHON, found.preload, found.project, self.environment, {})
+            ender = Terminator()
+            order = RunSpec(str(new_id()), 1, PYTHON, found.preload, found.project, self.environment, {})
             self.enders.append(ender)
-            self.runs.append(asyncio.create_task(self.runner.run(order, self._hear, ender)))
+            self.runs.append(asyncio.create_task(self.runner.run(order, self._handle, ender)))
 
     async def stop(self) -> float:
         """Seconds until none of their processes is left."""
@@ -65,7 +65,7 @@ class Crowd:
             await asyncio.sleep(0.01)
         return time.perf_counter() - begun
 
-    async def _hear(self, what: Any) -> None:
+    async def _handle(self, what: Any) -> None:
         if isinstance(what, Output) and what.line.startswith("process "):
             self.pids.append(int(what.line.split()[1]))
         elif isinstance(what, Output) and what.line == "asked":

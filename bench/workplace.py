@@ -10,19 +10,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from windlass.aio import serving
+from windlass.deployments.registration import Registration
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.accept import Acceptor
-from windlass.lifecycle.parts import running
-from windlass.lifecycle.registration import Registration
 from windlass.lifecycle.worker import Worker
 from windlass.runner import Runner
-from windlass.runner.environment import machine_environment
+from windlass.runner.run_spec import machine_environment
+from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore, NewKickoff
 from windlass.store.listener import Listener
 from windlass.store.migrate import migrate
-from windlass.vault.key_ring import KeyRing, MasterKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -69,7 +69,7 @@ class Workplace:
             renewal=3.75,
             max_losses=3,
         )
-        async with running(worker):
+        async with serving(worker):
             yield
 
 
@@ -82,6 +82,6 @@ async def workplace(url: str, folder: Path) -> AsyncIterator[Workplace]:
     async with Database(url) as database:
         await migrate(database)
         listener, runner = Listener(url), Runner(folder / "runs", machine_environment(os.environ))
-        async with running(listener), running(runner):
-            await listener.hearing.wait()
+        async with serving(listener), serving(runner):
+            await listener.listening.wait()
             yield Workplace(folder, database, KickoffStore(database), runner, listener)

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from projects_for_tests.places import folder_for_all
-from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.store.database import Database
 from windlass.store.migrate import migrate
 

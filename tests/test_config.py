@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from windlass import config
 from windlass.config import Settings, crew_environment, load, unknown_variables
 from windlass.errors import ProjectError, SettingsError
+from windlass.offline_model.app import provider_key_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,17 +136,36 @@ def test_a_variable_that_no_setting_has_is_told(monkeypatch: pytest.MonkeyPatch)
     assert unknown_variables() == ["WINDLASS_PROT"]
 
 
-def test_a_crew_gets_the_users_environment_without_what_is_windlass_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "users")
-    monkeypatch.setenv("WINDLASS_MASTER_KEY", "ours")
+def test_a_crew_gets_what_model_providers_need_and_what_is_named_and_nothing_of_windlass_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OPENAI_API_KEY", "WINDLASS_MASTER_KEY", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "CITY", "CITY_OF"):
+        monkeypatch.setenv(name, "users")
     assert crew_environment()["OPENAI_API_KEY"] == "users"
-    assert not [name for name in crew_environment() if name.startswith("WINDLASS_")]
+    assert not {"WINDLASS_MASTER_KEY", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "CITY"} & crew_environment().keys()
+    named = crew_environment(None, ["CITY", "AWS_*"])
+    assert (named["CITY"], named["AWS_SECRET_ACCESS_KEY"]) == ("users", "users")
+    assert "CITY_OF" not in named
+
+
+@pytest.mark.parametrize("names", ["*", "*_KEY", "WINDLASS_MASTER_KEY", "A-B"])
+def test_variables_to_be_passed_are_named_by_their_beginning_at_least(
+    names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_CREW_ENV", f"CITY,{names}")
+    with pytest.raises(SettingsError, match="WINDLASS_CREW_ENV"):
+        load()
+
+
+def test_keys_of_model_providers_are_passed_but_for_those_that_open_more() -> None:
+    kept = {name for name in provider_key_names() if not any(fnmatchcase(name, pattern) for pattern in config.PASSED)}
+    assert kept == {"AWS_ACCESS_KEY_ID", "SNOWFLAKE_PAT", "SNOWFLAKE_TOKEN"}
 
 
 def test_a_projects_own_variables_lie_under_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("BOTH=project\nOWN=project\nEMPTY=\nBARE\nWINDLASS_PORT=1\n")
     monkeypatch.setenv("BOTH", "user")
-    environment = crew_environment(tmp_path)
+    environment = crew_environment(tmp_path, ["BOTH"])
     assert (environment["BOTH"], environment["OWN"], environment["EMPTY"]) == ("user", "project", "")
     assert not {"BARE", "WINDLASS_PORT"} & environment.keys()
 

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -15,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.kickoffs.states import State
-from windlass.log import EVENTS, JsonFormatter, TextFormatter, configure, event, logger
-from windlass.vault.secret import STARS, Secret
+from windlass.log import EVENTS, MOST_LIKE, JsonFormatter, TextFormatter, configure, event, logger
+from windlass.secrets.secret import STARS, Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[1] / "docs" / "log-events.md"
 OURS = logger("windlass.test")
 LOGGER = logging.getLogger("windlass.test")
-NAMES = (None, "windlass", "windlass_crewside", "uvicorn", "uvicorn.error", "uvicorn.access", "psycopg")
+NAMES = (None, "windlass", "windlass_child", "uvicorn", "uvicorn.error", "uvicorn.access", "psycopg")
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
@@ -266,3 +267,36 @@ def test_lines_go_to_standard_error_unless_told_otherwise(log: Log, capsys: pyte
 def test_a_level_that_does_not_exist_is_refused() -> None:
     with pytest.raises(KeyError):
         configure("text", "LOUD")
+
+
+def test_a_line_without_end_is_written_some_times_and_then_counted(log: Log) -> None:
+    log.use("json")
+    for number in range(MOST_LIKE + 300):
+        OURS.event("kickoff.lost", number=number)
+        LOGGER.info("lines of this level are not counted")
+    OURS.event("database.away")
+    (handler,) = [one for one in logging.getLogger().handlers if type(one).__module__ == "windlass.log"]
+    handler.close()
+    lost = [line for line in log.objects if line.get("event") == "kickoff.lost"]
+    assert [line["number"] for line in lost] == list(range(MOST_LIKE))
+    assert len([line for line in log.objects if "message" in line]) == MOST_LIKE + 300
+    (entry,) = [line for line in log.objects if line.get("event") == "database.away"]
+    assert entry["level"] == "WARNING"
+    (summary,) = [line for line in log.objects if line.get("event") == "log.repeated"]
+    assert (summary["of"], summary["lines"], summary["logger"]) == ("kickoff.lost", 300, "windlass.test")
+
+
+def test_after_its_time_a_line_is_written_again_with_the_number_of_those_left_out(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.log.SECONDS_LIKE", 1.0)
+    log.use("text")
+    for _ in range(MOST_LIKE + 5):
+        OURS.event("kickoff.lost")
+    deadline = time.monotonic() + 10
+    while "log.repeated" not in log.getvalue():  # it comes though nothing else is logged
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert "lines=5" in log.lines[-1]
+    OURS.event("kickoff.lost")
+    assert log.lines[-1].endswith(" kickoff.lost")

@@ -5,7 +5,7 @@ import sys
 from typing import NoReturn
 
 from windlass.cli.commands import windlass
-from windlass.cli.ending import exit_code
+from windlass.cli.exit_codes import exit_code
 
 
 def main() -> NoReturn:
@@ -14,7 +14,10 @@ def main() -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """A descriptor that was closed by who started us would be given to the next socket, which print then writes to."""
+    """Opens the standard streams that the parent process has closed.
+
+    Otherwise the next socket gets the free descriptor number, and `print` writes to that socket.
+    """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

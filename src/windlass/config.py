@@ -1,4 +1,4 @@
-"""The only module that reads the environment. Every setting is a WINDLASS_* variable; docs/settings.md lists them."""
+"""Reads the environment. No other module does. Each setting is a WINDLASS_* variable, listed in docs/settings.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import io
 import os
 import re
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import platformdirs
 from dotenv import dotenv_values
@@ -16,11 +17,31 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from windlass.errors import ProjectError, SettingsError
+from windlass.foreign_files import read_file
 from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.retention import Retention, age
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
 SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY")
 ROOT_HOME = Path("/var/lib/windlass")
+
+PASSED = (
+    "*_API_KEY", "*_API_BASE", "*_API_VERSION", "ANTHROPIC_*", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_*", "GEMINI_*",
+    "HF_TOKEN", "OLLAMA_*", "OPENAI_*", "VERTEXAI_LOCATION", "VERTEXAI_PROJECT", "WATSONX_*",
+    "API_BASE", "BASE_URL", "MODEL", "MODEL_NAME",
+    "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "http_proxy", "https_proxy", "no_proxy",
+    "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE",
+    "ANONYMIZED_TELEMETRY", "CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_VERSION_CHECK", "CREWAI_STORAGE_DIR",
+    "CREWAI_TRACING_ENABLED", "DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "LITELLM_LOCAL_MODEL_COST_MAP",
+    "MEM0_TELEMETRY", "OTEL_SDK_DISABLED", "SCARF_NO_ANALYTICS",
+)  # fmt: skip
+"""Variables of the server's environment that crews get without WINDLASS_CREW_ENV.
+
+They are keys, models and addresses of model providers, proxies, and the switches in docs/projects.md. `*` matches any
+text.
+"""
 
 
 def default_home() -> Path:
@@ -30,7 +51,7 @@ def default_home() -> Path:
 def _absolute(path: Path) -> Path:
     try:
         return path.expanduser().absolute()
-    except RuntimeError as error:  # "~stranger", which pydantic would not take for a wrong value
+    except RuntimeError as error:  # an unknown user, as in "~stranger"; pydantic expects a ValueError
         raise ValueError(str(error)) from None
 
 
@@ -44,12 +65,21 @@ def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _patterns(names: list[str]) -> list[str]:
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
+            raise ValueError(f"{name!r} must be the name of a variable, or the beginning of names such as AWS_*")
+        if name.startswith("WINDLASS_"):
+            raise ValueError(f"{name} must not reach a crew")
+    return names
+
+
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
 def _size(value: object) -> object:
-    """Text such as "512 MB" as bytes."""
+    """Converts text such as "512 MB" to bytes."""
     try:
         return Limits.parse({"memory_limit": value}).memory_limit if isinstance(value, str) else value
     except BadLimit:
@@ -57,6 +87,7 @@ def _size(value: object) -> object:
 
 
 MB, GB = 1 << 20, 1 << 30
+ENV_FILE_LIMIT = MB
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Age = Annotated[float, BeforeValidator(age)]
 
@@ -66,13 +97,14 @@ class Settings(BaseSettings):
 
     home: Annotated[Path, AfterValidator(_absolute)] = Field(
         default_factory=default_home,
-        description="Folder of everything that Windlass keeps: the embedded database, the master key, work folders.",
+        description="Folder of the server's own data: the embedded database, the master key, work folders.",
     )
     host: str = Field("127.0.0.1", description="Address that the server listens on.")
-    port: int = Field(8000, ge=0, le=65535, description="Port that the server listens on; 0 takes a free one.")
+    port: int = Field(8000, ge=0, le=65535, description="Port that the server listens on; 0 selects a free port.")
     database_url: SecretStr | None = Field(
         None,
-        description="A PostgreSQL 14 or newer, in place of the embedded one. Removed from the environment once read.",
+        description="URL of a PostgreSQL server, version 14 or newer, in place of the embedded one. Removed from the "
+        "environment once read.",
     )
     master_key: SecretStr | None = Field(
         None,
@@ -80,13 +112,19 @@ class Settings(BaseSettings):
         "all decrypt. Removed from the environment once read.",
     )
     public_url: Annotated[str | None, AfterValidator(_address)] = Field(
-        None, description="Address that base URLs are written with, when clients reach the server by another one."
+        None,
+        description="Address for base URLs, when clients reach the server by another address than `WINDLASS_HOST`.",
     )
     crew_domain: str | None = Field(
         None, description="With `crews.example.com`, a crew is also served at `<slug>.crews.example.com`."
     )
     trusted_proxies: Annotated[list[str], NoDecode, BeforeValidator(_listed)] = Field(
         default_factory=list, description="Addresses, separated by commas, whose X-Forwarded-* headers are believed."
+    )
+    allowed_hosts: Annotated[list[str], NoDecode, BeforeValidator(_listed)] = Field(
+        default_factory=list,
+        description="Further host names of the server that requests may use, separated by commas (docs/api.md); "
+        "`*.example.com` is every name below, `*` every name.",
     )
     slots: int = Field(
         default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),
@@ -97,114 +135,206 @@ class Settings(BaseSettings):
     max_body: int = Field(
         1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="Largest request body, in bytes; 64 MiB at most."
     )
+    large_answers: Size = Field(
+        GB,
+        description="Disk space in the home for large answers while clients read them; when it is full, the next such "
+        "request gets 503.",
+    )
     request_timeout: float = Field(
         20.0, gt=0, le=3600, description="Seconds that a client has to send its whole request, headers and body."
     )
+    send_timeout: float = Field(
+        30.0,
+        gt=0,
+        le=3600,
+        description="Seconds in which a client must read each piece of an answer, 256 KB at most; then its connection "
+        "is closed.",
+    )
+    max_connections: int = Field(
+        1000,
+        ge=1,
+        description="Largest number of client connections; at most half of the files that the process may have open.",
+    )
+    max_connections_per_address: int = Field(
+        250,
+        ge=1,
+        description="Largest number of connections from one address; for IPv6, from one /64 network. This machine and "
+        "trusted proxies are not counted.",
+    )
+    failed_auth_limit: int = Field(
+        60,
+        ge=0,
+        description="Requests with a wrong token that one address may send in a minute, counted like connections; 0 is "
+        "no limit.",
+    )
+    request_limit: float = Field(
+        0.0, ge=0, description="Requests that one organization token may send in a second; 0 is no limit."
+    )
+    user_request_limit: float = Field(
+        100.0, ge=0, description="Requests that one user token may send in a second; 0 is no limit."
+    )
     lease: float = Field(
-        10.0, ge=1, le=3600, description="Seconds after which the kickoffs of a silent worker are run elsewhere."
+        10.0,
+        ge=1,
+        le=3600,
+        description="Seconds without a sign of life from a worker after which other workers run its kickoffs.",
     )
     lease_renewal: float | None = Field(
         None,
         gt=0,
-        description="Seconds between renewals of these leases; a quarter of them when not given, so that three may "
-        "fail. It must be less than half.",
+        description="Seconds between renewals of a lease; a quarter of `WINDLASS_LEASE` when not given, so that three "
+        "renewals may fail. It must be less than half of `WINDLASS_LEASE`.",
     )
     drain_grace: float = Field(
         20.0,
         ge=0,
         le=86_400,
-        description="Seconds that runs may go on after their worker was told to stop (SIGTERM), before they are given "
-        "back.",
+        description="Seconds that runs may go on after their worker received SIGTERM, before they are released.",
     )
     max_losses: int = Field(
         3,
         ge=0,
         le=1000,
-        description="How often a kickoff is run again after its worker or process was lost, before it fails as "
-        "`lost`; a finished task counts it anew.",
+        description="How often a kickoff is run again after its worker or process was lost, before it fails as `lost`; "
+        "a finished task resets the count.",
     )
     timeout: float = Field(
         3600.0, gt=0, description="Seconds that a run may take, for crews that set no `timeout` (docs/limits.md)."
     )
     memory_limit: Size = Field(
-        2 * GB, description="Memory of one run, all its processes together, for crews that set no `memory_limit`."
+        2 * GB, description="Memory of one run with all its processes, for crews that set no `memory_limit`."
     )
     process_limit: int = Field(256, ge=1, description="Processes of one run, for crews that set no `process_limit`.")
     output_limit: Size = Field(
-        10 * MB, description="What is kept of the lines that a run prints, for crews that set no `output_limit`."
+        10 * MB, description="Size of the printed lines of a run that are kept, for crews that set no `output_limit`."
     )
-    result_limit: Size = Field(64 * MB, description="A run's result, for crews that set no `result_limit`.")
+    result_limit: Size = Field(64 * MB, description="Size of a run's result, for crews that set no `result_limit`.")
+    disk_limit: Size = Field(
+        2 * GB, description="Disk space of the files in a run's folder, for crews that set no `disk_limit`."
+    )
+    file_limit: int = Field(
+        100_000, ge=1, description="Files and folders in a run's folder, for crews that set no `file_limit`."
+    )
+    event_limit: int = Field(
+        100_000, ge=1, description="Events of one kickoff that are stored, for crews that set no `event_limit`."
+    )
+    stored_limit: Size = Field(
+        512 * MB,
+        description="Size of the data of one kickoff in the database: events, task outputs, journal; for crews that "
+        "set no `stored_limit`.",
+    )
     stall_after: float = Field(
         300.0,
         gt=0,
-        description="Seconds without a sign of life from a run after which it is noted where it stands, for crews that "
-        "set no `stall_after`.",
+        description="Seconds without a sign of life from a run after which the stacks of its threads are recorded, "
+        "for crews that set no `stall_after`.",
     )
     stop_grace: float = Field(
-        5.0, ge=0.1, le=600, description="Seconds that a run has to end by itself once it is stopped."
+        5.0,
+        ge=0.1,
+        le=600,
+        description="Seconds that a run has to end after a stop request, before its processes are killed.",
     )
     max_waiting: int = Field(
         10_000,
         ge=1,
-        description="Kickoffs of one crew that may wait, for crews that set no `max_waiting`; more get 429.",
+        description="Kickoffs of one crew that may wait, for crews that set no `max_waiting`; further requests get "
+        "429.",
+    )
+    user_queue_share: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="Fraction of a crew's queue that one user's kickoffs may take, with user tokens; further requests "
+        "get 429.",
+    )
+    user_max_priority: int = Field(
+        0, ge=0, le=100, description="Highest `priority` of a kickoff that is sent with a user token."
+    )
+    user_max_days_ahead: float = Field(
+        7.0,
+        gt=0,
+        le=366,
+        description="How many days ahead the `runAt` of a kickoff may be that is sent with a user token.",
     )
     crew_user: str | None = Field(
         None,
-        description="The system user that crews run as when the server is root (docs/security.md); `root` for root "
-        "itself. Chosen when not given.",
+        description="The system user that crews run as when the server is root (docs/security.md); `root` is root "
+        "itself. The server chooses one when not given.",
+    )
+    crew_env: Annotated[list[str], NoDecode, BeforeValidator(_listed), AfterValidator(_patterns)] = Field(
+        default_factory=list,
+        description="Variables of the server's environment that crews get in addition to those in docs/projects.md: "
+        "names, and beginnings of names such as `AWS_*`, separated by commas.",
+    )
+    project_owners: Annotated[list[str], NoDecode, BeforeValidator(_listed)] = Field(
+        default_factory=list,
+        description="System users whose projects the server runs, in addition to its own user and root: names or "
+        "numbers, separated by commas (docs/security.md).",
     )
     zygote_idle: float = Field(
-        600.0, gt=0, description="Seconds after which a process that crews are forked from is stopped when none was."
+        600.0,
+        gt=0,
+        description="Seconds without a fork after which a zygote, a process that crews are forked from, is stopped.",
     )
     zygote_memory: Size = Field(
-        4 * GB, description="Memory of all such processes together, above which idle ones make room for a new one."
+        4 * GB, description="Memory of all zygotes together; above it, idle zygotes are stopped when a new one starts."
     )
     retention_kickoffs: Age = Field(
         90.0,
-        description="Days after its end that a kickoff is kept, for crews that do not say (docs/retention.md); 0 or "
-        "`forever` keeps it.",
+        description="Days after its end that a kickoff is kept, for crews that set no retention (docs/retention.md); 0 "
+        "or `forever` keeps it.",
     )
     retention_events: Age = Field(
-        30.0, description="Days after the end of a kickoff that its events are kept, likewise."
+        30.0,
+        description="Days after the end of a kickoff that its events are kept; otherwise as "
+        "`WINDLASS_RETENTION_KICKOFFS`.",
     )
     retention_journal: Age = Field(
-        7.0, description="Days after the end of a kickoff that its journal is kept, likewise."
+        7.0,
+        description="Days after the end of a kickoff that its journal is kept; otherwise as "
+        "`WINDLASS_RETENTION_KICKOFFS`.",
     )
     offline_script: Annotated[Path, AfterValidator(_absolute)] | None = Field(
-        None, description="File of rules that the offline model of `windlass dev` answers by (docs/offline-model.md)."
+        None,
+        description="File with the rules by which the offline model of `windlass dev` answers (docs/offline-model.md).",
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="Form of the log lines on standard error: text or json."
+        "text", description="Format of the log lines on standard error: text or json."
     )
     log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
-        "INFO", description="Least level that is logged: DEBUG, INFO, WARNING or ERROR."
+        "INFO", description="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR."
     )
 
     @property
     def address_file(self) -> Path:
-        """Holds the address of the server that runs on this home, for the commands beside it."""
+        """The file with the address of the server that runs on this home. Commands on the same machine read it."""
         return self.home / "address"
 
     @property
     def limits(self) -> Limits:
-        """Of runs whose deployment sets none."""
+        """The limits of runs whose deployment sets none."""
         return Limits(
             timeout=self.timeout,
             memory_limit=self.memory_limit,
             process_limit=self.process_limit,
             output_limit=self.output_limit,
             result_limit=self.result_limit,
+            disk_limit=self.disk_limit,
+            file_limit=self.file_limit,
+            event_limit=self.event_limit,
+            stored_limit=self.stored_limit,
             stall_after=self.stall_after,
         )
 
     @property
     def retention(self) -> Retention:
-        """Of deployments whose project says nothing."""
+        """The retention of deployments whose project sets none."""
         return Retention(self.retention_kickoffs, self.retention_events, self.retention_journal)
 
     @property
     def renewal(self) -> float:
-        """Seconds between renewals of leases."""
+        """Seconds between renewals of a lease."""
         return self.lease / 4 if self.lease_renewal is None else self.lease_renewal
 
     @model_validator(mode="after")
@@ -215,8 +345,9 @@ class Settings(BaseSettings):
 
 
 def load() -> Settings:
-    """Reads the environment once and takes the secret variables out of it, so that no child or error page can show
-    them.
+    """Reads the settings from the environment once, and removes the secret variables from it.
+
+    So no child process and no error page can show them. Raises SettingsError.
     """
     if os.environ.get("WINDLASS_MASTER_KEY") == "":
         raise SettingsError(
@@ -231,46 +362,65 @@ def load() -> Settings:
     return settings
 
 
-def crew_environment(project: Path | None = None) -> dict[str, str]:
-    """What `windlass dev` hands to the crew: the user's own environment over the project's .env, without what is
-    Windlass's.
+def environment() -> dict[str, str]:
+    """Returns the server's environment without the variables of Windlass. Crews get `crew_environment` instead."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+
+
+def crew_environment(project: Path | None = None, passed: Collection[str] = ()) -> dict[str, str]:
+    """Returns the environment of a project's crew: the variables of its .env, then those of the server's environment.
+
+    Only variables in `PASSED` or `passed` (WINDLASS_CREW_ENV) are taken from the server's environment. They replace
+    variables of the same name in the .env.
     """
-    declared = _declared(project / ".env") if project else {}
-    given = {name: value for name, value in declared.items() if value is not None} | os.environ
+    declared = _declared(project) if project else {}
+    given = {name: value for name, value in declared.items() if value is not None}
+    ours = environment()
+    given |= {name: ours[name] for name in passed_variables(passed)}
     return {name: value for name, value in given.items() if not name.startswith("WINDLASS_")}
 
 
+def passed_variables(passed: Collection[str] = ()) -> list[str]:
+    """Returns the names of the variables of the server's environment that crews get."""
+    patterns = (*PASSED, *passed)
+    return sorted(name for name in environment() if any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
+def is_withheld(name: str, crews: Mapping[str, str]) -> bool:
+    """Returns whether the server's environment has this variable and the environment `crews` of a crew does not."""
+    return name in os.environ and name not in crews
+
+
 def unread_lines(project: Path) -> list[int]:
-    """Where in the project's .env a line begins that says of no variable what it is, and is passed over."""
+    """Returns the numbers of the lines at which the project's .env can't be parsed. These lines are skipped."""
     try:
-        text = _text_of(project / ".env")
-    except ProjectError:  # which whoever reads the variables is told
+        text = _text_of(project)
+    except ProjectError:  # `crew_environment` raises it too
         return []
     return [found.original.line for found in parse_stream(io.StringIO(text)) if found.error]
 
 
-def _declared(file: Path) -> dict[str, str | None]:
-    """Without the lines that can't be read: the library would log each, and not the file's name."""
-    lines = parse_stream(io.StringIO(_text_of(file)))
+def _declared(project: Path) -> dict[str, str | None]:
+    """Parses the .env without the lines that can't be read: dotenv would log each of them without the file's name."""
+    lines = parse_stream(io.StringIO(_text_of(project)))
     return dotenv_values(stream=io.StringIO("".join(one.original.string for one in lines if not one.error)))
 
 
-def _text_of(file: Path) -> str:
-    """Nothing for a file that is not there."""
+def _text_of(project: Path) -> str:
+    """Returns the text of the .env, empty when there is no file. Blocks for 10 s at most."""
+    file = project / ".env"
     try:
-        text = file.read_text("utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
+        text = (read_file(project, file.name, ENV_FILE_LIMIT) or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
         raise ProjectError(f"{file} can't be read: {error}.", "It must be UTF-8 text.") from None
     for number, line in enumerate(text.splitlines(), 1):
         if "\0" in line:
-            raise ProjectError(f"{file}:{number} holds a NUL character, which no variable can.", "Remove it.")
+            raise ProjectError(f"{file}:{number} contains a NUL character, which no variable can hold.", "Remove it.")
     return text
 
 
 def unknown_variables() -> list[str]:
-    """WINDLASS_* variables that no setting has: typing errors, mostly."""
+    """Returns the WINDLASS_* variables that are no setting. Most are typing errors."""
     known = {f"WINDLASS_{name.upper()}" for name in Settings.model_fields} | {"WINDLASS_TOKEN"}
     return sorted(name for name in os.environ if name.startswith("WINDLASS_") and name not in known)
 
@@ -280,6 +430,6 @@ def _in_words(error: ValidationError) -> str:
 
 
 def _one_in_words(place: tuple[int | str, ...], what: str) -> str:
-    if not place:  # of several together, which it names
+    if not place:  # an error of several settings, whose message names them
         return what.removeprefix("Value error, ")
     return f"WINDLASS_{str(place[0]).upper()}: {what[0].lower()}{what[1:]}"

@@ -1,20 +1,24 @@
-"""
-WindlassError                what a person can act on: a message, and a hint that says what to do next
-├── SettingsError            a WINDLASS_* variable that can't be used
-├── DatabaseUnavailable      PostgreSQL does not answer; what was asked may be asked again
-├── MigrationError           (store.migrate) the database's tables and this release don't fit
-├── ProjectError             a crew's project that can't be served, with file and line where they are known
-├── ChildLost                a process that was to run crew code is gone, or never came
-├── IdempotencyKeyReused     (lifecycle.accept) the same key came with another request
-├── QueueFull                (lifecycle.accept) as many kickoffs of the crew wait as may
-├── KeyInUse                 (lifecycle.accept) another kickoff has the concurrency key, and it was not to wait for it
-├── NoSuchToken, NoSuchUser  (lifecycle.tokens)
-├── MasterKeyError           (vault.key_ring) the key file or variable can't be used
-├── UnknownKey, Damaged      (vault.key_ring) a sealed value that can't be opened
-├── CrewError                (client.errors) what a client of a crew is told
-├── BackupError              (embedded.backup_file) a backup that can't be made, or can't be used
-└── EmbeddedPostgresError    (embedded.postgres_errors) the database that comes with Windlass
-    └── HomeInUse            another living server has its folder
+"""The tree of errors that a person can act on. Each has a message, and a hint with the next step.
+
+WindlassError
+├── SettingsError            a WINDLASS_* variable can't be used
+├── DatabaseUnavailable      PostgreSQL does not answer; the call may be repeated
+│   └── StatementGivenUp     PostgreSQL answers, but one statement took too long or found no disk space or memory
+├── Unstorable               PostgreSQL refuses a value permanently
+├── MigrationError           (store.migrate) the tables of the database don't match this release
+├── ProjectError             a project can't be served; with file and line where they are known
+├── ChildLost                a process for crew code ended unexpectedly, or did not start
+├── IdempotencyKeyReused     (lifecycle.accept) the same key was used with another request
+├── QueueFull                (lifecycle.accept) the queue of the crew is full
+├── KeyInUse                 (lifecycle.accept) another kickoff holds the concurrency key of a kickoff that may not wait
+├── NoSuchToken, NoSuchUser  (access.tokens)
+├── KickoffsStillOpen        (lifecycle.deletion) a user's kickoffs can't be deleted before they have ended
+├── MasterKeyError           (secrets.key_ring) the key file or variable can't be used
+├── UnknownKey, Damaged      (secrets.key_ring) a sealed value can't be opened
+├── CrewError                (client.errors) the base class of the errors of a crew's client
+├── BackupError              (embedded_postgres.backup_file) a backup can't be made or used
+└── EmbeddedPostgresError    (embedded_postgres.errors) the embedded PostgreSQL failed
+    └── HomeInUse            another running server uses its folder
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ class WindlassError(Exception):
         return f"{self.message} {self.hint}".strip()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own gives `args` to __init__ when it is unpickled, which in most classes takes something else.
+        # Exception.__reduce__ passes `args` to __init__ when unpickled; most of these classes have another signature.
         return _anew, (type(self), self.args), self.__dict__
 
 
@@ -40,7 +44,15 @@ class SettingsError(WindlassError):
     pass
 
 
-class DatabaseUnavailable(WindlassError):  # noqa: N818 - said of the database, as the field says it
+class DatabaseUnavailable(WindlassError):  # noqa: N818 - describes the database, in standard terms
+    pass
+
+
+class StatementGivenUp(DatabaseUnavailable):
+    """One statement failed; smaller statements may succeed."""
+
+
+class Unstorable(WindlassError):  # noqa: N818 - describes the value
     pass
 
 
@@ -48,7 +60,7 @@ class ProjectError(WindlassError):
     pass
 
 
-class ChildLost(WindlassError):  # noqa: N818 - said of the child
+class ChildLost(WindlassError):  # noqa: N818 - describes the child
     pass
 
 

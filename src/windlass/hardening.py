@@ -1,16 +1,44 @@
-"""Keeps what this process knows from others of the same user: crews, where they run as the user that the server is."""
+"""Hides this process's memory and passwords from other processes of the same user.
+
+These are the crews, when they run as the server's user.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 import sys
+import tempfile
+from pathlib import Path
 
 PR_SET_DUMPABLE = 4
 
 
 def keep_memory_private() -> None:
-    """No one but root may read this process's memory or environment from now on, and it leaves no core file behind."""
+    """Lets only root read this process's memory and environment from now on, and disables core files."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def password_file(password: str) -> int:
+    """Returns a descriptor of an unnamed file that has the form of `.pgpass` and holds the password for every server.
+
+    A program that inherits the descriptor gets `password_variable` in place of PGPASSWORD. PGPASSWORD would be visible
+    to everyone who may read the program's environment.
+    """
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("passwords")
+    else:
+        descriptor, name = tempfile.mkstemp()
+        Path(name).unlink()
+    os.fchmod(descriptor, 0o600)  # libpq ignores a file that others may read
+    escaped = password.replace("\\", "\\\\").replace(":", "\\:")
+    os.write(descriptor, f"*:*:*:*:{escaped}\n".encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def password_variable(descriptor: int) -> dict[str, str]:
+    return {"PGPASSFILE": f"/dev/fd/{descriptor}"}

@@ -1,6 +1,6 @@
-"""Log lines, all in one form: named events with fields, declared here and explained in docs/log-events.md.
+"""Writes log lines: named events with fields, declared here and explained in docs/log-events.md.
 
-A value can't forge a line: what isn't printable is escaped, in both forms.
+A value can't forge a line: characters that aren't printable are escaped, in both formats.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import logging
 import math
 import re
 import sys
+import threading
 import traceback
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from logging import ERROR, INFO, WARNING
 from typing import Literal, TextIO
 
-OURS = ("windlass", "windlass_crewside")
+MOST_LIKE, SECONDS_LIKE = 200, 60.0
+OURS = ("windlass", "windlass_child")
 UVICORNS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 
 
@@ -28,45 +31,80 @@ class Event:
 
 EVENTS: dict[str, Event] = {
     "server.ready": Event(INFO, "The server takes requests."),
-    "server.stopping": Event(INFO, "The server was asked to stop and finishes what it holds."),
-    "master_key.created": Event(INFO, "There was no master key; one was made. Back up the file."),
+    "server.without_tls": Event(WARNING, "The server is reached over plain HTTP; put a proxy with TLS before it."),
+    "server.stopping": Event(INFO, "The server was asked to stop and finishes its requests."),
+    "master_key.created": Event(INFO, "There was no master key, so the server made one. Back up the file."),
     "database.started": Event(INFO, "The embedded PostgreSQL runs."),
     "database.stopped": Event(INFO, "The embedded PostgreSQL was stopped."),
-    "database.migrated": Event(INFO, "The tables were brought to this version."),
+    "database.migrated": Event(INFO, "The tables were migrated to this version."),
     "database.away": Event(WARNING, "PostgreSQL doesn't answer; requests get 503 until it does."),
     "database.back": Event(INFO, "PostgreSQL answers again."),
-    "database.refused": Event(WARNING, "PostgreSQL answers, and refuses to work for now (a full disk, say); 503 too."),
-    "zygote.started": Event(INFO, "A process that forks children for kickoffs is warm."),
-    "zygote.stopped": Event(INFO, "Such a process was stopped, idle or with the server."),
-    "zygote.lost": Event(WARNING, "Such a process ended unasked; another takes its place."),
-    "runner.watch_failed": Event(ERROR, "One look at the processes of the runs failed; the next one is on time."),
+    "database.refused": Event(
+        WARNING,
+        "PostgreSQL answers, but refuses statements for now, for example because its disk is full; requests get 503.",
+    ),
+    "zygote.started": Event(INFO, "A process that forks children for kickoffs is ready."),
+    "zygote.stopped": Event(INFO, "Such a process was stopped: it was idle, or the server stopped."),
+    "zygote.lost": Event(WARNING, "Such a process ended unexpectedly; another one replaces it."),
+    "zygote.refused": Event(
+        ERROR, "A process that forks children did something that only hostile code does; it was ended."
+    ),
+    "runner.watch_failed": Event(ERROR, "One check of the processes of the runs failed; the next check runs on time."),
+    "run.descriptors_refused": Event(WARNING, "A run sent open files or sockets to the server; the run was ended."),
+    "limits.cgroups": Event(INFO, "Each run has a cgroup: the kernel bounds its memory, processes and CPU time."),
+    "limits.polled": Event(
+        INFO, "Runs have no cgroups, for this reason; the server checks their memory four times a second."
+    ),
+    "cgroup.failed": Event(
+        WARNING, "A run could not be put into its cgroup; its memory is checked four times a second."
+    ),
+    "cgroup.not_removed": Event(
+        WARNING, "The cgroup of a run could not be removed; the server's next start tries again."
+    ),
     "crews.as_root": Event(WARNING, "The server is root, and this crew's code runs as root too (docs/security.md)."),
+    "shared_memory.left": Event(
+        WARNING, "Shared memory that appeared during a run was left: another program may have made it (docs/limits.md)."
+    ),
+    "folder.not_removed": Event(WARNING, "The folder of a run could not be removed whole; the next start tries again."),
     "kickoff.started": Event(INFO, "A worker claimed the kickoff and runs it."),
-    "kickoff.ended": Event(INFO, "The kickoff came to its final state."),
-    "kickoff.released": Event(INFO, "The worker put the kickoff back into the queue, to be run again."),
-    "kickoff.taken": Event(INFO, "A worker's run of the kickoff counts for nothing: it ended, or is another worker's."),
-    "kickoff.stop_requested": Event(INFO, "Somebody asked to stop the kickoff: from now on it only ends."),
-    "kickoff.lost": Event(WARNING, "The kickoff's worker or child was lost without a word."),
+    "kickoff.ended": Event(INFO, "The kickoff reached its final state."),
+    "kickoff.released": Event(INFO, "The worker requeued the kickoff, so that it runs again."),
+    "kickoff.taken": Event(
+        INFO, "A worker's run of the kickoff is discarded: the kickoff has ended, or another worker runs it."
+    ),
+    "kickoff.stop_requested": Event(INFO, "Somebody asked to stop the kickoff; no new run of it starts."),
+    "kickoffs.stop_requested": Event(INFO, "Somebody asked to stop all kickoffs that match a filter."),
+    "kickoff.lost": Event(WARNING, "The kickoff's worker or child was lost without a report."),
+    "kickoff.deleted": Event(INFO, "A kickoff was deleted permanently, with its events, journal and task records."),
     "deployment.registered": Event(INFO, "A crew was inspected and can be kicked off."),
     "project.not_reloaded": Event(
-        ERROR, "`windlass dev` could not load a changed project again, for a reason that is not the project's."
+        ERROR, "`windlass dev` could not reload a changed project, and the project is not the reason."
     ),
-    "deployment.paused": Event(INFO, "Kickoffs of the crew wait until it is resumed; those that run go on."),
+    "deployment.paused": Event(INFO, "Kickoffs of the crew wait until it is resumed; running kickoffs go on."),
     "deployment.resumed": Event(INFO, "Kickoffs of the crew are started again."),
     "request.failed": Event(ERROR, "A request got 500; its answer holds the same reference as this line."),
-    "kickoff.retried": Event(WARNING, "A run failed; its crew's project wants it tried again, after a pause."),
-    "worker.ready": Event(INFO, "A worker of its own claims kickoffs from now on."),
-    "worker.draining": Event(INFO, "A worker claims nothing more, and waits for its runs before it stops."),
+    "connection.refused": Event(WARNING, "The limit of connections is reached, for this address or for the server."),
+    "connection.stalled": Event(WARNING, "A client did not take its answer in time; its connection was closed."),
+    "authentication.failed": Event(WARNING, "Requests with invalid tokens, from one address in a minute."),
+    "kickoff.retried": Event(WARNING, "A run failed; the kickoff runs again after a pause, as its project asks for."),
+    "worker.ready": Event(INFO, "A standalone worker claims kickoffs from now on."),
+    "worker.draining": Event(INFO, "A worker claims no more kickoffs, and waits for its runs before it stops."),
     "worker.loop_failed": Event(ERROR, "One turn of a loop failed; the loop goes on."),
-    "worker.run_failed": Event(ERROR, "The worker itself failed at a kickoff, which is run again when its lease ends."),
-    "side_job.failed": Event(ERROR, "Work beside the kickoffs failed; what is due again is done again."),
-    "side_job.put_back": Event(WARNING, "Such work is begun again, because who did it has died or is cut off."),
-    "retention.removed": Event(INFO, "Of a crew's ended kickoffs, what was to be kept no longer was removed."),
-    "retention.swept": Event(WARNING, "Rows without a kickoff were found, and removed."),
+    "worker.run_failed": Event(
+        ERROR, "The worker itself failed at a kickoff; the kickoff runs again when its lease ends."
+    ),
+    "side_job.failed": Event(ERROR, "A side job failed. A periodic job runs again at its next time."),
+    "side_job.put_back": Event(WARNING, "A side job is started again, because its server died or lost its connection."),
+    "retention.removed": Event(INFO, "Data of a crew's ended kickoffs was removed after its retention time."),
+    "retention.swept": Event(WARNING, "Rows without a kickoff were found and removed."),
     "token.created": Event(INFO, "A token was made."),
     "token.rotated": Event(INFO, "A token was replaced by a new one."),
     "token.revoked": Event(INFO, "A token was revoked."),
     "user.added": Event(INFO, "A user was added."),
+    "log.repeated": Event(WARNING, "This number of lines like an earlier line was omitted."),
+    "user.disabled": Event(INFO, "A user was disabled: every server refuses the user's tokens."),
+    "user.enabled": Event(INFO, "A disabled user was enabled again."),
+    "user.deleted": Event(INFO, "A user was deleted permanently, with all tokens and kickoffs."),
 }
 
 _PLAIN_WORD = re.compile(r"[\w./:@+%,-]+", re.ASCII)
@@ -78,9 +116,10 @@ def configure(
     level: str,
     stream: TextIO | None = None,
 ) -> None:
-    """Sends every line to `stream` (standard error): our own from `level` on, those of libraries from WARNING on.
+    """Sends all log lines to `stream`, by default standard error.
 
-    May be called again: the last call counts. uvicorn must be given `log_config=None`, or it brings a form of its own.
+    Windlass's own lines are written from `level` on, those of libraries from WARNING on. A second call replaces the
+    first. uvicorn must be started with `log_config=None`; otherwise it installs its own format.
     """
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(TextFormatter() if format == "text" else JsonFormatter())
@@ -117,42 +156,107 @@ def event(
     trace: str | None = None,
     **fields: object,
 ) -> None:
-    """Logs a declared event. Fields that are None are left out; `exc` adds its traceback, `trace` one from elsewhere.
+    """Logs a declared event. Omits fields that are None. `exc` adds its traceback, `trace` adds the given text.
 
-    Raises LookupError for a name that EVENTS doesn't hold, ValueError for a field that every line has already.
+    Raises LookupError for a name that is not in EVENTS, ValueError for a field name that every line has already.
     """
     if name not in EVENTS:
         raise LookupError(f"{name!r} is no log event: declare it in windlass.log.EVENTS and in docs/log-events.md")
     if taken := _TAKEN & fields.keys():
-        raise ValueError(f"{name}: every line has its own {', '.join(taken)}; name the field otherwise")
-    told = {key: value for key, value in fields.items() if value is not None}
-    logger.log(EVENTS[name].level, name, exc_info=exc, extra={"event_fields": told, "event_trace": trace or ""})
+        raise ValueError(f"{name}: every line has its own {', '.join(taken)}; rename the field")
+    given = {key: value for key, value in fields.items() if value is not None}
+    logger.log(EVENTS[name].level, name, exc_info=exc, extra={"event_fields": given, "event_trace": trace or ""})
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-11-21T10:00:00Z INFO kickoff.ended state=SUCCESS seconds=1.2`, a traceback indented below it."""
+    """Writes `2026-11-21T10:00:00Z INFO kickoff.ended state=SUCCESS seconds=1.2`, with a traceback indented below."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = _fields(record)
-        name, told = (record.name, {"message": record.getMessage().strip()}) if fields is None else (record.msg, fields)
-        words = (f"{key}={_word(value)}" for key, value in told.items())
+        name, shown = (
+            (record.name, {"message": record.getMessage().strip()}) if fields is None else (record.msg, fields)
+        )
+        words = (f"{key}={_word(value)}" for key, value in shown.items())
         line = " ".join([_time(record, "seconds"), record.levelname, name, *words])
         return "\n    ".join([line, *map(_escaped, _trace(record).splitlines())])
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line; the fields of an event stand beside `time`, `level`, `logger` and `event`."""
+    """Writes one JSON object per line: `time`, `level`, `logger`, `event` and the fields of the event."""
 
     def format(self, record: logging.LogRecord) -> str:
         head = {"time": _time(record, "milliseconds"), "level": record.levelname, "logger": record.name}
         fields = _fields(record)
-        told = {"message": record.getMessage().strip()} if fields is None else {"event": record.msg, **fields}
+        shown = {"message": record.getMessage().strip()} if fields is None else {"event": record.msg, **fields}
         trace = {"trace": text} if (text := _trace(record)) else {}
-        return json.dumps(head | {key: _plain(value) for key, value in told.items()} | trace)
+        return json.dumps(head | {key: _plain(value) for key, value in shown.items()} | trace)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Its class tells `configure` which handler an earlier call put there."""
+    """Writes log lines, with a limit on repeated warnings and errors.
+
+    `configure` finds the handler of an earlier call by this class. Per SECONDS_LIKE seconds, at most MOST_LIKE warnings
+    and errors from one place are written. A `log.repeated` line then gives the number of the omitted lines. So a client
+    that causes endless errors can't fill the disk.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._written: dict[_Place, _Lines] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < WARNING or self._permits(record):
+            super().emit(record)
+
+    def close(self) -> None:
+        for place in list(self._written):
+            self._summarise(place)
+        super().close()
+
+    def _permits(self, record: logging.LogRecord) -> bool:
+        place = _place_of(record)
+        lines = self._written.get(place)
+        if lines is None or record.created - lines.since >= SECONDS_LIKE:
+            self._summarise(place)
+            self._written[place] = lines = _Lines(record.created)
+        lines.number += 1
+        if lines.number == MOST_LIKE + 1:
+            lines.timer = threading.Timer(lines.since + SECONDS_LIKE - record.created, self._summarise, [place])
+            lines.timer.daemon = True
+            lines.timer.start()
+        return lines.number <= MOST_LIKE
+
+    def _summarise(self, place: _Place) -> None:
+        with self.lock or nullcontext():
+            lines = self._written.pop(place, None)
+            if lines is None or lines.timer is None:
+                return
+            lines.timer.cancel()
+            name, where, error = place
+            summary = logging.LogRecord(name, WARNING, __file__, 0, "log.repeated", (), None)
+            summary.event_fields = {"of": where, "error": error, "lines": lines.number - MOST_LIKE}
+            super().emit(summary)
+
+
+@dataclass(slots=True)
+class _Lines:
+    since: float
+    number: int = 0
+    timer: threading.Timer | None = None
+
+
+_Place = tuple[str, str, str]
+
+
+def _place_of(record: logging.LogRecord) -> _Place:
+    """Returns the logger, the event and the class of the error.
+
+    For a line without an event, file and line number replace the event. The number of places is therefore limited by
+    the size of the code.
+    """
+    is_event = _fields(record) is not None
+    error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+    return record.name, record.msg if is_event else f"{record.filename}:{record.lineno}", error
 
 
 def _hand_to_root(logger: logging.Logger) -> None:
@@ -174,7 +278,7 @@ def _trace(record: logging.LogRecord) -> str:
 
 
 def _plain(value: object) -> str | float | None:
-    """What JSON can hold as it is; anything else by its `str`, so that a Secret prints as stars."""
+    """Returns a value that JSON can hold unchanged, and the `str` of any other value. So a Secret prints as stars."""
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return str(value)
@@ -188,7 +292,7 @@ def _word(value: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Without line ends, terminal codes, or marks that turn the direction of writing."""
+    """Escapes line ends, terminal codes and marks that change the writing direction."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

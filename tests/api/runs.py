@@ -9,12 +9,11 @@ from uuid import UUID
 
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
-from windlass.kickoffs.usage import TokenUsage
 from windlass.store.kickoffs import Batch, Interruption
-from windlass_crewside.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
+from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
 
 if TYPE_CHECKING:
     from api.serving import Crew
@@ -53,9 +52,9 @@ class Run:
     async def end(self, state: State, reason: Reason) -> None:
         await self._settle(Outcome(state, reason=reason, error="it was ended"))
 
-    async def put_back(self) -> None:
+    async def requeue(self) -> None:
         lost = Interruption("its process was lost", self.claimed.usage)
-        assert await self.store.put_back(self.claimed.id, self.claimed.attempt, lost, max_losses=3)
+        assert await self.store.requeue(self.claimed.id, self.claimed.attempt, lost, max_losses=3)
 
     async def _settle(self, outcome: Outcome) -> None:
         usage = TokenUsage()

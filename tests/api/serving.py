@@ -7,35 +7,41 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from api.described import check_answer
-from windlass.api.addresses import Addresses
-from windlass.api.application import Application
-from windlass.api.crew import CrewApi
-from windlass.api.health import health_routes
-from windlass.api.openapi import crew_document
+from windlass.access.authentication import TokenAuthenticator
+from windlass.access.rate_limits import RateLimits
+from windlass.access.tokens import Tokens
+from windlass.api.application import Addresses, Application, Hosts, health_routes
+from windlass.api.connections import ConnectionLimits
+from windlass.api.crew_api.kickoff_requests import KickoffRules
+from windlass.api.crew_api.openapi import crew_document
+from windlass.api.crew_api.routes import CrewApi
 from windlass.api.server import HttpServer
+from windlass.api.streaming_json import LargeAnswers
+from windlass.deployments.crews import Crews
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.lifecycle.accept import Acceptor
-from windlass.lifecycle.access import Access
-from windlass.lifecycle.crews import Crews
+from windlass.lifecycle.deletion import Deletions
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.stopping import Stops
-from windlass.lifecycle.tokens import Tokens
+from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.migrate import is_migrated
+from windlass.store.retention import RetentionStore
 from windlass.store.tokens import TokenStore
-from windlass.vault.key_ring import KeyRing, MasterKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
 
 KEY_RING = KeyRing([MasterKey(bytes(32))])
 LARGEST_BODY = 1024 * 1024
+LARGE_ANSWERS = 64 * 1024 * 1024
 STOP_GRACE = 5.0
 DEADLINE = 10.0
 """Seconds after which what a test waits for has failed to come."""
@@ -84,6 +91,8 @@ class Server:
     kickoffs: KickoffStore
     statuses: Statuses
     http_server: HttpServer
+    access: TokenAuthenticator
+    large_answers: LargeAnswers
     _stopping: AsyncExitStack
 
     @property
@@ -118,7 +127,7 @@ class Crew:
     def __post_init__(self) -> None:
         found = self.deployment.version
         assert found is not None
-        self.document = crew_document(self.deployment.slug, found.manifest, self.base_url)
+        self.document = crew_document(self.deployment.slug, found.manifest, self.path)
 
     @property
     def base_url(self) -> str:
@@ -187,7 +196,7 @@ class Crew:
         return found
 
 
-async def start_server(
+async def start_server(  # noqa: PLR0913 - each a setting of the server
     database_url: str,
     *,
     root: str | None = None,
@@ -195,8 +204,13 @@ async def start_server(
     public_url: str | None = None,
     trusted_proxies: list[str] | None = None,
     seconds: float = 20.0,
+    rates: RateLimits = RateLimits(),  # noqa: B008 - it can't be changed
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - it can't be changed
+    hosts: Hosts | None = None,
+    host: str = "127.0.0.1",
+    large_answers: int = LARGE_ANSWERS,
 ) -> Server:
-    """`seconds` are those that a client has for its whole request."""
+    """`seconds` are those that a client has for its whole request; `host` is the address to listen on."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(database_url, connections=4))
         listener = Listener(database_url)
@@ -207,31 +221,45 @@ async def start_server(
         statuses = Statuses(kickoffs, listener)
         api = CrewApi(
             Crews(deployments, listener),
-            Access(tokens, TokenStore(database), listener),
+            access := TokenAuthenticator(tokens, TokenStore(database), listener, rates),
             Acceptor(kickoffs),
             statuses,
-            KEY_RING.seal,
+            KickoffRules(KEY_RING.seal),
             LARGEST_BODY,
             seconds,
-            Stops(kickoffs).stop,
+            Stops(kickoffs),
             STOP_GRACE,
+            Deletions(RetentionStore(database)),
+            kept := LargeAnswers(Path(tempfile.gettempdir()), large_answers),
         )
 
         async def ready() -> bool:
             return await database.answers() and await is_migrated(database)
 
-        app = Application(api, health_routes({"database": ready}), Addresses(root, domain), public_url=public_url)
-        http_server = HttpServer(app, "127.0.0.1", 0, trusted_proxies=trusted_proxies, headers_within=seconds)
+        health = health_routes({"database": ready})
+        app = Application(api, health, Addresses(root, domain), public_url=public_url, hosts=hosts)
+        http_server = HttpServer(app, host, 0, trusted_proxies=trusted_proxies, headers_within=seconds, limits=limits)
         await http_server.start()
         stack.push_async_callback(http_server.stop)
         http = await stack.enter_async_context(
             httpx.AsyncClient(verify=False, timeout=DEADLINE, event_hooks={"response": [check_answer]})
         )
         async with asyncio.timeout(DEADLINE):
-            await listener.hearing.wait()
+            await listener.listening.wait()
         url = f"http://127.0.0.1:{http_server.port}"
         return Server(
-            url, database, listener, http, tokens, deployments, kickoffs, statuses, http_server, stack.pop_all()
+            url,
+            database,
+            listener,
+            http,
+            tokens,
+            deployments,
+            kickoffs,
+            statuses,
+            http_server,
+            access,
+            kept,
+            stack.pop_all(),
         )
 
 

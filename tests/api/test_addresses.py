@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.serving import Server, serving
-from windlass.api.addresses import RESERVED, Addresses, Place
+from windlass.api.application import RESERVED, Addresses, CrewRoute
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ async def test_a_crew_at_the_root_is_at_its_own_path_too(server: Server) -> None
             assert (await get(other, path or "/", crew.token)).text == "Healthy"
             assert (await get(other, f"{path}/status/{kickoff}", crew.token)).json()["kickoff_id"] == kickoff
             assert (await get(other, f"{path}/{kickoff}/status", crew.token)).json()["kickoff_id"] == kickoff
-            assert (await get(other, f"{path}/openapi.json", "")).json()["servers"] == [{"url": f"{other.url}{path}"}]
+            assert (await get(other, f"{path}/openapi.json", "")).json()["servers"] == [{"url": path or "/"}]
 
 
 @pytest.mark.parametrize("reserved", RESERVED)
@@ -92,10 +92,10 @@ async def test_a_crew_is_found_by_its_name_in_the_domain_of_crews(server: Server
         assert below.status_code == 200
 
 
-async def test_base_urls_are_written_with_the_address_that_was_asked(server: Server) -> None:
+async def test_base_urls_are_paths_on_the_server_whatever_host_was_asked(server: Server) -> None:
     crew = await server.crew()
-    assert await base_url(server, crew.path) == crew.base_url
-    assert await base_url(server, crew.path, Host="crews.local:81") == f"http://crews.local:81{crew.path}"
+    assert await base_url(server, crew.path) == crew.path
+    assert await base_url(server, crew.path, Host="crews.local:81") == crew.path
 
 
 async def test_base_urls_are_written_with_the_public_address_where_there_is_one(server: Server) -> None:
@@ -106,46 +106,46 @@ async def test_base_urls_are_written_with_the_public_address_where_there_is_one(
         assert await base_url(other) == public
         assert await base_url(other, crew.path) == f"{public}{crew.path}"
         own_host = f"{slug}.crews.example.com"
-        assert await base_url(other, Host=own_host) == f"https://{own_host}"
+        assert await base_url(other, Host=own_host) == "/"
         assert await base_url(other, crew.path, Host="evil.example.com") == f"{public}{crew.path}"
 
 
 async def test_nobody_is_believed_about_where_a_request_came_from(server: Server) -> None:
     crew = await server.crew()
-    forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_Host": "evil.example.com", "X_Forwarded_For": "192.0.2.1"}
-    assert await base_url(server, crew.path, **forwarded) == crew.base_url
-    async with rooted(server, trusted_proxies=["192.0.2.7", "198.51.100.0/24"]) as other:
-        assert await base_url(other, crew.path, **forwarded) == f"{other.url}{crew.path}"
+    host = f"{crew.deployment.slug}.crews.example.com"
+    forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_Host": host, "X_Forwarded_For": "192.0.2.1"}
+    for trusted in ([], ["192.0.2.7", "198.51.100.0/24"]):
+        async with rooted(server, trusted_proxies=trusted, domain="crews.example.com") as other:
+            assert (await get(other, "/inputs", crew.token, **forwarded)).status_code == 404
+            assert (await get(other, "/inputs", crew.token, Host=host)).status_code == 200
 
 
 @pytest.mark.parametrize("trusted", ["127.0.0.1", "127.0.0.0/8", "*"])
 async def test_a_trusted_proxy_is_believed(server: Server, trusted: str) -> None:
     crew = await server.crew()
     async with rooted(server, trusted_proxies=[trusted], domain="crews.example.com") as other:
-        forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_Host": "windlass.example.com"}
-        assert await base_url(other, crew.path, **forwarded) == f"https://windlass.example.com{crew.path}"
         host = f"{crew.deployment.slug}.crews.example.com"
-        assert await base_url(other, X_Forwarded_Host=f"evil.example.com, {host}") == f"http://{host}"
-        assert await base_url(other, crew.path, X_Forwarded_Host="", X_Forwarded_Proto="gopher") == (
-            f"{other.url}{crew.path}"
-        )
-        assert await base_url(other, crew.path) == f"{other.url}{crew.path}"
+        assert (await get(other, "/inputs", crew.token, X_Forwarded_Host=host)).status_code == 200
+        for named in (f"evil.example.com, {host}", host):
+            assert await base_url(other, X_Forwarded_Host=named, X_Forwarded_Proto="gopher") == "/"
+        evil = f"{host}, evil.example.com"
+        assert (await get(other, "/inputs", crew.token, X_Forwarded_Host=evil)).status_code == 404
 
 
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("", Place("writers", "/")),
-        ("/kickoff", Place("writers", "/kickoff")),
-        ("/crews/other", Place("other", "/", "/crews/other")),
-        ("/crews/other/", Place("other", "/", "/crews/other")),
-        ("/crews/other/a/b", Place("other", "/a/b", "/crews/other")),
-        ("/crews", Place(None, "/crews")),
-        ("/health", Place(None, "/health")),
-        ("/healthy", Place("writers", "/healthy")),
-        ("/.well-known/x", Place(None, "/.well-known/x")),
-        ("/" * 10_000 + "health", Place(None, "/health")),
+        ("", CrewRoute("writers", "/")),
+        ("/kickoff", CrewRoute("writers", "/kickoff")),
+        ("/crews/other", CrewRoute("other", "/", "/crews/other")),
+        ("/crews/other/", CrewRoute("other", "/", "/crews/other")),
+        ("/crews/other/a/b", CrewRoute("other", "/a/b", "/crews/other")),
+        ("/crews", CrewRoute(None, "/crews")),
+        ("/health", CrewRoute(None, "/health")),
+        ("/healthy", CrewRoute("writers", "/healthy")),
+        ("/.well-known/x", CrewRoute(None, "/.well-known/x")),
+        ("/" * 10_000 + "health", CrewRoute(None, "/health")),
     ],
 )
-async def test_an_address_means_one_place(path: str, place: Place) -> None:
+async def test_an_address_means_one_place(path: str, place: CrewRoute) -> None:
     assert Addresses(root="writers").find("localhost", path) == place

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.runs import begin
-from windlass.kickoffs.usage import TokenUsage
-from windlass.store.kickoffs import Batch, Entry, Interruption
-from windlass_crewside.messages import TaskEnded
+from windlass.kickoffs.outcome import TokenUsage
+from windlass.store.kickoffs import Batch, Interruption, JournalEntry
+from windlass_child.process.messages import TaskEnded
 
 if TYPE_CHECKING:
     from api.runs import Run
@@ -43,7 +43,7 @@ async def finish(run: Run, position: int, *, journaled: bool = True) -> None:
     await run.start_task(position)
     await run.end_task(position)
     if journaled:
-        entries = [Entry(position + 1, f"task {position}", "sealed", position)]
+        entries = [JournalEntry(position + 1, f"task {position}", "sealed", position)]
         assert await run.store.write_reports(run.claimed.id, run.claimed.attempt, Batch(entries=entries))
 
 
@@ -65,7 +65,7 @@ async def test_what_the_journal_held_is_told_of_the_attempt_that_took_it(crew: C
     run = await begin(crew, kickoff := await crew.kickoff())
     await finish(run, 0)
     await run.start_task(1)
-    await run.put_back()
+    await run.requeue()
     again = await begin_again(crew, kickoff)
     await finish(again, 1)
     await again.succeed()
@@ -79,7 +79,7 @@ async def test_what_the_journal_held_is_told_of_the_attempt_that_took_it(crew: C
 async def test_a_task_that_was_under_way_is_told_until_another_attempt_runs_it(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     await run.start_task(0)
-    await run.put_back()
+    await run.requeue()
     (first,) = await attempts_of(crew, kickoff)
     assert first["ran"] == ["research"]
     await (await begin_again(crew, kickoff)).start_task(0)
@@ -89,7 +89,7 @@ async def test_a_task_that_was_under_way_is_told_until_another_attempt_runs_it(c
 async def test_what_was_not_journaled_is_not_told_to_come_from_the_journal(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     await finish(run, 0, journaled=False)
-    await run.put_back()
+    await run.requeue()
     await begin_again(crew, kickoff)
     _, second = await attempts_of(crew, kickoff)
     assert (second["restored"], second["from_journal"]) == (0, [])
@@ -151,6 +151,6 @@ async def test_an_error_with_any_character_is_told_as_it_is(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     claimed = run.claimed
     why = '\N{GREEK SMALL LETTER LAMDA} \x1b[31m "quoted"'
-    await run.store.put_back(claimed.id, claimed.attempt, Interruption(why, replace(claimed.usage)), max_losses=3)
+    await run.store.requeue(claimed.id, claimed.attempt, Interruption(why, replace(claimed.usage)), max_losses=3)
     (attempt,) = await attempts_of(crew, kickoff)
     assert attempt["why"] == why

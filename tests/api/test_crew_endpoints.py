@@ -50,7 +50,7 @@ async def test_a_kickoff_that_was_answered_is_a_row_with_the_crews_current_versi
 async def test_a_kickoff_with_a_user_token_belongs_to_its_user(crew: Crew) -> None:
     token = await crew.token_of(f"ada of {crew.path}")
     row = await crew.row(await crew.kickoff(token=token))
-    assert row["user_id"] == await crew.server.tokens.user(f"ada of {crew.path}")
+    assert row["user_id"] == await crew.server.tokens.enabled_user(f"ada of {crew.path}")
 
 
 async def test_the_status_is_the_same_at_the_path_of_old_clients(crew: Crew) -> None:

@@ -1,4 +1,4 @@
-"""What the document and the server's greeting show works when it is sent."""
+"""What the document and the server's startup banner show works when it is sent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from api.runs import begin
 from api.serving import until
 from contract.test_openapi_document import SCHEMAS
-from windlass.api.greeting import greeting
-from windlass.lifecycle.tokens import ShownTokens
-from windlass.vault.secret import Secret
+from windlass.access.tokens import ShownTokens
+from windlass.api.startup_banner import startup_banner
+from windlass.secrets.secret import Secret
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server
@@ -70,7 +70,7 @@ async def run_the_next(crew: Crew) -> None:
 @pytest.mark.parametrize("with_tokens", [True, False])
 async def test_the_lines_of_the_greeting_work_when_they_are_pasted(crew: Crew, with_tokens: bool) -> None:
     tokens = ShownTokens(Secret(crew.token), Secret(crew.user_token), "owner") if with_tokens else None
-    lines = greeting(crew.base_url, crew.deployment, tokens)
+    lines = startup_banner(crew.base_url, crew.deployment, tokens)
     pasted = "; echo\n".join(line for line in lines if "curl" in line)
     printed, _ = await asyncio.gather(shell(pasted, WINDLASS_TOKEN=crew.token), run_the_next(crew))
     inputs, kickoff, status = filter(None, printed.splitlines())
@@ -80,11 +80,11 @@ async def test_the_lines_of_the_greeting_work_when_they_are_pasted(crew: Crew, w
 
 
 async def test_the_greeting_shows_tokens_only_where_it_is_given_them(crew: Crew) -> None:
-    shown = "\n".join(greeting(crew.base_url, crew.deployment, None))
+    shown = "\n".join(startup_banner(crew.base_url, crew.deployment, None))
     assert crew.token not in shown
     assert "windlass tokens show" in shown
     tokens = ShownTokens(Secret(crew.token), Secret(crew.user_token), "owner")
-    told = "\n".join(greeting(crew.base_url, crew.deployment, tokens))
+    told = "\n".join(startup_banner(crew.base_url, crew.deployment, tokens))
     assert crew.token in told
     assert crew.user_token in told
     assert crew.base_url in told

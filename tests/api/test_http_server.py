@@ -49,7 +49,13 @@ async def test_it_listens_on_ipv6() -> None:
 
 async def test_answers_do_not_tell_what_software_gave_them(crew: Crew) -> None:
     answer = await crew.get("/inputs")
-    assert answer.headers.keys() == {"date", "content-type", "content-length"}
+    assert answer.headers.keys() == {
+        "date",
+        "content-type",
+        "content-length",
+        "cache-control",
+        "x-content-type-options",
+    }
 
 
 async def test_a_request_that_is_being_answered_is_answered_before_the_server_stops(crew: Crew) -> None:

@@ -136,7 +136,7 @@ async def test_a_kickoff_that_was_refused_keeps_no_key(crew: Crew) -> None:
 async def test_a_bad_key_in_the_header_is_refused(crew: Crew, key: Any) -> None:
     answer = await crew.post(BODY, headers=with_key(key))
     assert answer.status_code == 400
-    assert answer.json()["message"] == "The header `Idempotency-Key` must stand once, with 1 to 255 characters."
+    assert answer.json()["message"] == "The header `Idempotency-Key` must have one value of 1 to 255 characters."
 
 
 async def test_a_key_of_255_characters_of_any_script_is_one_in_header_and_body(crew: Crew) -> None:

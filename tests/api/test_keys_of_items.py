@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.api.kickoff_batches import key_of_item
-from windlass.api.kickoff_requests import KEY
-from windlass.api.schemas import LARGEST_BATCH
+from windlass.api.crew_api.kickoff_batches import key_of_item
+from windlass.api.crew_api.kickoff_requests import KEY
+from windlass.api.crew_api.schemas import LARGEST_BATCH
 
 
 @given(st.text(min_size=1, max_size=255), st.lists(st.integers(0, LARGEST_BATCH), unique=True, min_size=2, max_size=5))

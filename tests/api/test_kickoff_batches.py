@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.serving import GOOD, LARGEST_BODY, serving
-from windlass.api.schemas import LARGEST_BATCH
+from windlass.api.crew_api.schemas import LARGEST_BATCH
 
 if TYPE_CHECKING:
     import httpx

@@ -58,9 +58,9 @@ def with_audience(text: str) -> bytes:
         (b"null", "not null"),
         (b"{}", "The member `inputs` is missing"),
         (b'{"input": {"topic": "tides"}}', "The member `inputs` is missing"),
-        (b'{"inputs": ["tides"]}', "The member `inputs` is no object"),
-        (b'{"inputs": null}', "The member `inputs` is no object"),
-        (b'{"inputs": "tides"}', "The member `inputs` is no object"),
+        (b'{"inputs": ["tides"]}', "The member `inputs` is not an object"),
+        (b'{"inputs": null}', "The member `inputs` is not an object"),
+        (b'{"inputs": "tides"}', "The member `inputs` is not an object"),
     ],
 )
 async def test_what_is_no_object_with_inputs_is_refused_in_words(crew: Crew, body: bytes, words: str) -> None:
@@ -69,7 +69,7 @@ async def test_what_is_no_object_with_inputs_is_refused_in_words(crew: Crew, bod
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 async def test_what_is_no_json_number_is_refused(crew: Crew, number: str) -> None:
-    assert f"{number} is no JSON number" in await refused(crew, with_audience(number))
+    assert f"{number} is not a JSON number" in await refused(crew, with_audience(number))
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400 + ".0"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.serving import GOOD, KEY_RING
-from windlass.api.schemas import KickoffRequest
+from windlass.api.crew_api.schemas import KickoffRequest
 
 if TYPE_CHECKING:
     from api.serving import Crew
@@ -215,8 +215,7 @@ async def test_a_bad_limit_is_refused_with_what_it_takes(crew: Crew) -> None:
         "limits": "memory_limit must be a number of bytes, or text such as \"512 MB\", not 'much'"
     }
     assert (
-        "there is no limit 'speed'; there are: memory_limit,"
-        in (await why_refused(crew, limits={"speed": 1}))["limits"]
+        "there is no limit 'speed'; there are: disk_limit," in (await why_refused(crew, limits={"speed": 1}))["limits"]
     )
     assert len((await why_refused(crew, limits={"token_limit": "x" * 10_000}))["limits"]) < 400
 

@@ -148,7 +148,7 @@ async def test_a_full_queue_is_no_matter_to_a_repeated_request_nor_to_another_cr
     kickoff = await crew.kickoff(idempotencyKey="once")
     refused = await crew.post({"inputs": GOOD})
     assert refused.status_code == 429
-    assert "1 kickoff waits, and 1 may" in refused.json()["message"]
+    assert "1 kickoff waits, and the limit is 1" in refused.json()["message"]
     assert await crew.kickoff(idempotencyKey="once") == kickoff
     other = await crew.server.crew()
     assert (await other.post({"inputs": GOOD})).status_code == 200

@@ -90,7 +90,7 @@ async def test_a_listener_whose_connection_was_ended_hears_again(crew: Crew) -> 
         await known_to(there, token)
 
         async def again(server: Server = there.server) -> bool:
-            return server.listener.hearing.is_set()
+            return server.listener.listening.is_set()
 
         await until(again, "the listener is connected again")
         await known_to(there, token)

@@ -17,7 +17,7 @@ from psycopg.sql import SQL, Identifier
 
 from api.runs import begin
 from api.serving import Crew, serving, unknown_id, until
-from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.store.database import Database
 from windlass.store.migrate import migrate
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-AWAY = "The database is away for now. Send the request again; with an idempotency key, a kickoff can't start twice."
-UNEXPECTED = re.compile(r"Something went wrong here\. The server's log says what, under the reference ([0-9a-f]{12})\.")
+AWAY = "The database is unavailable. Send the request again; with an idempotency key, a kickoff can't start twice."
+UNEXPECTED = re.compile(r"The server failed to process the request\. Search its log for the reference ([0-9a-f]{12})\.")
 
 
 @asynccontextmanager
@@ -56,10 +56,10 @@ async def asked(crew: Crew, kickoff: str) -> dict[str, httpx.Response]:
 async def noticed(crew: Crew) -> None:
     """What the server remembers of its database is forgotten."""
 
-    async def away() -> bool:
-        return not crew.server.listener.hearing.is_set()
+    async def unavailable() -> bool:
+        return not crew.server.listener.listening.is_set()
 
-    await until(away, "the server knows that its database is away")
+    await until(unavailable, "the server knows that its database is away")
 
 
 @asynccontextmanager

@@ -207,7 +207,7 @@ async def test_a_kickoff_that_waits_for_a_human_is_told_so(crew: Crew) -> None:
 async def test_a_kickoff_that_waits_again_after_a_loss_shows_its_tasks_to_come(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     await run.start_task(0)
-    await run.put_back()
+    await run.requeue()
     status = await crew.status(kickoff)
     assert (status["state"], status["attempt"]) == ("PENDING", 1)
     assert status["started_at"] is not None

@@ -33,7 +33,7 @@ async def test_a_waiting_kickoff_has_ended_when_the_answer_comes(crew: Crew) -> 
 
 async def test_a_kickoff_that_waits_again_after_a_loss_will_not_go_on(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
-    await run.put_back()
+    await run.requeue()
     assert (await crew.stop(kickoff))["message"] == "It was waiting and will not go on."
     assert (await crew.status(kickoff))["reason"] == "cancelled"
 

@@ -73,7 +73,7 @@ class BatchCrew(FakeCrew):
             return self.refused_batches
         if self.lose_answers:
             self.lose_answers -= 1
-            return problem(503, "Service Unavailable", "The database is away for now.")
+            return problem(503, "Service Unavailable", "The database is unavailable.")
         return JSONResponse({"kickoffs": answers})
 
     def _accept(self, item: dict[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class FakeCrew:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE)
 
     def _app(self) -> Starlette:
-        return Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST"])])
+        return Starlette(routes=[Route("/{path:path}", self._answer, methods=["GET", "POST", "DELETE"])])
 
     async def _answer(self, request: Request) -> Response:
         text = await request.body()
@@ -104,17 +104,19 @@ class FakeCrew:
         return self._of_crew(path)
 
     def _of_crew(self, path: str) -> Response:
-        if path == "/inputs":
-            return JSONResponse({"inputs": ["topic"], "schema": SCHEMA})
-        if path == "/kickoff":
-            return JSONResponse({"kickoff_id": KICKOFF})
-        if path == f"/stop/{KICKOFF}":
-            return JSONResponse({"kickoff_id": KICKOFF, "status": "running", "state": "STARTED", "message": STOPPING})
-        if path == f"/attempts/{KICKOFF}":
-            return JSONResponse({"kickoff_id": KICKOFF, "attempts": self.attempts})
         if path == f"/status/{KICKOFF}":
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             return Response(json.dumps(status), media_type="application/json")
+        answers: dict[str, dict[str, Any]] = {
+            "/inputs": {"inputs": ["topic"], "schema": SCHEMA},
+            "/kickoff": {"kickoff_id": KICKOFF},
+            "/stop": {"stopped": 3, "message": "3 kickoffs are stopped."},
+            f"/stop/{KICKOFF}": {"kickoff_id": KICKOFF, "status": "running", "state": "STARTED", "message": STOPPING},
+            f"/kickoffs/{KICKOFF}": {"kickoff_id": KICKOFF, "message": "The kickoff is deleted for good."},
+            f"/attempts/{KICKOFF}": {"kickoff_id": KICKOFF, "attempts": self.attempts},
+        }
+        if path in answers:
+            return JSONResponse(answers[path])
         return problem(404, "Not Found", "There is no kickoff with this id here.")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from projects_for_tests.another_user import PYTHON
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def found(windlass: Command, *arguments: str, **variables: str) -> list[tuple[st
 @pytest.mark.parametrize("example", ["research_crew", "invoice_function"])
 def test_in_the_examples_nothing_is_found(windlass: Command, example: str) -> None:
     ended = windlass("check", "--strict", str(EXAMPLES / example))
-    assert (ended.code, ended.out, ended.err) == (0, "nothing found\n", "")
+    assert (ended.code, ended.out) == (0, "nothing found\n"), ended
+    assert "crews get these variables of this environment: none" in ended.err
     assert found(windlass, str(EXAMPLES / example)) == []
 
 
@@ -104,14 +106,14 @@ def test_every_variable_that_is_read_at_import_is_told(windlass: Command, tmp_pa
     code = 'import os\nA = os.environ["FIRST"]\nB = int(os.environ["SECOND"])\ndef run(): pass\n'
     project = function(tmp_path, code)
     assert found(windlass, project) == [("unset_variable", "work.py", 2), ("unset_variable", "work.py", 3)]
-    assert found(windlass, project, FIRST="a", SECOND="2") == []
+    assert found(windlass, project, FIRST="a", SECOND="2", WINDLASS_CREW_ENV="FIRST,SECOND") == []
     Path(project, ".env").write_text("FIRST=a\nSECOND=two\n")
     assert found(windlass, project) == [("load_failed", "work.py", 3)]
 
 
 def test_a_secret_is_in_no_finding(windlass: Command, tmp_path: Path) -> None:
     project = function(tmp_path, 'import os\nraise ValueError(os.environ["MY_KEY"])\n')
-    ended = windlass("check", project, MY_KEY="hunter2hunter2")
+    ended = windlass("check", project, MY_KEY="hunter2hunter2", WINDLASS_CREW_ENV="MY_KEY")
     assert "work.py:2: error: ValueError: [secret]." in ended.out
     assert "hunter2" not in ended.out + ended.err
 
@@ -130,9 +132,12 @@ def test_a_project_that_ends_its_process_is_told(windlass: Command, tmp_path: Pa
     assert (ended.code, words in ended.out, "[load_failed]" in ended.out) == (1, True, True), ended
 
 
-def test_an_environment_without_crewai_is_told_once_with_how_to_install_it(windlass: Command, tmp_path: Path) -> None:
-    project = crew(tmp_path, tasks="one: [\n")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", f"{project}/.venv"], check=True)
+def test_an_environment_without_crewai_is_told_once_with_how_to_install_it(
+    windlass: Command, open_folder: Path
+) -> None:
+    project = crew(open_folder, tasks="one: [\n")
+    python = PYTHON if PYTHON.exists() else sys.executable  # one that the user of crews can reach
+    subprocess.run([python, "-m", "venv", "--without-pip", f"{project}/.venv"], check=True)
     (told,) = json.loads(windlass("check", project, "--json").out)
     assert (told["code"], told["level"]) == ("missing_package", "error")
     assert f"{project}/.venv/bin/python" in told["hint"]
@@ -148,7 +153,7 @@ def test_all_that_is_wrong_with_a_classic_crew_is_told_at_once(windlass: Command
     project = crew(tmp_path, code, TASKS.replace("agent: ann", "\n  agent: anne"))
     told = found(windlass, project)
     assert told == [("unknown_agent", "config/tasks.yaml", 2), ("unset_variable", "crew.py", 5)]
-    assert found(windlass, project, TIDES_KEY="x") == told[:1]
+    assert found(windlass, project, TIDES_KEY="x", WINDLASS_CREW_ENV="TIDES_KEY") == told[:1]
 
 
 def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_persons_are_told(

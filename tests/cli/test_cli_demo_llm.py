@@ -33,7 +33,7 @@ def test_the_offline_model_is_served_where_its_line_says(windlass: Command) -> N
 def test_it_is_not_served_to_others(windlass: Command) -> None:
     ended = windlass("demo-llm", "--host", "0.0.0.0")
     assert ended.code == 2
-    assert "is not this machine's loopback" in ended.err
+    assert "is no loopback address" in ended.err
 
 
 def test_a_port_that_is_taken_is_told(windlass: Command, crew: FakeCrew) -> None:
@@ -74,10 +74,10 @@ def test_without_a_status_errors_are_429(windlass: Command) -> None:
         (["--latency", "-1"], "'-1' is no latency"),
         (["--error-rate", "1.1"], "1.1 is not in the range 0<=x<=1"),
         (["--error-rate", "-0.1"], "-0.1 is not in the range 0<=x<=1"),
-        (["--error-rate", "nan"], "nan is no number from 0 to 1"),
+        (["--error-rate", "nan"], "nan is not a number from 0 to 1"),
         (["--error-rate", "0.1", "--error-status", "418"], "'418' is not one of '429', '500', '503'"),
-        (["--error-status", "500"], "add --error-rate 0.1"),
-        (["--strict"], "give one with --script FILE"),
+        (["--error-status", "500"], "needs an error rate: add --error-rate"),
+        (["--strict"], "give --script FILE"),
         (["--seed", "x"], "'x' is not a valid integer"),
     ],
 )
@@ -94,7 +94,7 @@ def test_an_option_that_cannot_be_used_is_told(options: list[str], words: str, w
         ("rules: []", "is not TOML: "),
         (
             "[[rules]]\ncontians = 'tea'\ntext = 'a'",
-            "rule 1 has the key 'contians', which is none; there are contains,",
+            "rule 1 has the key 'contians', which is unknown; the keys are contains,",
         ),
         ("[[rules]]\nmatches = '('\ntext = 'a'", "rule 1.matches is no regular expression: "),
     ],

@@ -60,7 +60,7 @@ async def test_a_crew_is_paused_and_resumed_as_often_as_one_likes(windlass: Comm
         assert rows(windlass)[1][:2] == ["tea", "paused"]
     for _ in range(2):
         resumed = windlass("deployments", "resume", "tea")
-        assert (resumed.code, resumed.err) == (0, "The crew tea goes on.\n")
+        assert (resumed.code, resumed.err) == (0, "The crew tea is resumed.\n")
         assert rows(windlass)[1][:2] == ["tea", "active"]
 
 

@@ -56,14 +56,14 @@ def test_commands_without_an_address_and_a_token_mean_the_server_of_this_home(fo
             assert "failed (cancelled)" in stopped.err.splitlines()[-1]
             assert watching.end() == 1
         assert "(cancelled)" in windlass("why", kickoff).out
-        assert "  1. Begun " in windlass("show", kickoff).out
+        assert "  1. Started " in windlass("show", kickoff).out
         assert windlass("stop", kickoff).err == "It had ended before: nothing is left to stop.\n"
         assert windlass("status", kickoff, WINDLASS_TOKEN="wlo_wrong").code == 3
         for name in ("why", "stop", "status", "show"):
             unknown = windlass(name, "0199aaaa-0000-7000-8000-000000000001")
             assert unknown.code == 3
-            assert "among those of steeping, the crew that the server on this WINDLASS_HOME serves" in unknown.err
-            assert f"give its URL before the id: {url}/crews/SLUG" in unknown.err
+            assert "in steeping, the crew that the server on this WINDLASS_HOME serves" in unknown.err
+            assert f"give that crew's URL before the id: {url}/crews/SLUG" in unknown.err
         server.interrupt()
         assert server.end() == 0
     assert windlass("why", kickoff).code == 4

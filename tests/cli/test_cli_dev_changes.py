@@ -97,6 +97,7 @@ def test_code_that_blocks_while_it_is_loaded_does_not_keep_out_what_is_saved_aft
     open_folder: Path, project: Path
 ) -> None:
     os.mkfifo(told := open_folder / "told")
+    told.chmod(0o666)  # crews may run as another user
     with served(Command(open_folder), project) as server:
         (project / "steep.py").write_text(BLOCKED.format(told=str(told)) + OLD)
         blocked = pid_told_by(told)
@@ -110,6 +111,7 @@ def test_what_the_project_writes_while_it_is_loaded_has_it_loaded_no_more_than_o
     open_folder: Path, project: Path
 ) -> None:
     (project / "steep.py").write_text(WRITES_AT_IMPORT + OLD)
+    project.chmod(0o777)  # crews may run as another user
     with served(Command(open_folder), project) as server:
         told = server.wait_for("warning: seen.txt changed each time that the project was loaded")
         assert 'ignore = ["seen.txt"] under [tool.windlass]' in told

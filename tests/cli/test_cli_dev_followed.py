@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.wiring.reloading import OF_CODE, OF_OTHERS, Followed, listed
+from windlass.wiring.reloading import OF_CODE, OF_OTHERS, FileTracker, listed
 
 
 class Project:
@@ -13,7 +13,7 @@ class Project:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.now = {"a.py": (1, 0, 1), "seen.txt": (1, 0, 2), ".env": (1, 0, 3)}
-        self.files = Followed(dict(self.now), self.said.append)
+        self.files = FileTracker(dict(self.now), self.said.append)
         self._seconds = 0
 
     def change(self, name: str) -> set[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass import config
-from windlass.embedded.offline_model import provider_key_names
+from windlass.offline_model.app import provider_key_names
 from windlass.wiring.crews import crew_environments
 
 if TYPE_CHECKING:

@@ -101,5 +101,5 @@ def test_a_project_that_was_broken_is_told_and_served_again_when_it_is_mended(op
         assert result(windlass, url) == "green tea, 2 lumps\n"
         (project / "pyproject.toml").write_text(PROJECT.format(preload="framework").replace("Steeping", "Brewing"))
         told = server.wait_for("the project is called brewing now: start again")
-        assert "Until then kickoffs begin with the options of version 2 of steeping, and no change is taken in" in told
+        assert "Until then kickoffs begin with the options of version 2 of steeping, and changes have no effect" in told
         stop(server)

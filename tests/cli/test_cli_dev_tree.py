@@ -77,5 +77,5 @@ def test_a_run_is_shown_as_a_tree_with_what_it_prints_and_not_logged_beside_it(
     assert windlass("kickoff", url, "-i", "leaf=black", "--watch").code == 1
     shown += terminal.wait_for("] failed in ")
     assert 'steep.py", line 4, in steep' in shown
-    assert "windlass_crewside" not in shown
+    assert "windlass_child" not in shown
     assert "kickoff." not in shown

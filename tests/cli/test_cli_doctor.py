@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 from starlette.responses import JSONResponse
 
-from windlass.cli.checks import Finding, Level, crew, database, examine, machine, server
+from windlass.cli.checks import Finding, Level, crew, examine, machine, server
 from windlass.config import Settings
 from windlass.errors import WindlassError
 
@@ -35,7 +35,7 @@ def test_all_is_well_on_a_machine_that_can_serve(windlass: Command, tmp_path: Pa
     ended = windlass("doctor", str(tmp_path), WINDLASS_PORT=str(free_port()), OPENAI_API_KEY="sk-hunter2")
     found = lines(ended)
     assert {level for level, _ in found.values()} == {"ok"}, ended
-    assert list(found) == ["Python", "home", "database", "fork", "interpreter", "project", "model", "server"]
+    assert list(found) == ["Python", "home", "database", "fork", "limits", "interpreter", "project", "model", "server"]
     assert found["project"][1] == "steep, a function, tasks: 1"
     assert "OPENAI_API_KEY is set" in found["model"][1]
     assert ended.code == 0
@@ -69,7 +69,7 @@ def test_a_finding_is_one_line() -> None:
 
 def test_a_home_that_cannot_be_a_folder_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(WindlassError, match="is not a folder that this user can write to"):
+    with pytest.raises(WindlassError, match="can't be used: this user can't write to"):
         machine.home(tmp_path / "file" / "windlass")
 
 
@@ -80,16 +80,16 @@ def test_a_home_that_is_not_there_yet_is_well_where_it_can_be_made(tmp_path: Pat
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system without room")
 def test_a_disk_without_room_fails() -> None:
-    with pytest.raises(WindlassError, match=r"too little for a database|can write to"):
+    with pytest.raises(WindlassError, match=r"too little for a database|can't write to"):
         machine.home(Path("/proc/windlass"))
 
 
 def test_an_outside_database_that_is_away_fails_without_its_password() -> None:
     settings = Settings(database_url=SecretStr("postgresql://ann:hunter2@127.0.0.1:1/x"))
-    finding = examine(lambda: database.database(settings))
+    finding = examine(lambda: server.database(settings))
     assert finding.level is Level.FAIL
     assert "Connection refused" in finding.text
-    assert finding.text.endswith("See that PostgreSQL runs, and WINDLASS_DATABASE_URL.")
+    assert finding.text.endswith("Check that PostgreSQL runs, and check WINDLASS_DATABASE_URL.")
     assert "hunter2" not in finding.text
 
 

@@ -29,7 +29,7 @@ def test_show_tells_the_tasks_and_each_attempt_on_standard_output(windlass: Comm
     lines = ended.out.splitlines()
     assert lines[0] == f"Kickoff {KICKOFF}"
     assert "     plan came from the journal. It ran write." in lines
-    assert "given back, to go on in another attempt: its worker stopped." in ended.out
+    assert "released, to continue in another attempt: its worker stopped." in ended.out
     assert [(seen.method, seen.path) for seen in crew.seen] == [
         ("GET", f"/status/{KICKOFF}"),
         ("GET", f"/attempts/{KICKOFF}"),

@@ -8,8 +8,8 @@ import pytest
 
 from windlass.cli.tokens import create, duration
 from windlass.kickoffs.manifest import Manifest
+from windlass.secrets.token_format import TokenKind, kind_of
 from windlass.store.deployments import DeploymentStore
-from windlass.vault.token_form import TokenKind, kind_of
 
 if TYPE_CHECKING:
     from cli.the_command import Command, Ended
@@ -156,3 +156,36 @@ def test_a_duration_is_a_number_and_a_unit(text: str, expected: timedelta) -> No
 def test_what_is_no_duration_is_refused_in_words(text: str) -> None:
     with pytest.raises(click.BadParameter, match="such as 30d"):
         duration(click.Context(create), create.params[0], text)
+
+
+def test_a_token_can_be_made_with_fewer_scopes_and_an_expiry(windlass: Command) -> None:
+    made = windlass("tokens", "create", "--read-only", "--expires", "30d").out.strip()
+    row = listed(windlass)[made[-4:]]
+    assert (row["SCOPES"], row["EXPIRES"][:2]) == ("read", "20")
+    two = windlass("tokens", "create", "--scope", "admin", "--scope", "read").out.strip()
+    assert listed(windlass)[two[-4:]]["SCOPES"] == "read,admin"
+    whole = windlass("tokens", "create").out.strip()
+    assert listed(windlass)[whole[-4:]]["SCOPES"] == "read,run,admin"
+
+
+def test_scopes_that_can_not_be_are_refused_in_words(windlass: Command) -> None:
+    windlass("users", "add", "ann")
+    ended = windlass("tokens", "create", "--user", "ann", "--scope", "admin")
+    assert (ended.code, ended.out) == (1, "")
+    assert "can't have the scope admin.\nIt can have: read, run." in ended.err
+    assert windlass("tokens", "create", "--scope", "write").code == 2
+    assert windlass("tokens", "create", "--scope", "run", "--read-only").code == 2
+
+
+def test_a_user_is_disabled_and_enabled_and_the_lists_show_it(windlass: Command) -> None:
+    windlass("users", "add", "ann")
+    token = windlass("tokens", "create", "--user", "ann").out.strip()
+    disabled = windlass("users", "disable", "ann")
+    assert (disabled.code, disabled.out) == (0, "")
+    assert "windlass stop --all --user ann" in disabled.err
+    assert "disabled" in listed(windlass)[token[-4:]].values()
+    assert windlass("users", "list").out.splitlines()[1].split()[:2] == ["ann", "disabled"]
+    assert "windlass users enable ann" in windlass("tokens", "create", "--user", "ann").err
+    assert windlass("users", "enable", "ann").code == 0
+    assert windlass("users", "list").out.splitlines()[1].split()[:2] == ["ann", "active"]
+    assert windlass("users", "disable", "bob").err.startswith("error: There is no user 'bob'.")

@@ -121,7 +121,7 @@ def test_a_refusal_is_told_in_words_with_its_details(windlass: Command, crew: Fa
     assert ended.err.splitlines() == [
         "error: 422 Validation Error: Required inputs are missing.",
         "  missing inputs: topic, depth",
-        "Give each with: -i NAME=VALUE",
+        "Give each one with: -i NAME=VALUE",
     ]
 
 
@@ -164,7 +164,7 @@ def test_a_redirect_is_not_followed_with_the_token(windlass: Command, crew: Fake
     crew.refusal = RedirectResponse("https://elsewhere.example/login")
     ended = windlass("inputs", crew.url)
     assert ended.code == 3
-    assert "sends on to https://elsewhere.example/login" in ended.err
+    assert "redirects to https://elsewhere.example/login" in ended.err
 
 
 def test_a_server_that_is_not_there_is_another_ending_than_a_refusal(windlass: Command) -> None:

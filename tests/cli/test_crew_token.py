@@ -34,7 +34,7 @@ def test_without_a_token_a_local_user_is_told_the_command_that_gives_one(windlas
 def test_without_a_token_a_user_from_elsewhere_is_told_whom_to_ask(windlass: Command) -> None:
     ended = windlass("inputs", "https://crews.example.com/crews/tea")
     assert ended.code == 2
-    assert "Who runs the server can make one" in ended.err
+    assert "The server's operator creates one" in ended.err
 
 
 @pytest.mark.parametrize("text", ["two words", "umlaut-ü", "line\nbreak"])

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from cli.fake_crew import KICKOFF, attempt, completed, failed, running, task, waiting
-from windlass.cli.describing import ENDS, describe
+from windlass.cli.show_text import ENDS, describe
 from windlass.kickoffs.attempts import AttemptEnd
 
 AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
@@ -31,8 +31,8 @@ def test_a_kickoff_that_went_on_after_a_loss_is_told_as_a_whole() -> None:
     status = completed(*tasks, token_usage=USED, finished_at="2026-01-02T03:04:18.500000Z", attempt=2)
     assert describe(status, [lost, again], AT) == [
         f"Kickoff {KICKOFF}",
-        "It ended well after 4.2 s. `windlass status` shows its output.",
-        "Accepted 2026-01-02 03:04:05 UTC, begun 2026-01-02 03:04:06 UTC, ended 2026-01-02 03:04:18 UTC.",
+        "It succeeded after 4.2 s. `windlass status` shows its output.",
+        "Accepted 2026-01-02 03:04:05 UTC, started 2026-01-02 03:04:06 UTC, ended 2026-01-02 03:04:18 UTC.",
         "Tokens: 1,234 (900 of prompts, 334 of answers), in 4 model calls.",
         "",
         "Tasks",
@@ -41,16 +41,16 @@ def test_a_kickoff_that_went_on_after_a_loss_is_told_as_a_whole() -> None:
         "  write   -                        skipped",
         "",
         "Attempts",
-        "  1. Begun 2026-01-02 03:04:06 UTC on host-1: after 12.5 s it was given up as lost: its worker's lease ended.",
+        "  1. Started 2026-01-02 03:04:06 UTC on host-1: after 12.5 s it was lost: its worker's lease ended.",
         "     It ran plan.",
-        "  2. Begun 2026-01-02 03:04:06 UTC on host-2: after 12.5 s it came to the result.",
+        "  2. Started 2026-01-02 03:04:06 UTC on host-2: after 12.5 s it succeeded.",
         "     plan came from the journal. It ran task 2.",
     ]
 
 
 def test_an_attempt_that_runs_says_for_how_long() -> None:
     assert attempts_told(attempt(ran=["plan"])) == [
-        "  1. Begun 2026-01-02 03:04:06 UTC on host-1: it has run for 14.0 s and goes on.",
+        "  1. Started 2026-01-02 03:04:06 UTC on host-1: it has run for 14.0 s and continues.",
         "     It ran plan.",
     ]
 
@@ -58,7 +58,7 @@ def test_an_attempt_that_runs_says_for_how_long() -> None:
 @pytest.mark.parametrize("ended_as", get_args(AttemptEnd))
 def test_there_are_words_for_each_way_in_which_an_attempt_ends(ended_as: str) -> None:
     told = attempts_told(attempt(1, ended_as, "so it is"))
-    assert told == [f"  1. Begun 2026-01-02 03:04:06 UTC on host-1: after 12.5 s it {ENDS[ended_as]}: so it is."]
+    assert told == [f"  1. Started 2026-01-02 03:04:06 UTC on host-1: after 12.5 s it {ENDS[ended_as]}: so it is."]
 
 
 def test_no_words_are_there_for_ends_that_there_are_not() -> None:
@@ -82,7 +82,7 @@ def test_the_error_of_the_kickoff_is_told_once() -> None:
         ({"restored": 2, "from_journal": ["a", "b"], "ran": ["c"]}, "a and b came from the journal. It ran c."),
         ({"restored": 1}, "1 finished step came from the journal."),
         ({"restored": 2}, "2 finished steps came from the journal."),
-        ({}, "The journal was empty: it began at the beginning."),
+        ({}, "The journal was empty, so it started at the beginning."),
         (
             {"restored": 12, "from_journal": list("abcdefghijkl")},
             "a, b, c, d, e, f, g, h, i, j and 2 more came from the journal.",
@@ -101,10 +101,10 @@ def test_a_kickoff_that_waits_says_for_what_and_has_no_attempts() -> None:
 
 
 def test_attempts_of_which_nothing_is_known_are_told_so() -> None:
-    assert describe(completed(), [], AT)[-2:] == ["Attempts", "  What became of them is not recorded."]
+    assert describe(completed(), [], AT)[-2:] == ["Attempts", "  The attempts are not recorded."]
 
 
 def test_an_answer_without_the_members_that_may_be_missing_is_still_told() -> None:
     told = describe({"state": "STARTED", "attempt": 1}, [{"attempt": 1}, {"attempt": 2, "ended_as": "lost"}], AT)
-    assert "it has run for some time and goes on." in told[-3]
-    assert "after some time it was given up as lost." in told[-2]
+    assert "it has run for some time and continues." in told[-3]
+    assert "after some time it was lost." in told[-2]

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from cli.fake_crew import completed, failed, running, task, waiting
-from windlass.cli.explaining import AFTER_A_BAD_END, WHILE_IT_WAITS, explain, lapse
+from windlass.cli.why_text import AFTER_A_BAD_END, WHILE_IT_WAITS, explain, lapse
 from windlass.kickoffs.states import Reason
 from windlass.kickoffs.waiting import Code
 
@@ -30,8 +30,8 @@ def test_there_are_words_for_whatever_a_kickoff_waits_for() -> None:
 
 def test_a_kickoff_that_waits_after_a_loss_says_how_often_it_was_begun() -> None:
     lost = waiting("retry", "its next try", attempt=2, started_at="2026-01-02T03:04:06Z")
-    assert "It has been begun 2 times before." in explain(lost, AT)
-    assert "It has been begun once before." in explain({**lost, "attempt": 1}, AT)
+    assert "It was started 2 times before." in explain(lost, AT)
+    assert "It was started once before." in explain({**lost, "attempt": 1}, AT)
 
 
 def test_a_wait_that_nobody_has_words_for_is_told_by_the_state() -> None:
@@ -46,7 +46,7 @@ def test_a_run_says_its_task_since_when_how_far_and_its_warnings() -> None:
     assert explain(running(*tasks, attempt=2, warnings=[stalled]), AT) == [
         "It runs the task b, by Researcher, for 10 s now.",
         "1 of 2 tasks are done.",
-        "This is attempt 2: `windlass show` tells how the ones before ended.",
+        "This is attempt 2: `windlass show` shows how the earlier attempts ended.",
         "Warning: No sign of life for 300 s.",
     ]
 
@@ -85,15 +85,15 @@ def test_a_lapse_is_told_as_exactly_as_a_person_wants_it(seconds: float, words: 
 
 
 def test_a_good_end_says_how_to_see_the_output() -> None:
-    assert explain(completed(), AT) == ["It ended well after 4.2 s. `windlass status` shows its output."]
+    assert explain(completed(), AT) == ["It succeeded after 4.2 s. `windlass status` shows its output."]
 
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_bad_end_says_its_reason_its_task_and_what_to_do_next(reason: Reason) -> None:
     told = explain(failed(task("a", "completed"), task("b", "failed"), reason=reason, error="so it is"), AT)
     assert told == [
-        f"It ended badly after 1.0 s ({reason}): so it is",
-        "That was in the task b.",
+        f"It failed after 1.0 s ({reason}): so it is",
+        "The failed task is b.",
         AFTER_A_BAD_END[reason],
     ]
     assert told[-1]
@@ -102,5 +102,5 @@ def test_a_bad_end_says_its_reason_its_task_and_what_to_do_next(reason: Reason) 
 def test_an_answer_without_the_members_that_may_be_missing_is_still_explained() -> None:
     assert explain({"state": "STARTED"}, AT) == ["It runs, between two tasks or before the first."]
     assert explain({"state": "PENDING"}, AT) == ["It waits for a worker."]
-    assert explain({"state": "SUCCESS"}, AT) == ["It ended well. `windlass status` shows its output."]
-    assert explain({"state": "FAILED"}, AT)[0] == "It ended badly (error): the server does not say why"
+    assert explain({"state": "SUCCESS"}, AT) == ["It succeeded. `windlass status` shows its output."]
+    assert explain({"state": "FAILED"}, AT)[0] == "It failed (error): the server gave no reason"

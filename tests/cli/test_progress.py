@@ -82,4 +82,4 @@ def test_an_answer_without_the_members_that_may_be_missing_is_still_told() -> No
     assert changes(None, bare, URL) == ["runs"]
     assert now(bare, AT) == "0 of ? tasks done; runs"
     assert ending({"state": "SUCCESS"}) == "completed"
-    assert ending({"state": "FAILED"}) == "failed (error): the server does not say why"
+    assert ending({"state": "FAILED"}) == "failed (error): the server gave no reason"

@@ -13,7 +13,7 @@ from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import Output
 from windlass.store.kickoffs import Claimed
-from windlass_crewside.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
+from windlass_child.process.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 
 MANIFEST = Manifest("crew", "tides", {}, ())
 
@@ -170,7 +170,7 @@ def test_of_many_lines_the_first_are_shown_and_the_others_counted() -> None:
 
 
 TRACE = """Traceback (most recent call last):
-  File "/venv/windlass_crewside/child.py", line 60, in live
+  File "/venv/windlass_child/process/child.py", line 60, in live
     answer = work()
              ^^^^^^
   File "<frozen importlib._bootstrap>", line 1204, in _gcd_import
@@ -181,7 +181,7 @@ ValueError: no tea\x1b[2J
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
-  File "/venv/windlass_crewside/frameworks/function.py", line 20, in run
+  File "/venv/windlass_child/kinds/function.py", line 20, in run
     return function()
 RuntimeError: no tea
 """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.fake_crew import KICKOFF, STOPPING, TOKEN, failed, problem, running, task, waiting
-from windlass.cli.explaining import WHILE_IT_WAITS
+from windlass.cli.why_text import WHILE_IT_WAITS
 
 if TYPE_CHECKING:
     from cli.fake_crew import FakeCrew
@@ -71,7 +71,7 @@ def test_why_is_answered_also_for_a_kickoff_that_failed(windlass: Command, crew:
     crew.statuses = [failed(reason="limit", error="the run used 3 GB of memory.")]
     ended = windlass("why", crew.url, KICKOFF)
     assert ended.code == 0
-    assert ended.out.startswith("It ended badly after 1.0 s (limit): the run used 3 GB of memory.\n")
+    assert ended.out.startswith("It failed after 1.0 s (limit): the run used 3 GB of memory.\n")
     assert json.loads(windlass("why", crew.url, KICKOFF, "--json-output").out) == crew.statuses[0]
 
 
@@ -81,7 +81,8 @@ def test_without_an_id_or_with_more_than_an_address_before_it_the_usage_is_told(
         ended = windlass(name, *arguments)
         assert ended.code == 2
         assert "Give a kickoff's id, or the crew's URL and then the id." in ended.err
-        assert f"Usage: windlass {name} [OPTIONS] [URL] KICKOFF_ID" in ended.err
+        kickoff = "[KICKOFF_ID]" if name == "stop" else "KICKOFF_ID"
+        assert f"Usage: windlass {name} [OPTIONS] [URL] {kickoff}" in ended.err
 
 
 @pytest.mark.parametrize("name", ["status", "stop", "why", "show"])

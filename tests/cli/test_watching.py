@@ -52,7 +52,7 @@ def test_watching_goes_on_over_a_restart_of_the_server(windlass: Command, crew: 
     with windlass.started("status", crew.url, KICKOFF, "--watch") as command:
         command.wait_for("research: running")
         crew.stop()
-        command.wait_for("The server is away, trying again for 60 s")
+        command.wait_for("The server is not available, trying again for 60 s")
         crew.statuses = [completed(task("research", "completed"), attempt=2)]
         crew.start()
         command.wait_for("The server answers again.")
@@ -62,9 +62,9 @@ def test_watching_goes_on_over_a_restart_of_the_server(windlass: Command, crew: 
 
 
 def test_watching_goes_on_while_the_database_is_away(windlass: Command, crew: FakeCrew) -> None:
-    crew.refusal = problem(503, "Service Unavailable", "The database is away for now.")
+    crew.refusal = problem(503, "Service Unavailable", "The database is unavailable.")
     with windlass.started("status", crew.url, KICKOFF, "--watch") as command:
-        command.wait_for("The server is away, trying again for 60 s: 503 Service Unavailable")
+        command.wait_for("The server is not available, trying again for 60 s: 503 Service Unavailable")
         crew.refusal = None
         assert command.end() == 0
 
@@ -73,7 +73,7 @@ def test_watching_gives_up_when_its_patience_is_over(windlass: Command, crew: Fa
     crew.stop()
     ended = windlass("status", crew.url, KICKOFF, "--watch", "--patience", "0.3")
     assert (ended.code, ended.out) == (4, "")
-    assert "The server was away for more than 0.3 s" in ended.err
+    assert "The server was not available for more than 0.3 s" in ended.err
     assert "is not lost" in ended.err
 
 

@@ -14,6 +14,7 @@ from windlass.client import (
     AsyncCrew,
     Conflict,
     Crew,
+    Forbidden,
     InvalidRequest,
     Kickoff,
     KickoffFailed,
@@ -22,6 +23,7 @@ from windlass.client import (
     StillRunning,
     Unauthorized,
 )
+from windlass.kickoffs.states import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -146,7 +148,7 @@ async def test_a_wrong_token_and_an_unknown_kickoff_have_errors_of_their_own(ask
     assert "wlo_wrong" not in repr(raised.value) + str(raised.value)
     with pytest.raises(NotFound):
         await ask("status", unknown_id())
-    with pytest.raises(NotFound):
+    with pytest.raises(InvalidRequest, match="encoded slash"):
         await ask("stop", "../inputs")
 
 
@@ -163,6 +165,35 @@ async def test_a_kickoff_is_stopped(ask: Any) -> None:
     assert (stopped.kickoff_id, stopped.state) == (kickoff, "FAILED")
     assert stopped.message
     assert (await ask("wait", kickoff)).reason == "cancelled"
+
+
+async def test_all_that_match_are_stopped_with_one_call(ask: Any) -> None:
+    kickoffs = [await ask("kickoff", GOOD) for _ in range(3)]
+    assert await ask("stop_all", state="PENDING", user="nobody of that name") == 0
+    assert await ask("stop_all", before=datetime.now(UTC) + timedelta(hours=1)) == 3
+    assert [(await ask("status", kickoff)).reason for kickoff in kickoffs] == ["cancelled"] * 3
+    with pytest.raises(InvalidRequest, match="no time zone"):
+        await ask("stop_all", before=datetime(2026, 1, 15))  # noqa: DTZ001 - what is refused
+
+
+async def test_a_kickoff_is_deleted_for_good(ask: Any) -> None:
+    kickoff = await ask("kickoff", GOOD)
+    with pytest.raises(Conflict, match="has not ended"):
+        await ask("delete", kickoff)
+    assert await ask("delete", kickoff, stop=True) is None
+    with pytest.raises(NotFound):
+        await ask("status", kickoff)
+
+
+async def test_a_token_without_the_scope_is_told_which_one_it_needs(ask: Any, served: Served) -> None:
+    reader = (await served.server.tokens.create(served.deployment.id, scopes=[Scope.READ])).reveal()
+    assert (await ask("inputs", token=reader)).required
+    with pytest.raises(Forbidden) as raised:
+        await ask("kickoff", GOOD, token=reader)
+    assert (raised.value.status, raised.value.required_scope) == (403, "run")
+    with pytest.raises(Forbidden) as raised:
+        await ask("delete", unknown_id(), token=served.user_token)
+    assert raised.value.required_scope == "admin"
 
 
 async def test_many_are_kicked_off_at_once_and_a_bad_one_spoils_no_other(ask: Any, served: Served) -> None:

@@ -77,8 +77,8 @@ def test_the_javascript_of_the_page_gives_up_and_names_the_address(fake: BatchCr
     assert "const patience = 60_000;" in program
     impatient = program.replace("const patience = 60_000;", "const patience = 0;")
     javascript = (NODE, "--input-type=module", "--eval")
-    fake.refusal = problem(503, "Service Unavailable", "The database is away for now.")
-    assert f"{fake.url}/kickoff: 503: The database is away for now." in ran(fake, impatient, *javascript).stderr
+    fake.refusal = problem(503, "Service Unavailable", "The database is unavailable.")
+    assert f"{fake.url}/kickoff: 503: The database is unavailable." in ran(fake, impatient, *javascript).stderr
     fake.refusal = HTMLResponse("<p>Nothing here.", 404)
     assert f"{fake.url}/kickoff: 404: " in ran(fake, program, *javascript).stderr
     fake.stop()

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from cli.fake_crew import KICKOFF, TOKEN, running
 from client.slow_server import dripping
 from client.test_trying_again import BODY, BROKEN, Conversation, answered
-from windlass.client import AsyncCrew, Crew, StillRunning, Unreachable, talks
+from windlass.client import AsyncCrew, Crew, StillRunning, Unreachable, protocol
+from windlass.client.protocol import GRACE, WAIT
 from windlass.client.requests import ANSWER_SECONDS
-from windlass.client.talks import GRACE, WAIT
 
 if TYPE_CHECKING:
-    from windlass.client.answers import Outcome
     from windlass.client.requests import Request
+    from windlass.client.responses import Outcome
 
 EPSILON = 1e-3
 
@@ -39,7 +39,7 @@ def standing_still(after: int = 0) -> Conversation:
 def test_a_wait_for_a_server_that_stands_still_ends_soon_after_its_time(timeout: float, patience: float) -> None:
     told = standing_still()
     with pytest.raises(Unreachable):
-        told.converse(talks.wait(KICKOFF, timeout, told.patience(patience)))
+        told.converse(protocol.wait(KICKOFF, timeout, told.patience(patience)))
     assert told.now <= timeout + GRACE + EPSILON
 
 
@@ -47,7 +47,7 @@ def test_a_wait_for_a_server_that_stands_still_ends_soon_after_its_time(timeout:
 def test_trying_again_with_a_server_that_stands_still_ends_soon_after_the_patience(patience: float) -> None:
     told = standing_still()
     with pytest.raises(Unreachable):
-        told.converse(talks.kickoff(BODY, told.patience(patience)))
+        told.converse(protocol.kickoff(BODY, told.patience(patience)))
     assert patience <= told.now + EPSILON
     assert told.now <= patience + GRACE + EPSILON
 
@@ -55,14 +55,14 @@ def test_trying_again_with_a_server_that_stands_still_ends_soon_after_the_patien
 def test_one_that_is_asked_once_may_take_its_time() -> None:
     told = standing_still()
     with pytest.raises(Unreachable):
-        told.converse(talks.kickoff(BODY, told.patience(0)))
+        told.converse(protocol.kickoff(BODY, told.patience(0)))
     assert told.now == ANSWER_SECONDS
 
 
 def test_a_wait_without_an_end_begins_its_patience_when_an_answer_is_due() -> None:
     told = standing_still()
     with pytest.raises(Unreachable, match="It was tried again for 60 s"):
-        told.converse(talks.wait(KICKOFF, None, told.patience()))
+        told.converse(protocol.wait(KICKOFF, None, told.patience()))
     assert WAIT + 60 <= told.now + EPSILON <= WAIT + 60 + GRACE
 
 
@@ -70,7 +70,7 @@ def test_a_wait_without_an_end_begins_its_patience_when_an_answer_is_due() -> No
 def test_a_wait_tells_how_it_stood_when_the_server_stands_still_since(timeout: float) -> None:
     told = standing_still(after=1)
     with pytest.raises(StillRunning) as raised:
-        told.converse(talks.wait(KICKOFF, timeout, told.patience()))
+        told.converse(protocol.wait(KICKOFF, timeout, told.patience()))
     assert raised.value.kickoff.state == "STARTED"
     assert isinstance(raised.value.__cause__, Unreachable)
     assert told.now <= timeout + GRACE + EPSILON
@@ -79,14 +79,14 @@ def test_a_wait_tells_how_it_stood_when_the_server_stands_still_since(timeout: f
 def test_a_server_that_is_away_for_longer_than_the_patience_is_told_though_there_is_time() -> None:
     told = standing_still(after=1)
     with pytest.raises(Unreachable):
-        told.converse(talks.wait(KICKOFF, 1000, told.patience()))
+        told.converse(protocol.wait(KICKOFF, 1000, told.patience()))
 
 
 def test_a_status_that_is_asked_for_again_is_held_back_until_the_same_moment() -> None:
     told = standing_still()
     told.answer = lambda _: BROKEN if told.now < 8 else answered(200, running())
     told.each = 3.0
-    told.converse(talks.status(KICKOFF, 20, told.patience()))
+    told.converse(protocol.status(KICKOFF, 20, told.patience()))
     began = 0.0
     for request in told.sent:
         began += request.after
@@ -95,13 +95,13 @@ def test_a_status_that_is_asked_for_again_is_held_back_until_the_same_moment() -
 
 
 async def test_an_answer_that_never_comes_to_its_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.client.talks.GRACE", 0.2)
+    monkeypatch.setattr("windlass.client.protocol.GRACE", 0.2)
     with dripping() as url:
         with (
             Crew(url, TOKEN, patience=0.1) as crew,
-            pytest.raises(Unreachable, match=r"no whole answer came in 0\.3 s"),
+            pytest.raises(Unreachable, match=r"no complete answer within 0\.3 s"),
         ):
             crew.kickoff({})
         async with AsyncCrew(url, TOKEN) as other:
-            with pytest.raises(Unreachable, match=r"no whole answer came in 0\.3 s"):
+            with pytest.raises(Unreachable, match=r"no complete answer within 0\.3 s"):
                 await other.wait(KICKOFF, timeout=0.1)

@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.fake_crew import KICKOFF, TOKEN, completed, problem, running
-from windlass.client import AsyncCrew, Crew, NotACrew, Refused, StillRunning, Unreachable, talks
-from windlass.client.answers import NoAnswer, Outcome
-from windlass.client.errors import AWAY
+from windlass.client import AsyncCrew, Crew, NotACrew, Refused, StillRunning, Unreachable, protocol
+from windlass.client.errors import TEMPORARY
+from windlass.client.protocol import PAUSE, Patience
 from windlass.client.requests import Kickoff, Request, body
-from windlass.client.talks import PAUSE, Patience
+from windlass.client.responses import NoAnswer, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cli.batch_crew import BatchCrew
-    from windlass.client.talks import Talk
+    from windlass.client.protocol import Exchange
 
 BODY = body(Kickoff({"topic": "tea"}))
 BROKEN = NoAnswer("http://x", httpx.ReadError("the connection broke"), 30.0)
@@ -54,7 +54,7 @@ class Conversation:
     def patience(self, seconds: float = 60.0) -> Patience:
         return Patience(seconds, lambda: self.now)
 
-    def converse(self, talk: Talk[Any]) -> Any:
+    def converse(self, talk: Exchange[Any]) -> Any:
         try:
             request = next(talk)
             while True:
@@ -70,10 +70,10 @@ def one_after_the_other(*outcomes: Outcome) -> Callable[[Request], Outcome]:
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
-@pytest.mark.parametrize("away", [BROKEN, *(refusing(status) for status in sorted(AWAY))])
-def test_a_kickoff_is_sent_again_as_it_was_until_there_is_an_answer(away: Outcome) -> None:
-    told = Conversation(one_after_the_other(away, away, away, answered(200, {"kickoff_id": KICKOFF})))
-    assert told.converse(talks.kickoff(BODY, told.patience())) == KICKOFF
+@pytest.mark.parametrize("failure", [BROKEN, *(refusing(status) for status in sorted(TEMPORARY))])
+def test_a_kickoff_is_sent_again_as_it_was_until_there_is_an_answer(failure: Outcome) -> None:
+    told = Conversation(one_after_the_other(failure, failure, failure, answered(200, {"kickoff_id": KICKOFF})))
+    assert told.converse(protocol.kickoff(BODY, told.patience())) == KICKOFF
     assert {request.content for request in told.sent} == {BODY}
     assert [request.after for request in told.sent] == [0.0, 0.25, 0.5, 1.0]
 
@@ -82,19 +82,19 @@ def test_a_kickoff_is_sent_again_as_it_was_until_there_is_an_answer(away: Outcom
 def test_what_will_not_pass_is_not_sent_again(status: int) -> None:
     told = Conversation(one_after_the_other(refusing(status)))
     with pytest.raises(Refused):
-        told.converse(talks.kickoff(BODY, told.patience()))
+        told.converse(protocol.kickoff(BODY, told.patience()))
     assert len(told.sent) == 1
 
 
 def test_the_server_says_when_to_come_again() -> None:
     told = Conversation(one_after_the_other(refusing(429, 7), answered(200, {"kickoff_id": KICKOFF})))
-    told.converse(talks.kickoff(BODY, told.patience()))
+    told.converse(protocol.kickoff(BODY, told.patience()))
     assert told.now == 7.0
 
 
 @given(
     patience=st.floats(0, 1000),
-    statuses=st.lists(st.tuples(st.sampled_from(sorted(AWAY)), st.integers(0, 10_000)), min_size=1, max_size=5),
+    statuses=st.lists(st.tuples(st.sampled_from(sorted(TEMPORARY)), st.integers(0, 10_000)), min_size=1, max_size=5),
     each=st.floats(0.1, 30),
 )
 def test_trying_again_ends_when_the_patience_is_over(
@@ -102,22 +102,22 @@ def test_trying_again_ends_when_the_patience_is_over(
 ) -> None:
     told = Conversation(one_after_the_other(*(refusing(*one) for one in statuses)), each)
     with pytest.raises(Refused):
-        told.converse(talks.kickoff(BODY, told.patience(patience)))
+        told.converse(protocol.kickoff(BODY, told.patience(patience)))
     assert patience <= told.now + 1e-6 <= patience + 2 * each + 1e-3
     assert len(told.sent) == 1 or patience > 0
 
 
 def test_the_patience_is_for_one_time_in_a_row() -> None:
-    away = [BROKEN] * 5
+    offload = [BROKEN] * 5
     still = answered(200, running())
-    told = Conversation(one_after_the_other(*away, still, *away, still, *away, answered(200, completed())))
-    found = told.converse(talks.wait(KICKOFF, None, told.patience(5.0)))
+    told = Conversation(one_after_the_other(*offload, still, *offload, still, *offload, answered(200, completed())))
+    found = told.converse(protocol.wait(KICKOFF, None, told.patience(5.0)))
     assert found.has_ended
 
 
 def test_waiting_asks_a_server_that_answers_at_once_only_now_and_then() -> None:
     told = Conversation(one_after_the_other(*[answered(200, running())] * 5, answered(200, completed())))
-    told.converse(talks.wait(KICKOFF, None, told.patience()))
+    told.converse(protocol.wait(KICKOFF, None, told.patience()))
     assert [request.after for request in told.sent] == [0.0, *[PAUSE] * 5]
     assert {request.target for request in told.sent} == {f"/status/{KICKOFF}?wait=20"}
 
@@ -126,7 +126,7 @@ def test_waiting_asks_a_server_that_answers_at_once_only_now_and_then() -> None:
 def test_waiting_ends_when_its_time_is_over(timeout: float, each: float) -> None:
     told = Conversation(one_after_the_other(answered(200, running())), each)
     with pytest.raises(StillRunning):
-        told.converse(talks.wait(KICKOFF, timeout, told.patience()))
+        told.converse(protocol.wait(KICKOFF, timeout, told.patience()))
     assert timeout <= told.now + 1e-6 <= timeout + each + 1e-3
     assert all(request.wait <= timeout for request in told.sent)
 
@@ -137,7 +137,7 @@ def test_of_a_batch_only_what_may_pass_is_sent_again() -> None:
     first = answered(200, {"kickoffs": [{"kickoff_id": "a"}, full, refused, full]})
     told = Conversation(one_after_the_other(first, answered(200, {"kickoffs": [{"kickoff_id": "b"}, full]})))
     bodies = [body(Kickoff({"turn": turn})) for turn in range(4)]
-    found = told.converse(talks.kickoff_many(bodies[:4], told.patience(0.0)))
+    found = told.converse(protocol.kickoff_many(bodies[:4], told.patience(0.0)))
     assert [answer if isinstance(answer, str) else answer.status for answer in found] == ["a", 429, 422, 429]
     told = Conversation(
         one_after_the_other(
@@ -146,7 +146,7 @@ def test_of_a_batch_only_what_may_pass_is_sent_again() -> None:
             answered(200, {"kickoffs": [{"kickoff_id": "c"}]}),
         )
     )
-    found = told.converse(talks.kickoff_many(bodies, told.patience()))
+    found = told.converse(protocol.kickoff_many(bodies, told.patience()))
     assert [answer if isinstance(answer, str) else answer.status for answer in found] == ["a", "b", 422, "c"]
     assert json.loads(told.sent[1].content or b"")["kickoffs"] == [json.loads(bodies[1]), json.loads(bodies[3])]
     assert [request.after for request in told.sent] == [0.0, 3.0, 3.0]
@@ -165,7 +165,7 @@ def test_a_batch_that_a_server_finds_too_large_is_halved_until_it_fits(sizes: li
 
     bodies = [body(Kickoff({"x": "x" * size}, idempotency_key=str(place))) for place, size in enumerate(sizes)]
     told = Conversation(answer)
-    found = told.converse(talks.kickoff_many(bodies, told.patience()))
+    found = told.converse(protocol.kickoff_many(bodies, told.patience()))
     alone = len(b'{"kickoffs":[]}')
     assert [isinstance(one, Refused) for one in found] == [len(one) + alone > largest for one in bodies]
     assert all(one == str(place) for place, one in enumerate(found) if isinstance(one, str))
@@ -177,7 +177,7 @@ def test_a_batch_that_a_server_finds_too_large_is_halved_until_it_fits(sizes: li
 def test_an_answer_to_a_batch_that_is_no_crews_is_told_as_such(said: Any) -> None:
     told = Conversation(one_after_the_other(answered(200, said)))
     try:
-        (found,) = told.converse(talks.kickoff_many([BODY], told.patience()))
+        (found,) = told.converse(protocol.kickoff_many([BODY], told.patience()))
     except NotACrew as error:
         found = error
     assert isinstance(found, NotACrew)
@@ -187,7 +187,7 @@ def test_an_answer_to_a_batch_that_is_no_crews_is_told_as_such(said: Any) -> Non
 def test_an_answer_to_a_kickoff_that_is_no_crews_is_told_as_such(said: Any) -> None:
     told = Conversation(one_after_the_other(answered(200, said)))
     with pytest.raises(NotACrew):
-        told.converse(talks.kickoff(BODY, told.patience()))
+        told.converse(protocol.kickoff(BODY, told.patience()))
 
 
 def test_an_answer_that_was_lost_starts_nothing_twice(fake: BatchCrew) -> None:
@@ -239,7 +239,10 @@ async def test_a_server_that_stays_away_is_told(fake: BatchCrew) -> None:
 
 
 def test_a_refusal_of_now_is_told_when_the_patience_is_over(fake: BatchCrew) -> None:
-    fake.refusal = problem(503, "Service Unavailable", "The database is away for now.")
-    with Crew(fake.url, TOKEN, patience=0) as crew, pytest.raises(Refused, match="The database is away") as raised:
+    fake.refusal = problem(503, "Service Unavailable", "The database is unavailable.")
+    with (
+        Crew(fake.url, TOKEN, patience=0) as crew,
+        pytest.raises(Refused, match="The database is unavailable") as raised,
+    ):
         crew.kickoff({"topic": "tea"})
     assert raised.value.status == 503

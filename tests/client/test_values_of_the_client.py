@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.fake_crew import TOKEN, completed, running
-from windlass.api.schemas import LARGEST_BATCH, KickoffRequest, StateWord
+from windlass.api.crew_api.schemas import LARGEST_BATCH, KickoffRequest, StateWord
 from windlass.client import AsyncCrew, Crew, CrewError, InvalidRequest, Kickoff, NotACrew, Result, Status, TaskOutput
+from windlass.client.protocol import MOST_OF_A_BATCH
 from windlass.client.requests import MEMBERS, body
 from windlass.client.results import State
-from windlass.client.talks import MOST_OF_A_BATCH
 
 if TYPE_CHECKING:
     from cli.batch_crew import BatchCrew
@@ -124,7 +124,7 @@ def test_what_has_no_state_is_no_status(said: dict[str, Any]) -> None:
     "given", ["", "127.0.0.1:8000", "ftp://x", "http://", "http://u:p@x", "http://x?a=1", "http://x:y"]
 )
 def test_what_is_no_address_is_told(given: str) -> None:
-    with pytest.raises(CrewError, match="no address of a crew"):
+    with pytest.raises(CrewError, match="not the address of a crew"):
         Crew(given, TOKEN)
 
 
@@ -132,7 +132,7 @@ def test_a_token_that_is_none_is_told_without_repeating_it(monkeypatch: pytest.M
     monkeypatch.delenv("WINDLASS_TOKEN", raising=False)
     with pytest.raises(CrewError, match="There is no token"):
         Crew("http://x")
-    with pytest.raises(CrewError, match="not one") as raised:
+    with pytest.raises(CrewError, match="The token is malformed") as raised:
         AsyncCrew("http://x", "wlo_a secret")
     assert "secret" not in str(raised.value)
 

@@ -32,20 +32,20 @@ def crew(fake: BatchCrew) -> Iterator[Crew]:
 @pytest.mark.parametrize(
     ("call", "why"),
     [
-        (lambda crew: crew.kickoff("topic"), r"`inputs` has to be a dict .* not a str"),
-        (lambda crew: crew.kickoff(None), r"`inputs` has to be a dict .* not None"),
-        (lambda crew: crew.run([("topic", "tea")]), r"`inputs` has to be a dict .* not a list"),
-        (lambda crew: crew.kickoff(TEA, meta=[1]), r"`meta` has to be a dict .* not a list"),
+        (lambda crew: crew.kickoff("topic"), r"`inputs` must be a dict .* not a str"),
+        (lambda crew: crew.kickoff(None), r"`inputs` must be a dict .* not None"),
+        (lambda crew: crew.run([("topic", "tea")]), r"`inputs` must be a dict .* not a list"),
+        (lambda crew: crew.kickoff(TEA, meta=[1]), r"`meta` must be a dict .* not a list"),
         (lambda crew: crew.kickoff(TEA, prioritty=1), "no member 'prioritty'"),
         (lambda crew: crew.kickoff({"at": datetime.now(UTC)}), "can't be written as JSON"),
-        (lambda crew: crew.kickoff_many(TEA), "given as a list, not as a dict"),
-        (lambda crew: crew.kickoff_many(None), "given as a list, not as None"),
+        (lambda crew: crew.kickoff_many(TEA), "must be a list, not a dict"),
+        (lambda crew: crew.kickoff_many(None), "must be a list, not None"),
         (lambda crew: crew.kickoff_many([TEA], idempotency_key=""), "idempotency key is empty"),
-        (lambda crew: crew.status(7), "no id of a kickoff: 7"),
-        (lambda crew: crew.stop(None), "no id of a kickoff: None"),
-        (lambda crew: crew.wait("a", timeout="5"), "`timeout` is no time: '5'"),
-        (lambda crew: crew.status("a", wait=math.nan), "`wait` is no time: nan"),
-        (lambda crew: Crew(crew.base_url, TOKEN, patience=cast("Any", "long")), "`patience` is no time: 'long'"),
+        (lambda crew: crew.status(7), "not the id of a kickoff: 7"),
+        (lambda crew: crew.stop(None), "not the id of a kickoff: None"),
+        (lambda crew: crew.wait("a", timeout="5"), "`timeout` is not a time: '5'"),
+        (lambda crew: crew.status("a", wait=math.nan), "`wait` is not a time: nan"),
+        (lambda crew: Crew(crew.base_url, TOKEN, patience=cast("Any", "long")), "`patience` is not a time: 'long'"),
     ],
 )
 def test_a_call_that_makes_no_request_says_what_to_give(
@@ -80,7 +80,7 @@ def test_a_key_is_made_only_where_none_is_given() -> None:
 
 def test_a_moment_without_a_zone_is_told_to_lack_it() -> None:
     at = datetime(2030, 1, 2)  # noqa: DTZ001 - that is the point
-    with pytest.raises(InvalidRequest, match=r"`run_at` has no time zone: 2030-01-02T00:00:00\. Give it one"):
+    with pytest.raises(InvalidRequest, match=r"`run_at` has no time zone: 2030-01-02T00:00:00\. Add one"):
         body(Kickoff({}, members={"run_at": at}))
     assert json.loads(body(Kickoff({}, members={"run_at": at.astimezone()})))["runAt"] == at.astimezone().isoformat()
 
@@ -96,11 +96,11 @@ def test_a_timeout_may_be_a_timedelta() -> None:
 async def test_a_closed_crew_says_so(fake: BatchCrew) -> None:
     with Crew(fake.url, TOKEN) as crew:
         crew.inputs()
-    with pytest.raises(CrewError, match=r"closed\. Make a new one"):
+    with pytest.raises(CrewError, match=r"closed\. Create a new one"):
         crew.inputs()
     async with AsyncCrew(fake.url, TOKEN) as other:
         await other.inputs()
-    with pytest.raises(CrewError, match=r"closed\. Make a new one"):
+    with pytest.raises(CrewError, match=r"closed\. Create a new one"):
         await other.kickoff(TEA)
 
 
@@ -109,5 +109,5 @@ def test_an_async_crew_says_when_it_is_used_in_a_second_event_loop() -> None:
     crew = AsyncCrew("http://x", TOKEN, transport=transport)
     asyncio.run(crew.inputs())
     for call in (crew.inputs, crew.close):
-        with pytest.raises(CrewError, match=r"another event loop\. Make one in each"):
+        with pytest.raises(CrewError, match=r"another event loop\. Create one in each"):
             asyncio.run(cast("Any", call()))

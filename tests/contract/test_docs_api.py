@@ -8,13 +8,12 @@ from typing import get_args
 
 import pytest
 
-from windlass.api.addresses import RESERVED
-from windlass.api.attempts_schema import AttemptBody
+from windlass.api.application import RESERVED
 from windlass.api.bodies import DEEPEST
-from windlass.api.crew import LONGEST_WAIT
-from windlass.api.openapi import crew_document
-from windlass.api.punctual import LARGEST_HEAD
-from windlass.api.schemas import UNACTED, KickoffRequest, StatusAnswer, TaskRecordBody
+from windlass.api.crew_api.openapi import crew_document
+from windlass.api.crew_api.routes import LONGEST_WAIT
+from windlass.api.crew_api.schemas import UNACTED, AttemptBody, KickoffRequest, StatusAnswer, TaskRecordBody
+from windlass.api.read_timeout import LARGEST_HEAD
 from windlass.config import Settings
 from windlass.kickoffs.attempts import AttemptEnd
 from windlass.kickoffs.manifest import Manifest
@@ -37,7 +36,7 @@ def named_in_first_cells(text: str) -> set[str]:
 
 
 def test_the_endpoints() -> None:
-    told = set(re.findall(r"^\| (GET|POST) \| `([^`]+)` \|", section("Endpoints"), re.MULTILINE))
+    told = set(re.findall(r"^\| (GET|POST|DELETE) \| `([^`]+)` \|", section("Endpoints"), re.MULTILINE))
     manifest = Manifest("function", "x", {}, ())
     documented = {
         (method.upper(), path)
@@ -56,7 +55,7 @@ def test_the_members_of_a_kickoff() -> None:
 
 def test_the_codes_of_what_a_kickoff_waits_for() -> None:
     _, _, codes = section("GET /status/{kickoff_id}").partition("| code |")
-    codes, _, _ = codes.partition("**Waiting.**")
+    codes, _, _ = codes.partition("**Long polling.**")
     assert named_in_first_cells(codes) == set(get_args(Code))
 
 
@@ -76,7 +75,7 @@ def test_every_post_is_told_in_how_to_retry() -> None:
 def test_the_members_of_a_status() -> None:
     text = section("GET /status/{kickoff_id}")
     live = {"result_json", "tasks_output"}
-    table, _, _ = text.partition("**What it waits for.**")
+    table, _, _ = text.partition("**Reasons for waiting.**")
     assert named_in_first_cells(table) == set(StatusAnswer.model_fields) - live
     for name in live | set(TaskRecordBody.model_fields):
         assert f"`{name}`" in text

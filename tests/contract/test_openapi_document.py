@@ -13,12 +13,12 @@ from jsonschema import Draft202012Validator
 
 from api.described import resolved
 from windlass import __version__
-from windlass.api.openapi import crew_document
-from windlass.api.problems import TITLES
-from windlass.api.schemas import UNACTED, KickoffRequest
+from windlass.api.crew_api.openapi import crew_document
+from windlass.api.crew_api.schemas import UNACTED, KickoffRequest
+from windlass.api.errors import TITLES
 from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.manifest import Manifest
-from windlass.kickoffs.states import Reason, State, TaskState
+from windlass.kickoffs.states import Reason, Scope, State, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         },
     },
 }
-EVERYWHERE = {"401", "404", "405", "408", "431", "500", "503"}
+EVERYWHERE = {"400", "401", "404", "405", "408", "421", "429", "431", "500", "503"}
+SCOPED = EVERYWHERE | {"403"}
 Document = dict[str, Any]
 
 
@@ -121,7 +122,9 @@ def test_it_says_what_it_is(document: Document) -> None:
     assert document["info"]["title"] == "Work"
     assert document["info"]["version"] == __version__
     assert document["servers"] == [{"url": "https://example.com/crews/work"}]
-    assert document["components"]["securitySchemes"] == {"bearer": {"type": "http", "scheme": "bearer"}}
+    scheme = document["components"]["securitySchemes"]["bearer"]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    assert all(f"`{scope}`" in scheme["description"] for scope in Scope)
     assert document["security"] == [{"bearer": []}]
 
 
@@ -158,14 +161,23 @@ def test_every_operation_of_the_contract_is_there_with_its_errors(document: Docu
     found = {(method, path): set(operation["responses"]) for path, method, operation in operations(document)}
     assert found == {
         ("get", "/"): EVERYWHERE | {"200"},
-        ("get", "/inputs"): EVERYWHERE | {"200"},
-        ("post", "/kickoffs"): EVERYWHERE | {"200", "400", "413"},
-        ("post", "/kickoff"): EVERYWHERE | {"200", "400", "409", "413", "422", "429"},
-        ("get", "/status/{kickoff_id}"): EVERYWHERE | {"200", "400"},
-        ("get", "/{kickoff_id}/status"): EVERYWHERE | {"200", "400"},
-        ("get", "/attempts/{kickoff_id}"): EVERYWHERE | {"200"},
-        ("post", "/stop/{kickoff_id}"): EVERYWHERE | {"200"},
+        ("get", "/inputs"): SCOPED | {"200"},
+        ("post", "/kickoffs"): SCOPED | {"200", "413"},
+        ("post", "/kickoff"): SCOPED | {"200", "409", "413", "422"},
+        ("delete", "/kickoffs/{kickoff_id}"): SCOPED | {"200", "409"},
+        ("get", "/status/{kickoff_id}"): SCOPED | {"200"},
+        ("get", "/{kickoff_id}/status"): SCOPED | {"200"},
+        ("get", "/attempts/{kickoff_id}"): SCOPED | {"200"},
+        ("post", "/stop"): SCOPED | {"200", "413"},
+        ("post", "/stop/{kickoff_id}"): SCOPED | {"200"},
     }
+
+
+def test_every_operation_that_needs_a_scope_names_it_and_its_403(document: Document) -> None:
+    for path, _, operation in operations(document):
+        (needed,) = operation["security"]
+        assert ("403" in operation["responses"]) is bool(needed["bearer"]), path
+        assert set(needed["bearer"]) <= set(Scope)
 
 
 def test_every_answer_has_an_example_and_every_example_fits_its_schema(document: Document) -> None:

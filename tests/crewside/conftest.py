@@ -10,7 +10,7 @@ from projects_for_tests.driver import DrivenZygote
 from projects_for_tests.making import Bench
 from projects_for_tests.recording import RecordingInterpreter
 from windlass.runner import Runner
-from windlass.runner.environment import machine_environment
+from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from windlass_crewside.budget import Spending, check_result, size_in_words
-from windlass_crewside.faults import LimitReached, explain
-from windlass_crewside.frames import TooLarge, encode
-from windlass_crewside.messages import Budget, Event, Failed, Message, Succeeded, TaskEnded, Warned
-from windlass_crewside.report import Report
-from windlass_crewside.veil import Veil
+from windlass_child.process.budget import Spending, check_result, size_in_words
+from windlass_child.process.error_text import LimitReached, explain
+from windlass_child.process.frames import TooLarge, encode
+from windlass_child.process.messages import Budget, Event, Failed, Message, Succeeded, TaskEnded, Warned
+from windlass_child.process.redaction import Redaction
+from windlass_child.process.report import Report
 
 MB = 1 << 20
 
@@ -90,22 +90,22 @@ def test_sizes_in_words(size: int, words: str) -> None:
 
 
 def test_a_result_that_no_frame_can_hold_fails_the_run_in_words() -> None:
-    with pytest.raises(LimitReached, match="its result is 300 MB; the most that can be is 256 MB"):
-        Report(Narrow(), Veil({})).send(Succeeded("x" * 1000))
+    with pytest.raises(LimitReached, match="its result is 300 MB; the limit is 256 MB"):
+        Report(Narrow(), Redaction({})).send(Succeeded("x" * 1000))
 
 
 def test_of_a_task_whose_output_no_frame_can_hold_the_end_is_told() -> None:
     worker = Narrow()
-    Report(worker, Veil({})).send(TaskEnded(3, "completed", 1.0, "x" * 1000, "agent", 2.0))
+    Report(worker, Redaction({})).send(TaskEnded(3, "completed", 1.0, "x" * 1000, "agent", 2.0))
     assert worker.heard == [
         TaskEnded(3, "completed", 1.0, None, "agent", 2.0),
-        Warned("too_large", "the output of a task is 300 MB and is not kept; the most that can be is 256 MB"),
+        Warned("too_large", "the output of a task is 300 MB and is not kept; the limit is 256 MB"),
     ]
 
 
 def test_an_event_that_no_frame_can_hold_is_told_by_its_name() -> None:
     worker = Narrow()
-    Report(worker, Veil({})).event("llm_call_completed", {"response": "x" * 1000})
+    Report(worker, Redaction({})).event("llm_call_completed", {"response": "x" * 1000})
     (warned,) = worker.heard
     assert isinstance(warned, Warned)
     assert warned.message.startswith("the event llm_call_completed is 300 MB and is not kept")
@@ -113,12 +113,12 @@ def test_an_event_that_no_frame_can_hold_is_told_by_its_name() -> None:
 
 def test_the_reason_of_a_failure_is_told() -> None:
     worker = Narrow()
-    Report(worker, Veil({})).fail(Failed("run", "a", reason="limit"))
+    Report(worker, Redaction({})).fail(Failed("run", "a", reason="limit"))
     assert worker.heard == [Failed("run", "a", reason="limit")]
 
 
 def test_a_frame_that_is_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass_crewside.frames.LARGEST_FRAME", 100)
+    monkeypatch.setattr("windlass_child.process.frames.LARGEST_FRAME", 100)
     with pytest.raises(TooLarge) as caught:
         encode(Event("a", 1.0, {"text": "x" * 100}))
     assert caught.value.size > 100

@@ -14,9 +14,9 @@ from projects_for_tests.ends import alive, gone, kickoff_folders
 from projects_for_tests.making import CODE, Bench, Heard, doing
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason, State
-from windlass.runner.lines import CUT, LONGEST_LINE
-from windlass_crewside.messages import TaskEnded, TasksKnown, TaskStarted
-from windlass_crewside.surroundings import QUIET
+from windlass.runner.io import CUT, LONGEST_LINE
+from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.process_env import QUIET
 
 KINDS = [
     pytest.param("function", marks=pytest.mark.xdist_group("functions")),
@@ -196,8 +196,9 @@ async def test_two_run_at_once(bench: Bench, project: Path, tmp_path: Path) -> N
 async def test_a_large_result_comes_whole(bench: Bench, project: Path) -> None:
     heard = Heard()
     outcome = await bench.run(project, {"do": "big"}, heard=heard)
-    told = {ended.position: ended.output for ended in heard.of(TaskEnded)}
-    assert (outcome.output or told[outcome.output_of]) == "ü" * 1_000_000
+    outputs = {ended.position: ended.output for ended in heard.of(TaskEnded)}
+    output: Any = outcome.output or outputs[outcome.output_of]
+    assert output.value == "ü" * 1_000_000  # a large field reaches the server encoded
 
 
 async def test_a_thread_that_was_left_running_holds_nothing_up(bench: Bench, project: Path) -> None:

@@ -10,7 +10,7 @@ from projects_for_tests.crews import crew_project, one_task
 from projects_for_tests.making import Bench, Heard, doing, written
 from projects_for_tests.model_server import ModelServer
 from windlass.kickoffs.states import State
-from windlass_crewside.messages import Event, Tokens
+from windlass_child.process.messages import Event, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +144,7 @@ async def test_structured_output_comes_as_json(bench: Bench, tmp_path: Path) -> 
     answer = json.dumps({"number": 1, "words": ["é"]})
     outcome = await bench.run(crew_project(tmp_path, code), environment={"ANSWER": answer})
     assert outcome.json == {"number": 1, "words": ["é"]}
-    assert json.loads(outcome.output or "") == {"number": 1, "words": ["é"]}
+    assert json.loads(str(outcome.output)) == {"number": 1, "words": ["é"]}
 
 
 async def test_a_crew_that_streams_runs_to_its_end(bench: Bench, tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ async def test_a_wrong_key_of_the_model_says_what_to_check(bench: Bench, tmp_pat
 
 async def test_a_model_that_can_not_be_reached_says_what_to_check(bench: Bench, tmp_path: Path) -> None:
     code = one_task('LLM(model="openai/gpt-4o-mini", max_retries=0)')
-    away = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    outcome = await bench.run(crew_project(tmp_path, code), {}, away)
+    unreachable = {"OPENAI_API_KEY": "sk-0123456789", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    outcome = await bench.run(crew_project(tmp_path, code), {}, unreachable)
     assert str(outcome.error).endswith("Check the network, and the base URL of the model.")
 
 

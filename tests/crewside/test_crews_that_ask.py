@@ -8,7 +8,7 @@ import pytest
 
 from projects_for_tests.crews import crew_project, one_task, started, started_function
 from projects_for_tests.model_server import ModelServer
-from windlass_crewside.messages import Inspected, Project, Succeeded, Warned
+from windlass_child.process.messages import Inspected, Project, Succeeded, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def test_a_task_that_asks_a_person_ends_the_run_before_a_model_is_called(zygote:
         code = ASKING.replace('Parrot(model="parrot")', REAL_MODEL)
         failed = started(zygote, tmp_path, code, environment=model.environment).failure()
         assert model.requests == []
-    assert failed.message == "the task review asks a person (human_input), and approvals are not there yet."
+    assert failed.message == "the task review asks a person (human_input), and approvals are not supported yet."
     assert failed.hint == "Remove it, or let a person approve the result after the kickoff."
     assert failed.reason == "error"
 
@@ -45,7 +45,7 @@ def test_a_task_that_is_made_to_ask_while_running_costs_one_model_call(zygote: D
     with ModelServer() as model:
         failed = started(zygote, tmp_path, MADE_TO_ASK, environment=model.environment).failure()
         assert len(model.requests) == 1
-    assert failed.message == "the task late asks a person (human_input), and approvals are not there yet."
+    assert failed.message == "the task late asks a person (human_input), and approvals are not supported yet."
 
 
 MADE_TO_ASK = """
@@ -108,4 +108,4 @@ def test_a_flow_in_a_function_that_asks_a_person_ends_it_in_words(
     )
     failed = started_function(zygote, tmp_path, code).failure()
     assert failed.message.startswith(asker)
-    assert failed.message.endswith("and approvals are not there yet.")
+    assert failed.message.endswith("and approvals are not supported yet.")

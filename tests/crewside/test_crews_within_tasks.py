@@ -9,7 +9,7 @@ import pytest
 
 from projects_for_tests.crews import flow_project
 from projects_for_tests.interrupted import MODEL, Kickoff, kickoff_of_crew, kickoff_of_function, restored_tasks
-from windlass_crewside.messages import Journaled, Project, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.process.messages import JournalAppend, Project, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,7 +192,7 @@ def test_what_a_thread_runs_that_was_there_before_the_run_is_told_and_run_again(
     (warned,) = first.talk.of(Warned)
     assert warned.code == "not_journaled"
     assert "it was kicked off in a thread that was there before the run" in warned.message
-    assert not first.talk.of(Journaled)
+    assert not first.talk.of(JournalAppend)
     assert run.attempt().answer() == Succeeded("x of attempt 2")
 
 
@@ -218,7 +218,7 @@ class Work:
 def test_a_crew_that_kicks_itself_off_once_more_pays_for_each_task_once(zygote: DrivenZygote, tmp_path: Path) -> None:
     run = kickoff_of_crew(zygote, tmp_path, TWICE, inputs={"topic": "first"})
     first = run.interrupted("second")
-    assert all(entry.apart for entry in first.talk.of(Journaled)), "no output is kept twice"
+    assert all(entry.apart for entry in first.talk.of(JournalAppend)), "no output is kept twice"
     child = run.attempt()
     assert child.answer() == Succeeded("second of attempt 2")
     assert run.calls == {"a": 2, "b": 2, "first": 1, "second": 1}

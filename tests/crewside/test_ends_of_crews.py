@@ -9,7 +9,7 @@ import pytest
 
 from projects_for_tests.crews import PRELUDE, crew_project, started, started_function
 from projects_for_tests.model_server import ModelServer
-from windlass_crewside.messages import (
+from windlass_child.process.messages import (
     Abort,
     Budget,
     Event,
@@ -195,7 +195,7 @@ def test_a_task_whose_event_can_not_be_told_ends_all_the_same(zygote: DrivenZygo
     """
     child = started(zygote, tmp_path, code)
     child.exited()
-    words = "an event task_completed of the run could not be told: "
+    words = "an event task_completed of the run could not be reported: "
     assert any(warned.message.startswith(words) for warned in child.talk.of(Warned))
     (ended,) = child.talk.of(TaskEnded)
     assert (ended.state, ended.output) == ("completed", "said")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from projects_for_tests.crews import flow_project, running
-from windlass_crewside.messages import (
+from windlass_child.process.messages import (
     Abort,
     Budget,
     Event,

@@ -12,21 +12,21 @@ from pydantic import BaseModel, Field
 
 from projects_for_tests.driver import value_of
 from projects_for_tests.making import function_project
-from windlass_crewside.faults import InputsRefused, ProjectFault, explain
-from windlass_crewside.frameworks.function import LoadedFunction, load
-from windlass_crewside.messages import (
+from windlass_child.kinds.function import LoadedFunction, load
+from windlass_child.process.error_text import InputsRefused, ProjectFault, explain
+from windlass_child.process.messages import (
     Message,
+    ProcessEnvironment,
     Project,
     Run,
     Succeeded,
-    Surroundings,
     TaskEnded,
     TasksKnown,
     TaskStarted,
     Warned,
 )
-from windlass_crewside.report import Report
-from windlass_crewside.veil import Veil
+from windlass_child.process.redaction import Redaction
+from windlass_child.process.report import Report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,8 +70,8 @@ class Listening:
 
 def run(function: Any, heard: list[Message] | None = None, **inputs: Any) -> Succeeded:
     channel = Listening()
-    report = Report(channel, Veil({}))
-    order = Run("id", 1, Project("function", "/", "a:b"), Surroundings({}, "/"), inputs)
+    report = Report(channel, Redaction({}))
+    order = Run("id", 1, Project("function", "/", "a:b"), ProcessEnvironment({}, "/"), inputs)
     try:
         return LoadedFunction(function).run(order, report)
     finally:

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projects_for_tests.driver import until
-from windlass_crewside.frames import TooLarge
-from windlass_crewside.frameworks.flow_state import FlowState, common
-from windlass_crewside.journal import Entry, Journal
-from windlass_crewside.messages import Journaled, Message, Remember, Warned
-from windlass_crewside.report import Report
-from windlass_crewside.shortening import LONGEST, short_or_noted, shortened
-from windlass_crewside.veil import Veil
+from windlass_child.journal.flow_state import FlowState, common
+from windlass_child.journal.journal import Journal, JournalEntry
+from windlass_child.process.frames import TooLarge
+from windlass_child.process.messages import JournalAppend, JournalReplay, Message, Warned
+from windlass_child.process.redaction import Redaction
+from windlass_child.process.report import Report
+from windlass_child.process.truncation import LONGEST, short_or_noted, shortened
 
 MB = 1 << 20
 
@@ -32,12 +32,12 @@ class Worker:
         self._largest = largest
 
     def send(self, message: Message) -> None:
-        if isinstance(message, Journaled) and len(message.record) > self._largest:
-            raise TooLarge("Journaled", 300 * MB)
+        if isinstance(message, JournalAppend) and len(message.record) > self._largest:
+            raise TooLarge("JournalAppend", 300 * MB)
         self.heard.append(message)
 
     def numbers(self) -> list[int]:
-        return [message.number for message in self.heard if isinstance(message, Journaled)]
+        return [message.number for message in self.heard if isinstance(message, JournalAppend)]
 
 
 def test_what_is_recorded_is_waited_for_until_it_is_written() -> None:
@@ -55,7 +55,7 @@ def test_what_is_recorded_is_waited_for_until_it_is_written() -> None:
     journal.written(2)
     waiting.join(10)
     assert not waiting.is_alive()
-    assert worker.heard == [Journaled(1, "a", '{"b":1}', 3), Journaled(2, "c", "2")]
+    assert worker.heard == [JournalAppend(1, "a", '{"b":1}', 3), JournalAppend(2, "c", "2")]
 
 
 def test_many_threads_record_at_once_and_each_waits_for_what_was_recorded_before() -> None:
@@ -81,20 +81,20 @@ def test_many_threads_record_at_once_and_each_waits_for_what_was_recorded_before
 def test_numbers_count_on_from_those_that_are_remembered() -> None:
     worker = Worker()
     journal = Journal(worker)
-    journal.remember(Remember(4, "a", "{}"))
-    journal.remember(Remember(2, "b", "{}"))
+    journal.remember(JournalReplay(4, "a", "{}"))
+    journal.remember(JournalReplay(2, "b", "{}"))
     journal.record("c", None)
     assert worker.numbers() == [5]
 
 
 def test_each_entry_is_taken_once_and_of_two_with_one_key_the_later() -> None:
     journal = Journal(Worker())
-    for entry in (Remember(1, "a/x", "1"), Remember(2, "b/y", "2", "out"), Remember(3, "a/x", "3")):
+    for entry in (JournalReplay(1, "a/x", "1"), JournalReplay(2, "b/y", "2", "out"), JournalReplay(3, "a/x", "3")):
         journal.remember(entry)
-    journal.remember(Remember(4, "a/z", "{no json"))
-    assert journal.take("b/y") == Entry(2, 2, "out")
+    journal.remember(JournalReplay(4, "a/z", "{no json"))
+    assert journal.take("b/y") == JournalEntry(2, 2, "out")
     assert journal.take("b/y") is None
-    assert journal.take_all("a/") == {"x": Entry(3, 3, None)}
+    assert journal.take_all("a/") == {"x": JournalEntry(3, 3, None)}
     assert journal.left() == 0
 
 
@@ -113,14 +113,14 @@ def test_a_forked_process_waits_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("x" * 2000, "what it gave is 300 MB; the most that can be is 256 MB"),
+        ("x" * 2000, "its output is 300 MB; the limit is 256 MB"),
         ({"a": object()}, "Object of type object is not JSON serializable"),
     ],
     ids=["large", "no json"],
 )
 def test_what_can_not_be_recorded_is_told_and_the_run_goes_on(value: Any, why: str) -> None:
     worker = Worker(largest=1000)
-    report = Report(worker, Veil({}))
+    report = Report(worker, Redaction({}))
     assert not report.finished("a", value, "the task a")
     said = f"the task a is run again if the kickoff is interrupted after it: {why}"
     assert worker.heard == [Warned("not_journaled", said)]
@@ -245,8 +245,8 @@ def test_of_a_long_state_the_size_is_told() -> None:
     assert short_or_noted(["x" * 1000] * 1024) == "... (1004 KB in all)"
 
 
-def test_a_secret_is_veiled_before_a_string_is_cut() -> None:
+def test_a_secret_is_redacted_before_a_string_is_cut() -> None:
     worker = Worker()
     secret = "sk-0123456789abcdef"
-    Report(worker, Veil({"KEY": secret})).event("a", {"text": "x" * (LONGEST - 5) + secret})
+    Report(worker, Redaction({"KEY": secret})).event("a", {"text": "x" * (LONGEST - 5) + secret})
     assert "sk-01" not in repr(worker.heard)

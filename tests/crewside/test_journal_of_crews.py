@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from projects_for_tests.interrupted import kickoff_of_crew, kickoff_of_function, restored_tasks
-from windlass_crewside.messages import Event, Journaled, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.process.messages import Event, JournalAppend, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_crew_that_had_finished_gives_its_result_again(zygote: DrivenZygote, t
     child = run.attempt()
     assert child.answer() == Succeeded("c of attempt 1")
     assert run.calls == dict.fromkeys("abc", 1)
-    assert child.talk.of(Journaled) == []
+    assert child.talk.of(JournalAppend) == []
 
 
 RICH = """
@@ -149,7 +149,7 @@ def test_an_output_is_kept_once(zygote: DrivenZygote, tmp_path: Path) -> None:
     run = kickoff_of_crew(zygote, tmp_path, THREE)
     child = run.attempt(answers={"b": "x" * 100_000})
     child.exited()
-    entries = child.talk.of(Journaled)
+    entries = child.talk.of(JournalAppend)
     assert [entry.position for entry in entries] == [0, 1, 2]
     assert all(len(entry.record) < 1000 for entry in entries)
     assert "x" * 70_000 not in json.dumps([event.payload for event in child.talk.of(Event)]), "but their beginnings"
@@ -284,7 +284,7 @@ def test_a_crew_that_is_another_now_begins_anew_and_says_so(zygote: DrivenZygote
     assert run.calls == {"a": 2, "b": 2, "c": 1}
     (warned,) = child.talk.of(Warned)
     assert warned.code == "journal_unused"
-    assert warned.message.startswith("2 finished steps of an earlier attempt did not come up again")
+    assert warned.message.startswith("2 finished steps of an earlier attempt did not occur in this attempt")
 
 
 def test_an_output_that_is_not_the_one_that_was_journaled_is_made_again(zygote: DrivenZygote, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from projects_for_tests.crews import flow_project
 from projects_for_tests.interrupted import MODEL, Kickoff
-from windlass_crewside.messages import Event, Journaled, Project, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.process.messages import Event, JournalAppend, Project, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,7 +195,7 @@ def test_a_flow_that_had_finished_gives_its_result_again(zygote: DrivenZygote, t
     child = run.attempt()
     assert result(child) == [3, 3]
     assert set(run.calls.values()) == {1}
-    assert child.talk.of(Journaled) == []
+    assert child.talk.of(JournalAppend) == []
     assert child.talk.of(TaskStarted) == []
     (finished,) = [event for event in child.talk.of(Event) if event.type == "flow_finished"]
     assert finished.payload["state"]["rounds"] == 3, "the state is there, too"
@@ -277,7 +277,7 @@ def test_crews_in_a_method_go_on_where_they_were(zygote: DrivenZygote, tmp_path:
         {"tasks": ["x2"], "methods": []},
     ]
     assert not child.talk.of(Warned)
-    entries = child.talk.of(Journaled)
+    entries = child.talk.of(JournalAppend)
     assert all((entry.position is None) == entry.key.startswith("task/") for entry in entries), "methods alone have one"
 
 
@@ -374,7 +374,7 @@ def test_methods_that_are_no_more_asked_for_are_told(zygote: DrivenZygote, tmp_p
     assert result(child) == ["a of attempt 1", "b of attempt 2", "c of attempt 2"]
     (warned,) = child.talk.of(Warned)
     assert warned.code == "journal_unused"
-    assert warned.message.startswith("a finished step of an earlier attempt did not come up again")
+    assert warned.message.startswith("a finished step of an earlier attempt did not occur in this attempt")
 
 
 def test_a_thousand_methods_cost_a_thousand_times_what_one_costs(zygote: DrivenZygote, tmp_path: Path) -> None:
@@ -399,10 +399,10 @@ def test_a_thousand_methods_cost_a_thousand_times_what_one_costs(zygote: DrivenZ
     """
     run = kickoff(zygote, tmp_path, code)
     child = run.interrupted("turn")
-    entries = child.talk.of(Journaled)
+    entries = child.talk.of(JournalAppend)
     assert len(entries) == 990
     assert max(len(entry.record) for entry in entries) < 1000
     assert max(len(json.dumps(event.payload)) for event in child.talk.of(Event)) < 70_000
     child = run.attempt()
     assert result(child) == 1000
-    assert len(child.talk.of(Journaled)) == 12
+    assert len(child.talk.of(JournalAppend)) == 12

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from windlass_crewside.messages import Message, Succeeded, TaskEnded, TaskStarted
-from windlass_crewside.report import LARGE, Report
-from windlass_crewside.veil import Veil
+from windlass_child.process.messages import Message, Succeeded, TaskEnded, TaskStarted
+from windlass_child.process.redaction import Redaction
+from windlass_child.process.report import LARGE, Report
 
 OUTPUT = "x" * (LARGE + 1)
 
@@ -25,7 +25,7 @@ def ended(position: int, output: str | None) -> TaskEnded:
 
 def result_after(*told: Message, output: str = OUTPUT) -> Message:
     worker = Worker()
-    report = Report(worker, Veil({}))
+    report = Report(worker, Redaction({}))
     for message in [*told, Succeeded(output, "{}")]:
         report.send(message)
     return worker.heard[-1]

@@ -10,8 +10,8 @@ from projects_for_tests.crews import PRELUDE
 from projects_for_tests.driver import DrivenZygote
 from projects_for_tests.interrupted import MODEL, Kickoff, kickoff_of_function
 from projects_for_tests.making import function_project
-from windlass_crewside.frameworks.late_imports import once_imported
-from windlass_crewside.messages import Budget, Failed, Journaled, Project, Succeeded
+from windlass_child.crewai.late_imports import once_imported
+from windlass_child.process.messages import Budget, Failed, JournalAppend, Project, Succeeded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def test_crews_of_a_function_that_imports_crewai_while_it_runs_are_journaled_and
         child = Kickoff(bare, project, tmp_path, budget=Budget(model_call_limit=1)).attempt()
         bare.until(lambda: child.talk.of(Failed) + child.talk.of(Succeeded), seconds=120)
         assert child.failure().message == "made 1 model call; its limit is 1."
-        assert len(child.talk.of(Journaled)) == 1
+        assert len(child.talk.of(JournalAppend)) == 1
 
 
 @pytest.mark.parametrize("kicked_off", ["crew.kickoff()", "asyncio.run(within(crew))", "within(crew)"])

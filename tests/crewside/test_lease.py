@@ -17,9 +17,9 @@ import pytest
 from projects_for_tests.driver import Conversation, DrivenChild, DrivenZygote, until, until_gone
 from projects_for_tests.ends import alive
 from projects_for_tests.wild import wild
-from windlass_crewside import lease
-from windlass_crewside.lease import LOOK_AGAIN_SECONDS, Leases, boottime, has_lapsed, wait_for
-from windlass_crewside.messages import Exited, Lease, Project, Succeeded
+from windlass_child.process import lease
+from windlass_child.process.lease import LOOK_AGAIN_SECONDS, Leases, boottime, has_lapsed, wait_for
+from windlass_child.process.messages import Exited, Lease, Project, Succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,11 +19,11 @@ from projects_for_tests.another_user import as_another_user, owned, zygote_of
 from projects_for_tests.driver import DrivenChild, DrivenZygote, until_gone
 from projects_for_tests.ends import alive
 from projects_for_tests.wild import wild
-from windlass_crewside import processes
-from windlass_crewside.channel import Channel
-from windlass_crewside.frames import Frames
-from windlass_crewside.messages import Exited, Kill, Project, Signal, Succeeded
-from windlass_crewside.zygote import Ending, Zygote
+from windlass_child.process import processes
+from windlass_child.process.channel import Channel
+from windlass_child.process.frames import Frames
+from windlass_child.process.messages import Exited, Kill, Project, Signal, Succeeded
+from windlass_child.process.zygote import ChildEnd, Zygote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,11 +151,11 @@ def test_what_outlasts_the_wait_for_it_is_ended_all_the_same() -> None:
         zygote = Overrun(Channel(theirs.detach()), {})
         for open_end in (zygote._channel, zygote._selector, zygote._bell, zygote._ringer):
             stack.callback(open_end.close)
-        zygote._endings, zygote._untidy = [Ending(Exited("late", 300, 0), until=0.0)], True
-        zygote._tell_endings()
+        zygote._endings, zygote._untidy = [ChildEnd(Exited("late", 300, 0), until=0.0)], True
+        zygote._report_exits()
         assert list(Frames().feed(ours.recv(4096))) == [Exited("late", 300, 0)], "the wait for it is over"
         for _ in range(5):
-            zygote._tell_endings()
+            zygote._report_exits()
         assert zygote.passes == zygote.needed, "as long as there is something left, and no longer"
 
 

@@ -17,12 +17,12 @@ from projects_for_tests.driver import DrivenZygote, until, until_gone, value_of
 from projects_for_tests.ends import words_of
 from projects_for_tests.making import function_project
 from projects_for_tests.wild import wild
-from windlass_crewside.messages import Inspected, Preload, Project, Ready, Succeeded, Unready
+from windlass_child.process.messages import Inspected, Preload, Project, Ready, Succeeded, Unready
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windlass_crewside.messages import Failed
+    from windlass_child.process.messages import Failed
 
 CODE = """
 import os, sys
@@ -158,7 +158,7 @@ def test_a_zygote_that_is_ready_hears_of_the_end_from_its_socket_alone(
 @linux_only
 @pytest.mark.parametrize(("gone", "printed"), [(False, b"begins\n"), (True, b"")])
 def test_a_zygote_whose_server_is_gone_already_does_not_begin(gone: bool, printed: bytes) -> None:
-    code = "import sys; from windlass_crewside import hardening; hardening.die_with_parent(int(sys.argv[1]))"
+    code = "import sys; from windlass_child.process import hardening; hardening.die_with_parent(int(sys.argv[1]))"
     ours, theirs = socket.socketpair()
     with ours, theirs:
         if gone:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass_crewside.faults import ProjectFault, explain
-from windlass_crewside.frameworks import results
-from windlass_crewside.report import Report
-from windlass_crewside.veil import Veil
+from windlass_child.kinds import results
+from windlass_child.process.error_text import ProjectFault, explain
+from windlass_child.process.redaction import Redaction
+from windlass_child.process.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from windlass_crewside.messages import Message
+    from windlass_child.process.messages import Message
 
 
 class Listening:
@@ -53,7 +53,7 @@ async def generated_later() -> AsyncIterator[int]:
 def test_what_can_be_no_result_is_told_and_nothing_is_said_to_be_taken(value: Any, words: str) -> None:
     channel = Listening()
     with pytest.raises(ProjectFault) as caught:
-        results.of_any(value, Report(channel, Veil({})))
+        results.of_any(value, Report(channel, Redaction({})))
     told = explain(caught.value, "run", "/project")
     assert told.message.startswith(words)
     assert told.hint.startswith("Return ")

@@ -10,7 +10,7 @@ import pytest
 
 from projects_for_tests.crews import flow_project
 from projects_for_tests.interrupted import MODEL, Kickoff
-from windlass_crewside.messages import Journaled, Project, Succeeded, Warned
+from windlass_child.process.messages import JournalAppend, Project, Succeeded, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -204,7 +204,7 @@ def test_a_flow_finds_what_its_finished_methods_made(zygote: DrivenZygote, tmp_p
     child = run.attempt()
     assert result(child) == whole
     assert {code for code, _ in warned(child)} <= {"event_not_told"}
-    assert len(child.talk.of(Journaled)) == 1, "no other method is run again"
+    assert len(child.talk.of(JournalAppend)) == 1, "no other method is run again"
 
 
 def test_attributes_that_can_not_be_kept_are_told(zygote: DrivenZygote, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_what_follows_a_method_that_can_not_be_kept_is_not_run_again(zygote: Dri
     """
     run = kickoff(zygote, tmp_path, code)
     child = run.interrupted("c")
-    assert not any("attribute" in entry.record for entry in child.talk.of(Journaled)), "none is the project's"
+    assert not any("attribute" in entry.record for entry in child.talk.of(JournalAppend)), "none is the project's"
     run.interrupted("c")
     assert result(run.attempt()) == ["a", "b", "c of attempt 3"]
     assert run.calls == {"a": 3, "b": 1, "c": 1}

@@ -15,24 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from windlass_crewside.faults import InputsRefused, ProjectFault
-from windlass_crewside.frameworks.function import LoadedFunction
-from windlass_crewside.journal import Journal
-from windlass_crewside.messages import (
+from windlass_child.journal.journal import Journal
+from windlass_child.kinds.function import LoadedFunction
+from windlass_child.process.error_text import InputsRefused, ProjectFault
+from windlass_child.process.messages import (
     Event,
-    Journaled,
+    JournalAppend,
+    JournalReplay,
     Message,
+    ProcessEnvironment,
     Project,
-    Remember,
     Run,
     Succeeded,
-    Surroundings,
     TaskEnded,
     TaskStarted,
     Warned,
 )
-from windlass_crewside.report import Report
-from windlass_crewside.veil import Veil
+from windlass_child.process.redaction import Redaction
+from windlass_child.process.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,18 +54,18 @@ class Worker:
     def __init__(self) -> None:
         self.heard: list[Message] = []
         self.journal = Journal(self)
-        self.report = Report(self, Veil({}), journal=self.journal)
+        self.report = Report(self, Redaction({}), journal=self.journal)
 
     def send(self, message: Message) -> None:
         self.heard.append(message)
-        if isinstance(message, Journaled):
+        if isinstance(message, JournalAppend):
             self.journal.written(message.number)
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [message for message in self.heard if isinstance(message, kind)]
 
-    def entries(self) -> list[Remember]:
-        return [Remember(entry.number, entry.key, entry.record) for entry in self.of(Journaled)]
+    def entries(self) -> list[JournalReplay]:
+        return [JournalReplay(entry.number, entry.key, entry.record) for entry in self.of(JournalAppend)]
 
     def tasks(self) -> list[tuple[int, str]]:
         """Of its steps, how they ended."""
@@ -76,11 +76,13 @@ class Killed(BaseException):
     pass
 
 
-def attempt(function: Any, entries: Sequence[Remember] = (), worker: Worker | None = None, **inputs: Any) -> Worker:
+def attempt(
+    function: Any, entries: Sequence[JournalReplay] = (), worker: Worker | None = None, **inputs: Any
+) -> Worker:
     worker = worker or Worker()
     for entry in entries:
         worker.journal.remember(entry)
-    order = Run("id", 1, Project("function", "/", "a:b"), Surroundings({}, "/"), inputs)
+    order = Run("id", 1, Project("function", "/", "a:b"), ProcessEnvironment({}, "/"), inputs)
     worker.heard.append(LoadedFunction(function).run(order, worker.report))
     return worker
 
@@ -267,7 +269,7 @@ def test_a_step_in_a_thread_is_within_the_step_that_started_the_thread() -> None
 
         steps.run("outer", outer)
 
-    inner, outer = attempt(function).of(Journaled)
+    inner, outer = attempt(function).of(JournalAppend)
     assert inner.key.startswith(f"{outer.key}/")
 
 

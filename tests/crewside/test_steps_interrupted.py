@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from projects_for_tests.interrupted import Kickoff, kickoff_of_function, restored_tasks
-from windlass_crewside.messages import Abort, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.process.messages import Abort, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import BaseModel, HttpUrl, PrivateAttr, RootModel, SecretStr
 
-from windlass_crewside.frameworks.values import decoded, encoded
+from windlass_child.journal.value_codec import decoded, encoded
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -183,7 +183,7 @@ def test_what_has_no_form_is_refused_with_words() -> None:
 
 
 def test_sets_are_the_same_text_in_every_process() -> None:
-    code = "from windlass_crewside.frameworks.values import encoded; print(encoded({'a', 'b', 'c', 'd', 'e'}))"
+    code = "from windlass_child.journal.value_codec import encoded; print(encoded({'a', 'b', 'c', 'd', 'e'}))"
     texts = {
         subprocess.run(
             [sys.executable, "-c", code],

@@ -9,8 +9,8 @@ import pytest
 from projects_for_tests.making import Bench, Heard, function_project
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason
-from windlass_crewside.faults import explain
-from windlass_crewside.messages import TaskEnded
+from windlass_child.process.error_text import explain
+from windlass_child.process.messages import TaskEnded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +91,7 @@ async def test_an_error_without_words_ends_the_run_and_not_its_process(bench: Be
 async def test_a_run_that_gives_a_generator_fails_with_its_task(bench: Bench, tmp_path: Path) -> None:
     heard = Heard()
     outcome = await bench.run(function_project(tmp_path, "def run():\n    return (one for one in 'ab')\n"), heard=heard)
-    assert outcome.error == "the crew's code returned a generator, which is no result. Return a list, say."
+    assert outcome.error == "the crew's code returned a generator, which is no result. Return a list, for example."
     assert [ended.state for ended in heard.of(TaskEnded)] == ["failed"]
 
 

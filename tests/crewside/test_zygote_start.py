@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import windlass_crewside
-from windlass_crewside.frames import Frames
-from windlass_crewside.messages import Ready, Unready
+import windlass_child
+from windlass_child.process.frames import Frames
+from windlass_child.process.messages import Ready, Unready
 
 if TYPE_CHECKING:
     import pytest
 
-PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
+PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
 
 
 def answer_of(program: Path, preload: str = "") -> Ready | Unready:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from embedded.served_database import ask, serving
 from store.kickoff_rows import Rows
 from windlass.config import Settings
-from windlass.embedded.backup_file import ABOUT
+from windlass.embedded_postgres.backup_file import ABOUT
 from windlass.store.database import Database
 from windlass.wiring.backups import backup, restore
-from windlass.wiring.ground import administration
+from windlass.wiring.infrastructure import administration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,12 +35,12 @@ def empty_home(place: Path) -> Path:
 
 
 def written(home: Path, file: Path, *, with_key: bool = False, force: bool = False) -> Path:
-    backup(Settings(home=home), file, with_key=with_key, force=force, say=ignored, written=ignored)
+    backup(Settings(home=home), file, with_key=with_key, force=force, notify=ignored, written=ignored)
     return file
 
 
 def restored(home: Path, file: Path, *, force: bool = False, **settings: Any) -> Path | None:
-    return restore(Settings(home=home, **settings), file, force=force, say=ignored, read=ignored)
+    return restore(Settings(home=home, **settings), file, force=force, notify=ignored, read=ignored)
 
 
 def ignored(*_: object) -> None:

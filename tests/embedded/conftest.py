@@ -16,7 +16,7 @@ from projects_for_tests.places import folder_for_all
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from windlass.embedded.postgres import EmbeddedPostgres
+    from windlass.embedded_postgres.postgres import EmbeddedPostgres
 
 _PASSED = pytest.StashKey[bool]()
 

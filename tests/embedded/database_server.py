@@ -9,24 +9,24 @@ import signal
 import sys
 from pathlib import Path
 
-from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.errors import WindlassError
 
 
-def say(word: str, text: str = "") -> None:
+def notify(word: str, text: str = "") -> None:
     print(word, text, flush=True)
 
 
 def serve(home: Path) -> None:
-    database = EmbeddedPostgres(home, report=lambda line: say("report", line))
+    database = EmbeddedPostgres(home, report=lambda line: notify("report", line))
     try:
-        say("url", database.start())
+        notify("url", database.start())
         sys.stdin.read()
     except WindlassError as error:
-        say("error", str(error))
+        notify("error", str(error))
     finally:
         database.stop()
-        say("stopped")
+        notify("stopped")
 
 
 if __name__ == "__main__":

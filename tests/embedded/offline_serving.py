@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import openai
 import uvicorn
 
-from windlass.embedded.offline_rules import Rule
-from windlass.embedded.offline_script import Script
+from windlass.offline_model.rules import Rule
+from windlass.offline_model.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

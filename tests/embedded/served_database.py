@@ -18,8 +18,8 @@ import psutil
 import psycopg
 
 import windlass
-from windlass.embedded import programs
-from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.embedded_postgres import programs
+from windlass.embedded_postgres.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from embedded.backups import KICKOFFS, empty_home, ignored, kickoffs_in, restored, written
 from embedded.served_database import serving
 from windlass.config import Settings
-from windlass.embedded.backup_file import ABOUT, DUMP, KEY, BackupError
+from windlass.embedded_postgres.backup_file import ABOUT, DUMP, KEY, BackupError
 from windlass.wiring.backups import backup, restore
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def test_the_database_may_be_in_use(origin: Path, place: Path, new_home: Path) -
 def test_progress_is_told(origin: Path, new_home: Path) -> None:
     heard: list[Any] = []
     file = new_home.parent / "told.zip"
-    size = backup(Settings(home=origin), file, with_key=False, force=False, say=ignored, written=heard.append)
+    size = backup(Settings(home=origin), file, with_key=False, force=False, notify=ignored, written=heard.append)
     assert 0 < heard[-1] < size == file.stat().st_size
     heard.clear()
-    restore(Settings(home=new_home), file, force=False, say=ignored, read=lambda *pair: heard.append(pair))
+    restore(Settings(home=new_home), file, force=False, notify=ignored, read=lambda *pair: heard.append(pair))
     done, whole = heard[-1]
     assert done == whole > 0
 
@@ -94,6 +94,6 @@ def test_progress_is_told(origin: Path, new_home: Path) -> None:
 def test_a_database_of_your_own_is_not_for_these_commands(made: Path, place: Path, new_home: Path) -> None:
     settings = Settings(home=new_home, database_url=SecretStr("postgresql://nowhere/"))
     with pytest.raises(BackupError, match="names a PostgreSQL of your own"):
-        backup(settings, place / "backup.zip", with_key=False, force=False, say=ignored, written=ignored)
+        backup(settings, place / "backup.zip", with_key=False, force=False, notify=ignored, written=ignored)
     with pytest.raises(BackupError, match="names a PostgreSQL of your own"):
-        restore(settings, made, force=False, say=ignored, read=ignored)
+        restore(settings, made, force=False, notify=ignored, read=ignored)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.embedded.offline_model import (
+from windlass.offline_model.app import (
     has_provider_key,
     model_environment,
     names_another_model,

@@ -15,7 +15,7 @@ import pytest
 
 import windlass
 from embedded.offline_serving import script, served
-from windlass.embedded.offline_model import model_environment, offline_model_app
+from windlass.offline_model.app import model_environment, offline_model_app
 
 pytestmark = pytest.mark.xdist_group("crewai")
 

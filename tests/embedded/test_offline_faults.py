@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embedded.offline_serving import ask, asked, script, text_of
-from windlass.embedded.offline_faults import LONGEST, Faults, Lots, Seconds
-from windlass.embedded.offline_model import offline_model_app
+from windlass.offline_model.app import offline_model_app
+from windlass.offline_model.faults import LONGEST, Faults, Lots, Seconds
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from windlass.embedded.offline_script import Script
+    from windlass.offline_model.script import Script
 
 FRACTIONS = st.floats(0, 1, exclude_max=True)
 SOME_SECONDS = st.floats(0, LONGEST).map(lambda seconds: round(seconds, 3))
@@ -158,7 +158,7 @@ def test_errors_come_as_the_client_knows_them_for_chats_and_embeddings(
     status: int, error: type[openai.APIStatusError]
 ) -> None:
     with asked(failing(error_rate=1, error_statuses=(status,))) as client:
-        with pytest.raises(error, match=f"answers with the error {status}, as its error rate asks for") as chat:
+        with pytest.raises(error, match=f"answers with the error {status}, as its error rate requires") as chat:
             ask(client, "Name a river.")
         with pytest.raises(error):
             ask(client, "Name a river.", stream=True)

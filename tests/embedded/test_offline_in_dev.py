@@ -9,8 +9,8 @@ import openai
 import pytest
 
 from windlass import config
-from windlass.embedded.offline_model import provider_key_names
 from windlass.errors import WindlassError
+from windlass.offline_model.app import provider_key_names
 from windlass.wiring.crews import crew_environments
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ async def test_a_script_that_is_changed_meanwhile_is_told_and_answers(file: Path
         environment = dict(environment_of(tmp_path))
         write(file, "[[rules]]\ncontains = 'tea'\ntext = 'Only leaves.'\n")
         assert await answer(environment, "What is tea?") == "Only leaves."
-        assert said[-1] == f"the script {file} has changed: its new rules answer from now on"
+        assert said[-1] == f"the script {file} has changed: its new rules apply from now on"
         write(file, "[[rules]]\ntexts = 'Leaves.'\n")
         assert await answer(environment, "What is tea?") == "Only leaves."
     assert "rule 1 has the key 'texts'" in said[-1]
@@ -85,7 +85,7 @@ async def test_without_a_script_the_model_answers_in_its_own_words(
 
 async def test_a_script_that_cannot_be_used_is_told_at_the_start(unusable: Path, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        with pytest.raises(WindlassError, match="rule 1 has the key 'texts', which is none"):
+        with pytest.raises(WindlassError, match="rule 1 has the key 'texts', which is unknown"):
             await crew_environments(config.load(), tmp_path, stack, lambda _: None)
 
 
@@ -97,4 +97,4 @@ async def test_that_a_script_is_not_used_beside_a_key_is_told(
     async with AsyncExitStack() as stack:
         environment_of = await crew_environments(config.load(), tmp_path, stack, said.append)
         assert "OPENAI_BASE_URL" not in environment_of(tmp_path)
-    assert said[-1] == f"warning: so nothing is answered by {file} (WINDLASS_OFFLINE_SCRIPT)"
+    assert said[-1] == f"warning: the script {file} (WINDLASS_OFFLINE_SCRIPT) is not used with that model"

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from embedded.offline_serving import ask, client_of, served, text_of, with_tool_outputs
-from windlass.embedded.offline_model import model_environment, offline_model_app
+from windlass.offline_model.app import model_environment, offline_model_app
 
 SECONDS_FOR_A_CREW = 90
 QUIET = dict.fromkeys(("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_VERSION_CHECK", "OTEL_SDK_DISABLED"), "true")

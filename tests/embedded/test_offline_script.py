@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from embedded.offline_serving import ask, asked, called_by, script, text_of, with_tool_outputs
-from windlass.embedded.offline_answers import ChatRequest
-from windlass.embedded.offline_model import offline_model_app
-from windlass.embedded.offline_script import Script, UnansweredError
+from windlass.offline_model.answers import ChatRequest
+from windlass.offline_model.app import offline_model_app
+from windlass.offline_model.script import Script, UnansweredError
 
 WORD = st.text(st.characters(categories=["L", "N", "P"]), min_size=1)
 JSON = st.recursive(
@@ -240,7 +240,7 @@ def test_an_error_of_a_rule_is_overcome_by_asking_again() -> None:
 def test_an_error_of_a_rule_is_what_the_client_knows(status: int, error: type[openai.APIStatusError]) -> None:
     with (
         asked(offline_model_app(script({"error": status}))) as client,
-        pytest.raises(error, match=f"error {status}, as a rule of its script says"),
+        pytest.raises(error, match=f"error {status}, as a rule of its script requires"),
     ):
         ask(client, "tea")
 

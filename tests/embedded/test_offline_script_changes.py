@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.embedded.offline_answers import ChatRequest
-from windlass.embedded.offline_script import Script, UnansweredError
+from windlass.offline_model.answers import ChatRequest
+from windlass.offline_model.script import Script, UnansweredError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def told() -> list[str]:
 
 @pytest.fixture
 def script(file: Path, told: list[str]) -> Script:
-    return Script.read(file, say=told.append)
+    return Script.read(file, notify=told.append)
 
 
 def said(script: Script) -> str | None:
@@ -43,7 +43,7 @@ def test_a_script_that_was_changed_answers_by_its_new_rules(script: Script, file
     assert (said(script), told) == ("Green.", [])
     file.write_text(f"{RULE}text = 'Black, not green.'\n")
     assert [said(script), said(script)] == ["Black, not green."] * 2
-    assert told == [f"the script {file} has changed: its new rules answer from now on"]
+    assert told == [f"the script {file} has changed: its new rules apply from now on"]
 
 
 def test_a_file_that_another_takes_the_place_of_has_changed(script: Script, file: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_file_that_another_takes_the_place_of_has_changed(script: Script, file
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        (f"{RULE}texts = 'Black.'\n", "rule 1 has the key 'texts', which is none"),
+        (f"{RULE}texts = 'Black.'\n", "rule 1 has the key 'texts', which is unknown"),
         ("[[rules", "is not TOML: "),
         (None, "can't be read: No such file or directory"),
     ],
@@ -73,7 +73,9 @@ def test_what_is_wrong_with_a_new_script_is_told_once_and_the_old_rules_hold_on(
         file.write_text(broken)
     assert [said(script) for _ in range(3)] == ["Green."] * 3
     (warning,) = told
-    assert warning.startswith(f"warning: the script's rules of before hold on until it is mended: The script {file} ")
+    assert warning.startswith(
+        f"warning: the earlier rules of the script apply until its error is corrected: The script {file} "
+    )
     assert why in warning
     file.write_text(f"{RULE}text = 'Mended.'\n")
     assert said(script) == "Mended."
@@ -90,7 +92,7 @@ def test_times_count_anew_with_a_new_script_and_go_on_with_a_broken_one(script: 
 
 
 def test_a_new_script_is_as_strict_as_it_says_or_as_was_asked_for(file: Path, told: list[str]) -> None:
-    as_it_says, always = (Script.read(file, strict=strict, say=told.append) for strict in (False, True))
+    as_it_says, always = (Script.read(file, strict=strict, notify=told.append) for strict in (False, True))
     for strict, held in (("true", {as_it_says, always}), ("false", {always})):
         file.write_text(f"strict = {strict}\n[[rules]]\ncontains = 'milk'\ntext = 'White.'\n")
         for script in (as_it_says, always):
@@ -107,7 +109,7 @@ def test_what_can_be_read_only_once_is_read_once(tmp_path: Path, told: list[str]
     os.close(theirs)
     pipe = tmp_path / "pipe"
     pipe.symlink_to(f"/dev/fd/{ours}")
-    script = Script.read(pipe, say=told.append)
+    script = Script.read(pipe, notify=told.append)
     assert (said(script), told) == ("Green.", [])
     os.close(ours)
 
@@ -116,4 +118,4 @@ def test_without_anybody_to_tell_it_is_told_on_standard_error(file: Path, capsys
     script = Script.read(file)
     file.write_text("[[rules")
     assert said(script) == "Green."
-    assert capsys.readouterr().err.startswith("warning: the script's rules of before hold on")
+    assert capsys.readouterr().err.startswith("warning: the earlier rules of the script apply")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from windlass.embedded.offline_answers import ChatRequest, ToolCall
-from windlass.embedded.offline_faults import Seconds
-from windlass.embedded.offline_rules import Rule
-from windlass.embedded.offline_script import Reply, Script
 from windlass.errors import WindlassError
+from windlass.offline_model.answers import ChatRequest, ToolCall
+from windlass.offline_model.faults import Seconds
+from windlass.offline_model.rules import Rule
+from windlass.offline_model.script import Reply, Script
 
 PAGE = (Path(__file__).parents[2] / "docs" / "offline-model.md").read_text("utf-8")
 WHOLE = """
@@ -107,15 +107,15 @@ def test_a_byte_order_mark_is_passed_over(name: str, text: str, tmp_path: Path) 
         ("rules = []", "the file.rules list should have at least 1 item"),
         ("rules = 1", "the file.rules input should be a valid list"),
         ("rules = [1]", "rule 1 input should be a valid dictionary"),
-        ("[[rule]]\ntext = 'a'", "the file has the key 'rule', which is none; there are strict, rules"),
+        ("[[rule]]\ntext = 'a'", "the file has the key 'rule', which is unknown; the keys are strict, rules"),
         ("strict = 1\n[[rules]]\ntext = 'a'", "the file.strict input should be a valid boolean"),
         (
             "[[rules]]\ntext = 'a'\n[[rules]]\ncontians = 'b'\ntext = 'c'",
-            "rule 2 has the key 'contians', which is none",
+            "rule 2 has the key 'contians', which is unknown",
         ),
         ("[[rules]]\ncontains = 'b'", "rule 1 has no answer: add one of text, json, tool, calls, error"),
         ("[[rules]]\ntext = 'a'\nerror = 429", "rule 1 has 2 answers, text and error: keep one of them"),
-        ("[[rules]]\ntext = 'a'\narguments = {}", "rule 1 has arguments, but no tool that they are for"),
+        ("[[rules]]\ntext = 'a'\narguments = {}", "rule 1 has arguments, but no tool: add one"),
         ("[[rules]]\nmatches = '('\ntext = 'a'", "rule 1.matches is no regular expression: missing )"),
         ("[[rules]]\nmatches = 1\ntext = 'a'", "rule 1.matches must be a regular expression in quotes"),
         ("[[rules]]\ncontains = ' '\ntext = 'a'", "rule 1.contains.0 must hold a word"),
@@ -127,7 +127,10 @@ def test_a_byte_order_mark_is_passed_over(name: str, text: str, tmp_path: Path) 
         ("[[rules]]\ntool = ''", "rule 1.tool string should have at least 1 character"),
         ("[[rules]]\ntool = 'a'\narguments = 'b'", "rule 1.arguments must be a table such as"),
         ("[[rules]]\ncalls = []", "rule 1.calls list should have at least 1 item"),
-        ("[[rules]]\ncalls = [{ name = 'a' }]", "rule 1 has the key 'name', which is none; there are tool, arguments"),
+        (
+            "[[rules]]\ncalls = [{ name = 'a' }]",
+            "rule 1 has the key 'name', which is unknown; the keys are tool, arguments",
+        ),
         ("[[rules]]\ncalls = [{}]", "rule 1 has no tool: add one"),
         ("[[rules]]\nerror = 200", "rule 1.error input should be greater than or equal to 400"),
         ("[[rules]]\ntext = 'a'\ntimes = 0", "rule 1.times input should be greater than or equal to 1"),

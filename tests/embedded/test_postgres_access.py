@@ -12,13 +12,13 @@ import psycopg
 import pytest
 
 from embedded.served_database import ENVIRONMENT, ServerProcess, ask, change, of_each, serving, until
-from windlass.embedded import keeper
-from windlass.embedded.places import Places
+from windlass.embedded_postgres import keeper
+from windlass.embedded_postgres.paths import Paths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windlass.embedded.postgres import EmbeddedPostgres
+    from windlass.embedded_postgres.postgres import EmbeddedPostgres
 
 
 @pytest.mark.parametrize("wrong", ["", "guessed"])
@@ -56,7 +56,7 @@ def test_only_the_log_of_what_went_wrong_is_kept_without_values_of_rows(home: Pa
     twice = "CREATE TABLE t (id text UNIQUE); INSERT INTO t VALUES ('a secret'), ('a secret')"
     with pytest.raises(psycopg.errors.UniqueViolation):
         change(database.url, twice)
-    log = Places(home).log / "postgres.log"
+    log = Paths(home).log / "postgres.log"
     until(lambda: "duplicate key value" in log.read_text(), "the error is in the log")
     assert "a secret" not in log.read_text()
 
@@ -97,7 +97,7 @@ def test_a_setting_changed_by_hand_outlives_the_start_but_opens_no_port(own_home
 def test_the_log_stays_within_its_limit(tmp_path: Path) -> None:
     log = tmp_path / "postgres.log"
     code = (
-        f"from windlass.embedded import keeper; keeper.LOG_LIMIT = 10_000; log = keeper.Log({str(log)!r})\n"
+        f"from windlass.embedded_postgres import keeper; keeper.LOG_LIMIT = 10_000; log = keeper.Log({str(log)!r})\n"
         "for number in range(10_000): log.write(b'line %d\\n' % number)"
     )
     subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, check=True)
@@ -115,7 +115,7 @@ def test_the_log_stays_within_its_limit(tmp_path: Path) -> None:
         (1, "x [7] FATAL:  no room\nx [7] LOG:  database system is shut down\n", "it ended with status 1: no room"),
         (1, "FATAL:  a\nPANIC:  b\nFATAL:  c\n", "it ended with status 1: b; c"),
         (127, "/x/postgres: Permission denied\n", "it ended with status 127: /x/postgres: Permission denied"),
-        (127, "", "it ended with status 127: it said nothing"),
+        (127, "", "it ended with status 127: it wrote no message"),
     ],
 )
 def test_the_end_of_postgresql_becomes_one_line(status: int, output: str, reason: str) -> None:

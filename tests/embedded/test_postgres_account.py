@@ -28,11 +28,11 @@ from embedded.served_database import (
     until,
 )
 from windlass.accounts import Account
-from windlass.embedded import programs
-from windlass.embedded.account import account_for
-from windlass.embedded.postgres import EmbeddedPostgres
-from windlass.embedded.postgres_errors import EmbeddedPostgresError
-from windlass.embedded.programs import find_programs
+from windlass.embedded_postgres import programs
+from windlass.embedded_postgres.account import account_for
+from windlass.embedded_postgres.errors import EmbeddedPostgresError
+from windlass.embedded_postgres.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.programs import find_programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def real_user(process: psutil.Process) -> int:
 
 
 def runs_for_nobody(python: str) -> bool:
-    code = "import sys, windlass.embedded.postgres as p; assert sys.version_info >= (3, 11)"
+    code = "import sys, windlass.embedded_postgres.postgres as p; assert sys.version_info >= (3, 11)"
     try:
         done = subprocess.run(
             [python, "-c", code], user=NOBODY, group=NOBODY, extra_groups=[], env=ENVIRONMENT, cwd="/", check=False
@@ -111,7 +111,7 @@ def test_as_another_user_a_killed_server_leaves_nothing_and_the_next_start_recov
 @as_root
 def test_a_home_of_another_user_is_refused_in_words(home: Path, python_of_nobody: str) -> None:
     with ServerProcess(home, python_of_nobody, NOBODY) as server:
-        assert "Start Windlass as the user that the folder belongs to" in server.says("error")
+        assert "Start Windlass as the user that owns the folder" in server.says("error")
 
 
 @as_root
@@ -133,7 +133,7 @@ def test_as_root_a_database_that_is_there_stays_with_its_owner(own_home: Path) -
 def test_as_root_a_folder_that_the_user_can_not_pass_is_named_and_not_opened(place: Path) -> None:
     closed = place / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(EmbeddedPostgresError, match=rf"{closed} is closed to it.*chmod a\+x {closed}"):
+    with pytest.raises(EmbeddedPostgresError, match=rf"{closed} is closed to that user.*chmod a\+x {closed}"):
         EmbeddedPostgres(closed / "home").start()
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 

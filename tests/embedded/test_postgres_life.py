@@ -30,12 +30,12 @@ from embedded.served_database import (
     stranger,
     until,
 )
-from windlass.embedded import leftovers, postgres
-from windlass.embedded.folder_lock import try_lock
-from windlass.embedded.leftovers import take_database_lock
-from windlass.embedded.places import Places
-from windlass.embedded.postgres import EmbeddedPostgres
-from windlass.embedded.postgres_errors import EmbeddedPostgresError
+from windlass.embedded_postgres import postgres, stale_processes
+from windlass.embedded_postgres.errors import EmbeddedPostgresError
+from windlass.embedded_postgres.folder_lock import try_lock
+from windlass.embedded_postgres.paths import Paths
+from windlass.embedded_postgres.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.stale_processes import take_database_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +81,7 @@ def test_a_start_right_after_the_server_was_killed_waits_for_its_postgresql(home
         killed.kill()
         with ServerProcess(home) as later:
             until(lambda: later.reports, "it says what it waits for")
-            assert later.reports == ["waiting for the PostgreSQL of the server before this one to finish"]
+            assert later.reports == ["waiting for the PostgreSQL of an earlier server to end"]
             slow.resume()
             assert kept(later.says("url")) == number
             later.stop()
@@ -97,8 +97,8 @@ def test_postgresql_that_is_killed_runs_again_within_a_second_or_so_under_the_sa
         until(lambda: answers(url), "PostgreSQL answers again")
         assert time.monotonic() - killed < 5
         assert kept(url) == number
-        until(lambda: reports[-1] == "PostgreSQL is back", "it is reported")
-        assert "PostgreSQL is away, it was ended by signal 9; starting it again" in reports
+        until(lambda: reports[-1] == "PostgreSQL runs again", "it is reported")
+        assert "PostgreSQL is down, it was ended by signal 9; starting it again" in reports
     assert is_shut_down(home)
 
 
@@ -201,8 +201,8 @@ def test_a_first_start_that_fails_raises_with_the_reason_and_leaves_nothing(home
 def test_a_postgresql_that_nobody_keeps_is_ended_by_the_next_start(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "PATIENCE", 0.2)
-    places = Places(home)
+    monkeypatch.setattr(stale_processes, "PATIENCE", 0.2)
+    places = Paths(home)
     lock = try_lock(places.database_lock)
     assert lock is not None
     owner = places.data.stat().st_uid if os.geteuid() == 0 else None
@@ -224,8 +224,8 @@ def test_a_postgresql_that_nobody_keeps_is_ended_by_the_next_start(
 def test_a_process_that_holds_the_database_and_is_not_postgresql_is_left_alone(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "PATIENCE", 0.2)
-    places = Places(home)
+    monkeypatch.setattr(stale_processes, "PATIENCE", 0.2)
+    places = Paths(home)
     lock = try_lock(places.database_lock)
     assert lock is not None
     with stranger(pass_fds=(lock,)) as innocent:

@@ -13,8 +13,8 @@ from pydantic import SecretStr
 
 from embedded.backups import KICKOFFS, OTHER_KEY, about, empty_home, kickoffs_in, restored, rewritten
 from embedded.served_database import keep, kept, serving
-from windlass.embedded.backup_file import BackupError
-from windlass.embedded.postgres_errors import HomeInUse
+from windlass.embedded_postgres.backup_file import BackupError
+from windlass.embedded_postgres.errors import HomeInUse
 from windlass.store.migrate import known_migrations
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_another_key_that_is_there_is_put_aside_only_when_forced(made_with_key: 
     home = empty_home(place)
     (home / "master.key").write_text(OTHER_KEY)
     (home / "master.key").chmod(0o600)
-    with pytest.raises(BackupError, match="holds another one"):
+    with pytest.raises(BackupError, match="contains another one"):
         restored(home, made_with_key)
     restored(home, made_with_key, force=True)
     (aside,) = home.glob("master.key.before-*")

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from windlass.embedded.schema_sample import sample
+from windlass.offline_model.schema_sample import sample
 
 NODE = {
     "type": "object",
@@ -42,8 +42,8 @@ SCHEMAS: list[dict[str, Any]] = [
     {"$defs": {"Node": NODE}, "$ref": "#/$defs/Node"},
     {"$defs": {"Sum": SUM, "Leaf": {"type": "integer"}}, "$ref": "#/$defs/Sum"},
     {
-        "$defs": {"Part": {"properties": {"a": {"type": "null"}}, "required": ["a"]}},
-        "allOf": [{"$ref": "#/$defs/Part"}],
+        "$defs": {"Service": {"properties": {"a": {"type": "null"}}, "required": ["a"]}},
+        "allOf": [{"$ref": "#/$defs/Service"}],
     },
     {
         "type": "object",

@@ -18,11 +18,11 @@ import psycopg
 from faults.node import Node
 from faults.registered import registered
 from faults.small_disk import small_disk
-from faults.watch import Watch
+from faults.watch import ResourceMonitor
 from faults.witness import Witness
 from store.audit import Audit
 from store.proxy import Proxy
-from windlass.embedded.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.postgres import EmbeddedPostgres
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -92,7 +92,7 @@ class Cluster:
             self.audit.install()
             self.client = await stack.enter_async_context(httpx.AsyncClient(timeout=20, trust_env=False))
             await self._make_nodes(stack)
-            self.watch = await stack.enter_async_context(Watch(self.witness))
+            self.watch = await stack.enter_async_context(ResourceMonitor(self.witness))
             for node in self.nodes:
                 await self.start(node)
             self._stack = stack.pop_all()

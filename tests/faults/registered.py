@@ -7,17 +7,17 @@ import shutil
 from typing import TYPE_CHECKING
 
 from projects_for_tests.making import PROJECTS
-from windlass.lifecycle.parts import running
-from windlass.lifecycle.registration import Registration
-from windlass.lifecycle.tokens import Tokens
+from windlass.access.tokens import Tokens
+from windlass.aio import serving
+from windlass.deployments.registration import Registration
 from windlass.runner import Runner
-from windlass.runner.environment import machine_environment
+from windlass.runner.run_spec import machine_environment
+from windlass.secrets.key_ring import load_key_ring
+from windlass.secrets.secret import Secret
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.migrate import migrate
 from windlass.store.tokens import TokenStore
-from windlass.vault.key_ring import load_key_ring
-from windlass.vault.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ async def registered(
     """Copies them into `place` and registers them, under the master key that all nodes will have. By kind, a token."""
     given = machine_environment(os.environ) | dict(environment)  # noqa: TID251 - as windlass.config does it
     found: dict[str, str] = {}
-    async with Database(url) as database, running(Runner(place / "registering", given)) as runner:
+    async with Database(url) as database, serving(Runner(place / "registering", given)) as runner:
         await migrate(database)
         tokens = await Tokens.open(TokenStore(database), load_key_ring(place / "none", Secret(key)))
         for kind in kinds:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from windlass.store.cancelling import cancelled
+from windlass.aio import cancelled
 
 if TYPE_CHECKING:
     from faults.witness import Call, Witness
@@ -29,7 +29,7 @@ class Runner:
     alive: float
 
 
-class Watch:
+class ResourceMonitor:
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
         self._seen = 0

@@ -32,7 +32,7 @@ def test_what_was_said_is_read_back() -> None:
 
 
 def test_a_wrong_table_is_told_with_its_key() -> None:
-    with pytest.raises(BadAge, match="logs is nothing that is kept; there are: events, journal, kickoffs"):
+    with pytest.raises(BadAge, match="there is no retention time 'logs'; there are: events, journal, kickoffs"):
         Retention.parse({"logs": 3})
     with pytest.raises(BadAge, match=r"events must be a number of days .*, not 'x'"):
         Retention.parse({"events": "x"})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.kickoffs.numbers import how_often, ordinal
+from windlass.kickoffs.waiting import how_often, ordinal
 
 
 @pytest.mark.parametrize(

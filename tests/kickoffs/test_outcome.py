@@ -7,7 +7,7 @@ import pytest
 
 from windlass.kickoffs.outcome import Ended, Outcome, decide, lost, lost_too_often, words_for
 from windlass.kickoffs.states import Reason, State
-from windlass_crewside.messages import Failed, Inspected, Succeeded
+from windlass_child.process.messages import Failed, Inspected, Succeeded
 
 EXITED_WITH_3 = 3 << 8
 
@@ -64,7 +64,7 @@ def test_a_process_whose_end_nobody_saw_was_lost() -> None:
         (signal.SIGSEGV | 0x80, "killed by SIGSEGV"),  # with a core file
         (0, "exit code 0 before it gave a result. Look for os._exit in its code."),
         (os.EX_OSERR << 8, "exit code 71 before it gave a result. Most likely its code closed the socket"),
-        (os.EX_SOFTWARE << 8, "exit code 70 before it gave a result. The last lines of its output tell why"),
+        (os.EX_SOFTWARE << 8, "exit code 70 before it gave a result. See the last lines of its output for the cause"),
     ],
 )
 def test_a_wait_status_is_told_in_words(status: int, words: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.kickoffs.events import LARGEST_PAYLOAD, stored_event, to_json
+from windlass.kickoffs.events import stored_event, to_json
+from windlass_child.process.messages import LARGEST_EVENT
 
 
 def stored(payload: dict[str, Any]) -> str:
@@ -24,29 +25,29 @@ def test_what_postgresql_cannot_hold_as_text_is_escaped() -> None:
 
 def test_a_payload_of_the_largest_size_is_whole() -> None:
     around = len(to_json({"line": ""}))
-    text = "x" * (LARGEST_PAYLOAD - around)
+    text = "x" * (LARGEST_EVENT - around)
     assert json.loads(stored({"line": text})) == {"line": text}
     assert "cut" in json.loads(stored({"line": text + "x"}))
 
 
 def test_a_cut_payload_says_so_and_keeps_its_beginning() -> None:
-    payload = {"line": "x" * LARGEST_PAYLOAD}
+    payload = {"line": "x" * LARGEST_EVENT}
     cut = json.loads(stored(payload))
     whole = to_json(payload)
-    assert cut["cut"] == {"bytes": len(whole), "kept": len(cut["beginning"]), "limit": LARGEST_PAYLOAD}
+    assert cut["cut"] == {"bytes": len(whole), "kept": len(cut["beginning"]), "limit": LARGEST_EVENT}
     assert whole.startswith(cut["beginning"])
-    assert len(cut["beginning"]) > LARGEST_PAYLOAD // 3
+    assert len(cut["beginning"]) > LARGEST_EVENT // 3
 
 
 @pytest.mark.parametrize("character", ['"', "\\", "\x00", "\ud800", "é", "\N{GRINNING FACE}", "x", "\n"])
 def test_no_payload_is_over_the_limit(character: str) -> None:
-    text = stored({character * 9: character * LARGEST_PAYLOAD})
-    assert len(text.encode()) <= LARGEST_PAYLOAD
-    assert json.loads(text)["cut"]["limit"] == LARGEST_PAYLOAD
+    text = stored({character * 9: character * LARGEST_EVENT})
+    assert len(text.encode()) <= LARGEST_EVENT
+    assert json.loads(text)["cut"]["limit"] == LARGEST_EVENT
 
 
 @given(st.dictionaries(st.text(), st.text(alphabet=st.sampled_from('"\\\x00é😀a'), max_size=40)), st.integers(1, 4000))
 def test_whatever_is_cut_stays_json(members: dict[str, str], times: int) -> None:
     text = stored({"many": [members] * times})
     json.loads(text)
-    assert len(text) <= LARGEST_PAYLOAD
+    assert len(text) <= LARGEST_EVENT

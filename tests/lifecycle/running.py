@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 
 from projects_for_tests.making import function_project
+from store.whole import whole
+from windlass.aio import serving
+from windlass.deployments.registration import Registration
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
-from windlass.lifecycle.parts import running
-from windlass.lifecycle.registration import Registration
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
 from windlass.runner import Runner
-from windlass.runner.environment import machine_environment
+from windlass.runner.run_spec import machine_environment
+from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import Claimed, KickoffStatus, KickoffStore, NewKickoff
 from windlass.store.listener import Listener
-from windlass.vault.key_ring import KeyRing, MasterKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,12 +136,12 @@ class World:
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self.database)
-        await self._stack.enter_async_context(running(self.listener))
-        await self._stack.enter_async_context(running(self.runner))
+        await self._stack.enter_async_context(serving(self.listener))
+        await self._stack.enter_async_context(serving(self.runner))
         self.registration = Registration.of(self.project)
         store = DeploymentStore(self.database)
         self.deployment = await self.registration.inspect(store, self.runner, {})
-        await asyncio.wait_for(self.listener.hearing.wait(), DEADLINE)
+        await asyncio.wait_for(self.listener.listening.wait(), DEADLINE)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -155,7 +156,7 @@ class World:
         self, environment: Environment | None = None, database: Database | None = None, **settings: Any
     ) -> Worker:
         made = self.idle_worker(environment, database, **settings)
-        return await self._stack.enter_async_context(running(made))
+        return await self._stack.enter_async_context(serving(made))
 
     def idle_worker(
         self, environment: Environment | None = None, database: Database | None = None, **settings: Any
@@ -180,10 +181,10 @@ class World:
                 with suppress(DatabaseUnavailable):
                     found = await self.statuses.get_ended(kickoff, DEADLINE)
         assert found.state.ended, found
-        return found
+        return await whole(self.store, kickoff)
 
     async def status(self, kickoff: UUID) -> KickoffStatus:
-        return (await self.store.statuses([kickoff]))[kickoff]
+        return await whole(self.store, kickoff)
 
     async def events(self, kickoff: UUID) -> list[Row]:
         return await self.store.events(kickoff, limit=100_000)
@@ -202,5 +203,5 @@ async def no_environment(_: Claimed) -> Mapping[str, str]:
 
 def zygotes() -> list[psutil.Process]:
     """Those of this process, the newest first: other tests in it may keep some of their own."""
-    found = [child for child in psutil.Process().children() if "windlass_crewside" in " ".join(child.cmdline())]
+    found = [child for child in psutil.Process().children() if "windlass_child" in " ".join(child.cmdline())]
     return sorted(found, key=lambda child: child.create_time(), reverse=True)

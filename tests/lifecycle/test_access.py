@@ -7,74 +7,79 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lifecycle.waiting import until
-from windlass.lifecycle.access import Access
-from windlass.lifecycle.crews import Crews
-from windlass.lifecycle.parts import running
+from windlass.access.authentication import TokenAuthenticator
+from windlass.access.rate_limits import Source
+from windlass.aio import serving
+from windlass.deployments.crews import Crews
+from windlass.secrets.token_format import TokenKind, last_four, new_token
 from windlass.store.deployments import DeploymentStore
 from windlass.store.listener import Listener
-from windlass.vault.token_form import TokenKind, last_four, new_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from lifecycle.token_bench import TokenBench
-    from windlass.vault.secret import Secret
+    from windlass.secrets.secret import Secret
+
+HERE = Source("127.0.0.1", limited=False)
 
 
 @pytest.fixture
 async def listener(url: str) -> AsyncIterator[Listener]:
     listener = Listener(url)
-    async with running(listener):
-        await asyncio.wait_for(listener.hearing.wait(), 10)
+    async with serving(listener):
+        await asyncio.wait_for(listener.listening.wait(), 10)
         yield listener
 
 
 @pytest.fixture
-def access(bench: TokenBench, listener: Listener) -> Access:
-    return Access(bench.tokens, bench.store, listener)
+def access(bench: TokenBench, listener: Listener) -> TokenAuthenticator:
+    return TokenAuthenticator(bench.tokens, bench.store, listener)
 
 
 def header(token: Secret) -> str:
     return f"Bearer {token.reveal()}"
 
 
-async def refused(access: Access, token: Secret) -> bool:
-    return await access.token(header(token)) is None
+async def refused(access: TokenAuthenticator, token: Secret) -> bool:
+    return await access.token(header(token), HERE) is None
 
 
-async def test_a_token_opens(access: Access, bench: TokenBench) -> None:
+async def test_a_token_opens(access: TokenAuthenticator, bench: TokenBench) -> None:
     token = await bench.tokens.create(bench.deployment.id)
-    found = await access.token(header(token))
+    found = await access.token(header(token), HERE)
     assert found is not None
     assert found.deployment_id == bench.deployment.id
     assert access.use._used == {found.id}
 
 
-async def test_what_is_no_token_opens_nothing(access: Access) -> None:
+async def test_what_is_no_token_opens_nothing(access: TokenAuthenticator) -> None:
     stranger = new_token(TokenKind.ORGANIZATION)
     for text in (None, "", "Bearer", "Bearer x", "Basic eA==", stranger.reveal(), header(stranger)):
-        assert await access.token(text) is None
+        assert await access.token(text, HERE) is None
     assert access.use._used == set()
 
 
-async def test_a_revoked_token_opens_nothing_a_moment_later(access: Access, bench: TokenBench) -> None:
+async def test_a_revoked_token_opens_nothing_a_moment_later(access: TokenAuthenticator, bench: TokenBench) -> None:
     token = await bench.tokens.create(None)
-    assert await access.token(header(token)) is not None
+    assert await access.token(header(token), HERE) is not None
     await bench.tokens.revoke(last_four(token.reveal()))
     await until(lambda: refused(access, token), within=1)
 
 
-async def test_a_rotated_token_gives_way_to_the_new_one(access: Access, bench: TokenBench) -> None:
+async def test_a_rotated_token_gives_way_to_the_new_one(access: TokenAuthenticator, bench: TokenBench) -> None:
     old = await bench.tokens.create(None)
-    assert await access.token(header(old)) is not None
+    assert await access.token(header(old), HERE) is not None
     new = await bench.tokens.rotate(last_four(old.reveal()))
-    assert await access.token(header(new)) is not None
+    assert await access.token(header(new), HERE) is not None
     await until(lambda: refused(access, old), within=1)
 
 
-async def test_a_token_that_expires_while_it_is_known_opens_nothing_any_more(access: Access, bench: TokenBench) -> None:
+async def test_a_token_that_expires_while_it_is_known_opens_nothing_any_more(
+    access: TokenAuthenticator, bench: TokenBench
+) -> None:
     token = await bench.tokens.create(None, expires_at=datetime.now(UTC) + timedelta(seconds=0.3))
-    assert await access.token(header(token)) is not None
+    assert await access.token(header(token), HERE) is not None
     await until(lambda: refused(access, token))
 
 

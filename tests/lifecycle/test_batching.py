@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.lifecycle.batching import Batcher
+from windlass.batching import Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

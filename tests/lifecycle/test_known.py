@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from windlass.lifecycle import known as module
-from windlass.lifecycle.known import Known
+from windlass.store import notify_cache as module
 from windlass.store.listener import TOKENS, Listener
+from windlass.store.notify_cache import NotifyCache
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ class Kept:
         self.rows = Rows()
         self.listener = listener
         self.changed = asyncio.Event()
-        self.known: Known[str, str] = Known(self.rows.look_up, listener, TOKENS)
+        self.known: NotifyCache[str, str] = NotifyCache(self.rows.look_up, listener, TOKENS)
         listener.on(TOKENS, lambda _: self.changed.set())  # after the one of Known
 
     async def change(self, url: str) -> None:
@@ -54,7 +54,7 @@ class Kept:
 async def kept(proxy: Proxy) -> AsyncIterator[Kept]:
     listener = Listener(proxy.url)
     await listener.start()
-    await asyncio.wait_for(listener.hearing.wait(), 10)
+    await asyncio.wait_for(listener.listening.wait(), 10)
     yield Kept(listener)
     await listener.stop()
 
@@ -125,6 +125,6 @@ async def test_it_does_not_grow_without_end(kept: Kept, monkeypatch: pytest.Monk
 
 async def _deaf_and_back(listener: Listener) -> None:
     async with asyncio.timeout(10):
-        while listener.hearing.is_set():  # noqa: ASYNC110 - the callbacks of a gap come before and after
+        while listener.listening.is_set():  # noqa: ASYNC110 - the callbacks of a gap come before and after
             await asyncio.sleep(0.001)
-        await listener.hearing.wait()
+        await listener.listening.wait()

@@ -5,14 +5,14 @@ from typing import Never
 
 import pytest
 
+from windlass.aio import completed, serving
 from windlass.errors import DatabaseUnavailable
-from windlass.lifecycle.loops import Loops, until_the_database_answers
-from windlass.lifecycle.parts import running, seen_through
+from windlass.lifecycle.background_tasks import BackgroundTasks, until_the_database_answers
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.lifecycle.loops.BETWEEN_ATTEMPTS", 0.001)
+    monkeypatch.setattr("windlass.lifecycle.background_tasks.BETWEEN_ATTEMPTS", 0.001)
 
 
 class Turns:
@@ -34,7 +34,7 @@ class Turns:
 
 async def test_a_step_is_done_again_and_again() -> None:
     turns = Turns(None, None, None)
-    async with running(Loops(turns.step)) as loops:
+    async with serving(BackgroundTasks(turns.step)) as loops:
         await asyncio.wait_for(turns.enough.wait(), 10)
         ran = loops.running
     assert (ran, loops.running, turns.done) == (True, False, 4)
@@ -42,7 +42,7 @@ async def test_a_step_is_done_again_and_again() -> None:
 
 async def test_what_one_turn_raises_is_logged_and_the_loop_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     turns, other = Turns(LookupError("a mistake"), None), Turns(None)
-    async with running(Loops(turns.step, other.step)):
+    async with serving(BackgroundTasks(turns.step, other.step)):
         await asyncio.wait_for(turns.enough.wait(), 10)
         await asyncio.wait_for(other.enough.wait(), 10)
     assert [record.message for record in caplog.records] == ["worker.loop_failed"]
@@ -51,13 +51,13 @@ async def test_what_one_turn_raises_is_logged_and_the_loop_goes_on(caplog: pytes
 
 async def test_a_database_that_is_away_is_no_failure_of_a_loop(caplog: pytest.LogCaptureFixture) -> None:
     turns = Turns(DatabaseUnavailable("away"), DatabaseUnavailable("away"))
-    async with running(Loops(turns.step)):
+    async with serving(BackgroundTasks(turns.step)):
         await asyncio.wait_for(turns.enough.wait(), 10)
     assert caplog.records == []
 
 
 async def test_loops_may_be_stopped_twice_and_before_they_are_started() -> None:
-    loops = Loops(Turns().step)
+    loops = BackgroundTasks(Turns().step)
     await loops.stop()
     await loops.start()
     await loops.start()
@@ -93,7 +93,7 @@ class Half:
 async def test_a_part_that_starts_half_way_is_stopped() -> None:
     half = Half()
     with pytest.raises(LookupError):
-        async with running(half):
+        async with serving(half):
             pass
     assert half.stopped
 
@@ -107,7 +107,7 @@ async def test_what_must_be_seen_through_is_though_its_caller_is_cancelled() -> 
         await may_end.wait()
         ended = True
 
-    caller = asyncio.create_task(seen_through(work()))
+    caller = asyncio.create_task(completed(work()))
     await began.wait()
     caller.cancel()
     await asyncio.sleep(0)
@@ -124,6 +124,6 @@ async def test_what_is_seen_through_gives_its_answer_or_its_error() -> None:
     async def fail() -> int:
         raise LookupError
 
-    assert await seen_through(answer()) == 42
+    assert await completed(answer()) == 42
     with pytest.raises(LookupError):
-        await seen_through(fail())
+        await completed(fail())

@@ -11,28 +11,27 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lifecycle.waiting import until
+from windlass.deployments.crews import pause, resume
 from windlass.kickoffs.limits import Limits
-from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import State
-from windlass.kickoffs.usage import TokenUsage
 from windlass.lifecycle.accept import Acceptor, KeyInUse, QueueFull
-from windlass.lifecycle.pausing import pause, resume
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import Batch, KickoffStore
 
 if TYPE_CHECKING:
     from lifecycle.running import Place, World
-    from windlass.runner import RunOrder
+    from windlass.runner import RunSpec
 
 OPTIONS = {"preload": "project", "start": "exec", "limits": {"timeout": 50, "token_limit": 7}}
 
 
 @pytest.fixture
-def orders(world: World, monkeypatch: pytest.MonkeyPatch) -> list[RunOrder]:
+def orders(world: World, monkeypatch: pytest.MonkeyPatch) -> list[RunSpec]:
     """What the runner was told to run."""
-    told: list[RunOrder] = []
+    told: list[RunSpec] = []
 
-    async def run(order: RunOrder, *_: Any) -> Outcome:
+    async def run(order: RunSpec, *_: Any) -> Outcome:
         told.append(order)
         return Outcome(State.SUCCESS, output="done")
 
@@ -41,7 +40,7 @@ def orders(world: World, monkeypatch: pytest.MonkeyPatch) -> list[RunOrder]:
 
 
 async def test_a_run_gets_the_options_of_its_version_and_the_least_of_all_limits(
-    world: World, orders: list[RunOrder]
+    world: World, orders: list[RunSpec]
 ) -> None:
     source = world.version.source | {"options": OPTIONS}
     store = DeploymentStore(world.database)
@@ -60,7 +59,7 @@ async def test_a_run_gets_the_options_of_its_version_and_the_least_of_all_limits
 
 
 async def test_one_that_lost_its_process_is_run_alone_with_what_is_left_of_its_time(
-    world: World, orders: list[RunOrder]
+    world: World, orders: list[RunSpec]
 ) -> None:
     kickoff = await world.accept()
     await world.store.claim(world.deployment.id, 1, 0.0)
@@ -73,7 +72,7 @@ async def test_one_that_lost_its_process_is_run_alone_with_what_is_left_of_its_t
     assert 10 < order.seconds_left <= 20
 
 
-async def test_what_earlier_attempts_have_used_up_counts(world: World, orders: list[RunOrder]) -> None:
+async def test_what_earlier_attempts_have_used_up_counts(world: World, orders: list[RunSpec]) -> None:
     kickoff = await world.accept()
     await world.store.claim(world.deployment.id, 1, 0.0)
     usage = TokenUsage(total_tokens=70)
@@ -84,7 +83,7 @@ async def test_what_earlier_attempts_have_used_up_counts(world: World, orders: l
     assert (order.tokens_used, order.model_calls_made) == (70, 4)
 
 
-async def test_one_whose_time_is_used_up_is_not_started_again(world: World, orders: list[RunOrder]) -> None:
+async def test_one_whose_time_is_used_up_is_not_started_again(world: World, orders: list[RunSpec]) -> None:
     kickoff = await world.accept()
     await world.store.claim(world.deployment.id, 1, 0.0)
     await world.database.execute("UPDATE kickoffs SET started_at = now() - interval '61 s'")
@@ -132,7 +131,7 @@ async def test_a_newer_kickoff_takes_the_place_of_a_running_one(world: World, pl
 
 
 async def test_twenty_behind_five_hundred_of_another_crew_have_their_turn_at_once(
-    world: World, orders: list[RunOrder]
+    world: World, orders: list[RunSpec]
 ) -> None:
     other = await DeploymentStore(world.database).register(
         "other", digest="d", source=world.version.source, manifest=world.version.manifest
@@ -151,7 +150,7 @@ async def test_twenty_behind_five_hundred_of_another_crew_have_their_turn_at_onc
 
 
 async def test_a_paused_crew_starts_nothing_until_it_is_resumed(
-    world: World, orders: list[RunOrder], caplog: pytest.LogCaptureFixture
+    world: World, orders: list[RunSpec], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "windlass")
     store, slug = DeploymentStore(world.database), world.deployment.slug

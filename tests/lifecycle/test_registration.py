@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windlass.deployments.registration import Registration, slug_of
 from windlass.errors import ProjectError
-from windlass.lifecycle.registration import Registration, slug_of
 from windlass.store.deployments import DeploymentStore
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from lifecycle.waiting import until
 from windlass import log
-from windlass.lifecycle.parts import running
+from windlass.aio import serving
 from windlass.lifecycle.side_jobs import SideJobWorker
 from windlass.store.database import Database
 from windlass.store.side_jobs import SideJob, SideJobs
@@ -68,7 +68,7 @@ async def database(url: str) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def working(url: str, jobs: list[SideJob]) -> AsyncIterator[SideJobs]:
     side_jobs = SideJobs(url, jobs, silent=SILENT)
-    async with running(SideJobWorker(side_jobs, look_every=0.1)):
+    async with serving(SideJobWorker(side_jobs, look_every=0.1)):
         yield side_jobs
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.kickoff_rows import Rows
+from windlass.aio import serving
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
-from windlass.lifecycle.parts import running
 from windlass.lifecycle.statuses import Statuses
 from windlass.store.database import Database
 from windlass.store.kickoffs import KickoffStatus
@@ -30,7 +30,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windlass.store.database.PATIENCE", 0.2)
 
 
-class Watched:
+class WatchedRun:
     def __init__(self, rows: Rows, listener: Listener) -> None:
         self.rows = rows
         self.statuses = Statuses(rows.store, listener)
@@ -46,20 +46,20 @@ class Watched:
 
 
 @pytest.fixture
-async def watched(proxy: Proxy) -> AsyncIterator[Watched]:
+async def watched(proxy: Proxy) -> AsyncIterator[WatchedRun]:
     listener = Listener(proxy.url)
-    async with Database(proxy.url) as database, running(listener):
-        await asyncio.wait_for(listener.hearing.wait(), 10)
-        yield Watched(await Rows.make(database), listener)
+    async with Database(proxy.url) as database, serving(listener):
+        await asyncio.wait_for(listener.listening.wait(), 10)
+        yield WatchedRun(await Rows.make(database), listener)
 
 
-async def test_kickoffs_are_looked_up_together(watched: Watched) -> None:
+async def test_kickoffs_are_looked_up_together(watched: WatchedRun) -> None:
     kickoffs = await watched.rows.accept(3)
     found = await asyncio.gather(*map(watched.statuses.get, [*kickoffs, new_id()]))
     assert [status.id if status else None for status in found] == [*kickoffs, None]
 
 
-async def test_who_waits_for_an_end_is_told_as_it_comes(watched: Watched) -> None:
+async def test_who_waits_for_an_end_is_told_as_it_comes(watched: WatchedRun) -> None:
     waiting = await watched.wait_for_end()
     began = time.monotonic()
     await watched.rows.settle(watched.claimed)
@@ -70,7 +70,7 @@ async def test_who_waits_for_an_end_is_told_as_it_comes(watched: Watched) -> Non
     assert watched.statuses._waiting == {}
 
 
-async def test_who_has_waited_long_enough_gets_what_there_is(watched: Watched) -> None:
+async def test_who_has_waited_long_enough_gets_what_there_is(watched: WatchedRun) -> None:
     claimed = await watched.rows.started()
     status = await watched.statuses.get_ended(claimed.id, 0.05)
     assert status is not None
@@ -78,7 +78,7 @@ async def test_who_has_waited_long_enough_gets_what_there_is(watched: Watched) -
     assert watched.statuses._waiting == {}
 
 
-async def test_what_has_ended_or_never_was_is_not_waited_for(watched: Watched) -> None:
+async def test_what_has_ended_or_never_was_is_not_waited_for(watched: WatchedRun) -> None:
     claimed = await watched.rows.started()
     await watched.rows.settle(claimed)
     status = await watched.statuses.get_ended(claimed.id, LONG)
@@ -87,7 +87,7 @@ async def test_what_has_ended_or_never_was_is_not_waited_for(watched: Watched) -
     assert watched.statuses._waiting == {}
 
 
-async def test_the_end_of_another_wakes_nobody(watched: Watched) -> None:
+async def test_the_end_of_another_wakes_nobody(watched: WatchedRun) -> None:
     other = await watched.rows.started()
     waiting = await watched.wait_for_end(seconds=0.3)
     await watched.rows.settle(other)
@@ -96,7 +96,7 @@ async def test_the_end_of_another_wakes_nobody(watched: Watched) -> None:
     assert status.state is State.STARTED
 
 
-async def test_who_goes_away_is_forgotten(watched: Watched) -> None:
+async def test_who_goes_away_is_forgotten(watched: WatchedRun) -> None:
     waiting = await watched.wait_for_end()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -104,7 +104,7 @@ async def test_who_goes_away_is_forgotten(watched: Watched) -> None:
     assert watched.statuses._waiting == {}
 
 
-async def test_several_wait_for_one(watched: Watched) -> None:
+async def test_several_wait_for_one(watched: WatchedRun) -> None:
     first = await watched.wait_for_end()
     more = [asyncio.create_task(watched.statuses.get_ended(watched.claimed.id, LONG)) for _ in range(3)]
     await watched.rows.settle(watched.claimed)
@@ -112,7 +112,7 @@ async def test_several_wait_for_one(watched: Watched) -> None:
         assert await asyncio.wait_for(waiting, LONG / 3) is not None
 
 
-async def test_who_waits_while_the_database_goes_away_is_told_that(watched: Watched, proxy: Proxy) -> None:
+async def test_who_waits_while_the_database_goes_away_is_told_that(watched: WatchedRun, proxy: Proxy) -> None:
     waiting = await watched.wait_for_end()
     await proxy.close()
     with pytest.raises(DatabaseUnavailable):
@@ -120,7 +120,7 @@ async def test_who_waits_while_the_database_goes_away_is_told_that(watched: Watc
     assert watched.statuses._waiting == {}
 
 
-async def test_an_end_that_came_while_nobody_listened_is_noticed(watched: Watched, proxy: Proxy, url: str) -> None:
+async def test_an_end_that_came_while_nobody_listened_is_noticed(watched: WatchedRun, proxy: Proxy, url: str) -> None:
     waiting = await watched.wait_for_end()
     async with Database(url) as beside:
         await proxy.cut()

@@ -11,8 +11,8 @@ import pytest
 from lifecycle.waiting import until
 from projects_for_tests.ends import gone
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.outcome import STOPPED
 from windlass.kickoffs.states import State
-from windlass.kickoffs.stopping import STOPPED
 from windlass.lifecycle.stopping import Stops
 
 if TYPE_CHECKING:

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lifecycle.waiting import until
-from windlass.lifecycle.tokens import NoSuchToken, NoSuchUser, Tokens, TokenUse
+from windlass.access.tokens import NoSuchToken, NoSuchUser, Tokens, TokenUse
+from windlass.secrets.key_ring import KeyRing, MasterKey, UnknownKey
+from windlass.secrets.token_format import TokenKind, kind_of, last_four
 from windlass.store.database import Database
 from windlass.store.tokens import TokenStore
-from windlass.vault.key_ring import KeyRing, MasterKey, UnknownKey
-from windlass.vault.token_form import TokenKind, kind_of, last_four
 
 if TYPE_CHECKING:
     from lifecycle.token_bench import TokenBench
     from store.proxy import Proxy
+    from windlass.secrets.secret import Secret
     from windlass.store.tokens import TokenRow
-    from windlass.vault.secret import Secret
 
 
 async def row_of(bench: TokenBench, token: Secret) -> TokenRow | None:
-    return await bench.store.by_digest(bench.tokens.digest(token.reveal()))
+    digest = bench.tokens.digest(token.reveal())
+    return (await bench.store.by_digests([digest])).get(digest)
 
 
 async def test_a_crew_shows_a_token_of_each_kind_and_always_the_same(bench: TokenBench) -> None:
@@ -55,7 +56,7 @@ async def test_what_the_shown_tokens_may_do(bench: TokenBench) -> None:
     assert (user.kind, user.deployment_id, user.user_id) == (
         "user",
         bench.deployment.id,
-        await bench.tokens.user("owner"),
+        await bench.tokens.enabled_user("owner"),
     )
 
 
@@ -165,7 +166,7 @@ async def test_last_characters_that_two_tokens_share_are_not_enough(bench: Token
 
 async def test_a_user_is_added_once(bench: TokenBench) -> None:
     ada = await bench.tokens.add_user("ada")
-    assert await bench.tokens.user("ada") == ada
+    assert await bench.tokens.enabled_user("ada") == ada
     with pytest.raises(Exception, match="There is a user 'ada' already"):
         await bench.tokens.add_user("ada")
     with pytest.raises(NoSuchUser, match="windlass users add bob"):

@@ -29,8 +29,8 @@ LEASE = 1.0
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windlass.store.database.PATIENCE", 0.1)
-    monkeypatch.setattr("windlass.lifecycle.loops.BETWEEN_ATTEMPTS", 0.02)
-    monkeypatch.setattr("windlass.lifecycle.worker.LAST_WORDS", 1.0)
+    monkeypatch.setattr("windlass.lifecycle.background_tasks.BETWEEN_ATTEMPTS", 0.02)
+    monkeypatch.setattr("windlass.lifecycle.worker.SHUTDOWN_SECONDS", 1.0)
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ async def test_no_event_is_lost_or_doubled(world: World, proxy: Proxy) -> None:
     await world.worker()
     kickoff = await world.accept(do="print", lines=3000)
     for _ in range(4):
-        await asyncio.wait_for(world.listener.hearing.wait(), 10)
+        await asyncio.wait_for(world.listener.listening.wait(), 10)
         await proxy.cut()
-    await world.listener.hearing.wait()
+    await world.listener.listening.wait()
     assert (await world.ended(kickoff)).state is State.SUCCESS
     assert await world.lines(kickoff) == [f"line {number}" for number in range(3000)]
     events = await world.events(kickoff)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from store.kickoff_rows import Rows
-from windlass.lifecycle.tokens import Tokens
+from windlass.access.tokens import Tokens
+from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.tokens import TokenStore
-from windlass.vault.key_ring import KeyRing, MasterKey
 
 if TYPE_CHECKING:
     from windlass.store.database import Database

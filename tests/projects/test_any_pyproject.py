@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from windlass.errors import ProjectError
 from windlass.projects import recognise
 from windlass.projects.checks import declared_project
-from windlass_crewside.checking import packages
+from windlass_child.checks import packages
 
 WORDS = ["", "work:run", "work", "crew", "flow", "flows", "crewai>=1", ":", ".:.", "../x", "a\0b", "a" * 300, "é"]
 WRONG = st.recursive(

@@ -1,4 +1,4 @@
-"""What a project's own interpreter tells of it, before its code is imported (windlass_crewside.checking)."""
+"""What a project's own interpreter tells of it, before its code is imported (windlass_child.checks)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pytest
 
 from projects_for_tests.making import written
 from windlass.projects.checks.finding import CODES
-from windlass_crewside.checking import clock, configs, declarations, failing, packages
-from windlass_crewside.checking.code import Code
-from windlass_crewside.faults import ProjectFault
-from windlass_crewside.frameworks.importing import entry_module
-from windlass_crewside.messages import Project
+from windlass_child.checks import clock, configs, declarations, failing, packages
+from windlass_child.checks.code import Code
+from windlass_child.kinds.importing import entry_module
+from windlass_child.process.error_text import ProjectFault
+from windlass_child.process.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from windlass_crewside.checking.found import Found
+    from windlass_child.checks.found import Found
 
 CREW = """\
 @CrewBase

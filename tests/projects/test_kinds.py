@@ -7,7 +7,7 @@ import pytest
 from projects_for_tests.making import written
 from windlass.errors import ProjectError
 from windlass.projects import Recognised, recognise
-from windlass_crewside.messages import Project
+from windlass_child.process.messages import Project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +99,7 @@ def test_a_folder_without_pyproject_is_told(tmp_path: Path) -> None:
 
 def test_a_pyproject_that_tells_of_no_crew_is_told(tmp_path: Path) -> None:
     fault = fault_of(project(tmp_path, '[project]\nname = "library"\n'))
-    assert fault.message == f"{tmp_path / 'pyproject.toml'} tells of no crew."
+    assert fault.message == f"{tmp_path / 'pyproject.toml'} declares no crew."
 
 
 def test_a_pyproject_that_is_no_toml_is_told_with_the_line(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_pyproject_that_is_no_toml_is_told_with_the_line(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("odd", ["tool = 1\n", "[tool]\nwindlass = []\n", "[tool.windlass]\nentrypoint = 7\n"])
 def test_tables_of_another_shape_are_no_crew(tmp_path: Path, odd: str) -> None:
-    assert "tells of no crew" in fault_of(project(tmp_path, odd)).message
+    assert "declares no crew" in fault_of(project(tmp_path, odd)).message
 
 
 def test_what_is_no_folder_is_told(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from windlass.runner.environment import OF_THE_MACHINE
-from windlass_crewside.frameworks import KINDS
-from windlass_crewside.surroundings import QUIET
+from windlass.runner.run_spec import OF_THE_MACHINE
+from windlass_child.kinds import KINDS
+from windlass_child.process.process_env import QUIET
 
 PAGE = (Path(__file__).parents[2] / "docs" / "projects.md").read_text("utf-8")
 

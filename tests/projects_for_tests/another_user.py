@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import windlass_crewside
+import windlass_child
 from projects_for_tests.driver import DrivenZygote
 
 PYTHON = Path("/usr/bin/python3.11")
@@ -22,8 +22,8 @@ as_another_user = pytest.mark.skipif(
 def zygote_of(user: int, place: Path, **started: Any) -> DrivenZygote:
     """`place` is an empty folder that the user can come to."""
     place.chmod(0o755)
-    copied = place / "installed" / "windlass_crewside"
-    shutil.copytree(Path(windlass_crewside.__file__).parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    copied = place / "installed" / "windlass_child"
+    shutil.copytree(Path(windlass_child.__file__).parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
     folder, program = owned(user, place / "zygote"), copied / "__main__.py"
     return DrivenZygote(
         folder, command=[str(PYTHON)], program=program, user=user, group=user, extra_groups=[], **started

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import windlass_crewside
+import windlass_child
 from projects_for_tests.ends import alive
-from windlass_crewside.frames import Frames, encode
-from windlass_crewside.messages import (
+from windlass_child.process.frames import Frames, encode
+from windlass_child.process.messages import (
     Budget,
     Exited,
     Failed,
@@ -25,22 +25,22 @@ from windlass_crewside.messages import (
     Forked,
     Inspect,
     Inspected,
-    Journaled,
+    JournalAppend,
+    JournalCommitted,
     Message,
     Preload,
+    ProcessEnvironment,
     Project,
     Ready,
     Run,
     Succeeded,
-    Surroundings,
     Unready,
-    Written,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-PROGRAM = Path(windlass_crewside.__file__).parent / "__main__.py"
+PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
 SECONDS = 30.0
 
 T = TypeVar("T")
@@ -132,8 +132,8 @@ class DrivenChild:
     def commit(self) -> None:
         """Tells it that all it has journaled is written."""
         for message in self.talk.messages[self._heard :]:
-            if isinstance(message, Journaled) and message.number < self.commits_until:
-                self.talk.send(Written(message.number))
+            if isinstance(message, JournalAppend) and message.number < self.commits_until:
+                self.talk.send(JournalCommitted(message.number))
         self._heard = len(self.talk.messages)
 
     @property
@@ -161,11 +161,11 @@ class DrivenChild:
         folder.mkdir(parents=True, exist_ok=True)
         for entry in given.get("journal", ()):
             self.talk.send(entry)
-        self.talk.send(Run("kickoff", 1, project, Surroundings(environment, str(folder)), inputs, budget))
+        self.talk.send(Run("kickoff", 1, project, ProcessEnvironment(environment, str(folder)), inputs, budget))
 
     def inspect(self, project: Project, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.talk.send(Inspect(project, Surroundings({"PATH": os.defpath, "HOME": str(folder)}, str(folder))))
+        self.talk.send(Inspect(project, ProcessEnvironment({"PATH": os.defpath, "HOME": str(folder)}, str(folder))))
 
     def numbers(self, word: str) -> list[int]:
         """Those behind this word, once a whole line with them is printed."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 DEADLINE = 15.0
-PROGRAM = "windlass_crewside/__main__.py"
+PROGRAM = "windlass_child/__main__.py"
 _of_others: dict[Path, set[int]] = {}
 
 

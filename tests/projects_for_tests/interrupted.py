@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from projects_for_tests.crews import PRELUDE, crew_project
 from projects_for_tests.making import function_project
-from windlass_crewside.messages import Event, Journaled, Project, Remember, TaskEnded
+from windlass_child.process.messages import Event, JournalAppend, JournalReplay, Project, TaskEnded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,13 +113,13 @@ class Kickoff:
     def interrupted(self, stop_at: str, journaled: int = 0, answers: dict[str, str] | None = None) -> DrivenChild:
         """An attempt that is killed when its model was asked for this step, and so many entries are in the journal."""
         child = self.attempt(stop_at, answers)
-        self._zygote.until(lambda: "stopped" in child.printed and len(child.talk.of(Journaled)) >= journaled)
+        self._zygote.until(lambda: "stopped" in child.printed and len(child.talk.of(JournalAppend)) >= journaled)
         return self.kill(child)
 
     def interrupted_in_writing(self, number: int, *, lost: bool) -> DrivenChild:
         """An attempt that is killed when it waits to hear that this entry is written; which is not, if it is `lost`."""
         child = self.attempt(commits_until=number)
-        self._zygote.until(lambda: any(entry.number == number for entry in child.talk.of(Journaled)))
+        self._zygote.until(lambda: any(entry.number == number for entry in child.talk.of(JournalAppend)))
         if lost:
             self._lost.add(number)
         return self.kill(child)
@@ -129,13 +129,13 @@ class Kickoff:
         child.exited()
         return child
 
-    def journal(self) -> list[Remember]:
+    def journal(self) -> list[JournalReplay]:
         """As the worker kept it: outputs that are in task records come from there."""
         told = {end.position: end.output for child in self._attempts for end in child.talk.of(TaskEnded)}
         outputs = told | self.outputs
-        entries = [entry for child in self._attempts for entry in child.talk.of(Journaled)]
+        entries = [entry for child in self._attempts for entry in child.talk.of(JournalAppend)]
         return [
-            Remember(one.number, one.key, one.record, outputs[one.position or 0] if one.apart else None)
+            JournalReplay(one.number, one.key, one.record, outputs[one.position or 0] if one.apart else None)
             for one in entries
             if one.number not in self._lost
         ]

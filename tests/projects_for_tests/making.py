@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.projects import Recognised, recognise
-from windlass.runner import Output, Preparing, Runner, RunOrder, Tether
-from windlass_crewside.messages import Event, Journaled, Message
+from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec
+from windlass_child.process.messages import Event, JournalAppend, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windlass.kickoffs.manifest import Manifest
     from windlass.kickoffs.outcome import Outcome
-    from windlass.runner import Ender
+    from windlass.runner import Terminator
 
 PROJECTS = Path(__file__).parent / "projects"
 PYTHON = Path(sys.executable)
@@ -61,14 +61,14 @@ class Heard:
 
     def __init__(self) -> None:
         self.all: list[Message | Output | Preparing] = []
-        self.tether = Tether()
+        self.tether = LeaseHandle()
         self._more = asyncio.Condition()
 
     async def report(self, message: Message | Output | Preparing) -> None:
         async with self._more:
             self.all.append(message)
             self._more.notify_all()
-        if isinstance(message, Journaled):
+        if isinstance(message, JournalAppend):
             self.tether.written(message.number)
 
     def lines(self, stream: str) -> list[str]:
@@ -109,7 +109,7 @@ class Bench:
         inputs: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
         heard: Heard | None = None,
-        ender: Ender | None = None,
+        ender: Terminator | None = None,
         **more: Any,
     ) -> Outcome:
         """`more` are further fields of the order, `limits` say."""
@@ -117,8 +117,8 @@ class Bench:
         heard = heard or Heard()
         return await self.runner.run(order, heard.report, ender, heard.tether)
 
-    def order(self, found: Recognised, inputs: dict[str, Any], environment: dict[str, str]) -> RunOrder:
-        return RunOrder(
+    def order(self, found: Recognised, inputs: dict[str, Any], environment: dict[str, str]) -> RunSpec:
+        return RunSpec(
             kickoff_id=str(uuid.uuid4()),
             attempt=1,
             interpreter=self.interpreter,

@@ -13,10 +13,10 @@ import uvicorn
 from projects_for_tests.crews import FLOW_PRELUDE
 from projects_for_tests.interrupted import MODEL, Kickoff
 from projects_for_tests.making import written
-from windlass.embedded.offline_model import model_environment, offline_model_app
 from windlass.kickoffs.manifest import Manifest
+from windlass.offline_model.app import model_environment, offline_model_app
 from windlass.projects import recognise
-from windlass_crewside.messages import Inspected
+from windlass_child.process.messages import Inspected
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from windlass.cli import doctor, ending
+from windlass.cli import doctor, exit_codes
 from windlass.cli.commands import windlass
 from windlass.config import Settings
 
@@ -71,7 +71,7 @@ def test_the_page_has_the_options_of(usage: str) -> None:
 
 
 def test_the_page_has_the_exit_codes() -> None:
-    codes = {value for name, value in vars(ending).items() if name.isupper() and isinstance(value, int)}
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
     assert {int(row) for row in rows(SECTIONS[0])} == {0} | codes
 
 

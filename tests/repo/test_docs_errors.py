@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from windlass.api import problems
-from windlass.api.openapi import ERRORS
-from windlass.cli.explaining import AFTER_A_BAD_END
+from windlass.api import errors
+from windlass.api.crew_api.openapi import ERRORS
+from windlass.cli.why_text import AFTER_A_BAD_END
 from windlass.kickoffs.states import Reason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
@@ -15,16 +15,16 @@ PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
 
 def test_the_table_has_every_code_with_its_title() -> None:
     rows = re.findall(r"^\| (\d{3}) \| ([^|]+) \| [^|]+ \|$", PAGE, re.MULTILINE)
-    assert [(int(status), title) for status, title in rows] == sorted(problems.TITLES.items())
+    assert [(int(status), title) for status, title in rows] == sorted(errors.TITLES.items())
 
 
 def test_every_code_has_its_section() -> None:
     sections = re.findall(r"^## (\d{3})$", PAGE, re.MULTILINE)
-    assert [int(status) for status in sections] == sorted(problems.TITLES)
+    assert [int(status) for status in sections] == sorted(errors.TITLES)
 
 
 def test_the_openapi_document_has_the_same_codes() -> None:
-    assert set(ERRORS) == set(problems.TITLES)
+    assert set(ERRORS) == set(errors.TITLES)
 
 
 def test_every_reason_of_a_bad_end_is_told_and_explained_by_the_command() -> None:

@@ -36,8 +36,10 @@ LOADED_AGAIN = "sleep 15\n"
 def blocks(page: str) -> list[str]:
     """As shell, each: a block of Python is given to python."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert {language for language, _ in found} <= {"sh", "python"}
-    return [text if language == "sh" else f"python - <<'END'\n{text}END\n" for language, text in found]
+    assert {language for language, _ in found} <= {"sh", "python", "text"}
+    return [
+        text if language == "sh" else f"python - <<'END'\n{text}END\n" for language, text in found if language != "text"
+    ]
 
 
 def bash(script: str, environment: Mapping[str, str], folder: Path) -> str:

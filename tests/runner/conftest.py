@@ -8,7 +8,7 @@ import pytest
 from projects_for_tests.ends import note_others
 from projects_for_tests.making import Bench
 from windlass.runner import Runner
-from windlass.runner.environment import machine_environment
+from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

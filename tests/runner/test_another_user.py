@@ -15,13 +15,13 @@ from projects_for_tests.able import able
 from projects_for_tests.driver import until
 from projects_for_tests.making import Bench, Heard, function_project
 from windlass.accounts import Account
-from windlass.errors import SettingsError
+from windlass.errors import ProjectError, SettingsError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Runner, Ways
-from windlass.runner.account import UNNAMED, CrewAccount, crew_account, home_of
-from windlass.runner.environment import machine_environment
+from windlass.runner import Runner, RunnerConfig
+from windlass.runner.crew_account import UNNAMED, check_reach, crew_account, home_of
+from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ as_root = pytest.mark.skipif(
 @pytest.fixture
 async def bench(open_folder: Path) -> AsyncIterator[Bench]:
     machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(open_folder / "scratch", machine, Ways(crew_account=crew_account(None)))
+    runner = Runner(open_folder / "scratch", machine, RunnerConfig(crew_account=crew_account(None)))
     await runner.start()
     yield Bench(runner, OPEN_INTERPRETER)
     await runner.stop()
@@ -57,7 +57,7 @@ async def test_a_project_that_is_imported_before_its_runs_looks_for_its_things_a
     code = "import os\nHOME = os.environ['HOME']\ndef run():\n    return HOME"
     project = function_project(open_folder / "project", code)
     outcome = await bench.run(project, preload_project=True)
-    assert outcome.output is not None
+    assert isinstance(outcome.output, str)
     assert outcome.output.startswith(str(open_folder / "scratch"))
 
 
@@ -96,23 +96,42 @@ async def test_what_a_crew_starts_as_another_user_ends_with_it(bench: Bench, ope
 
 
 @as_root
-async def test_a_crew_that_the_other_user_can_not_reach_runs_as_root(bench: Bench, tmp_path: Path) -> None:
-    outcome = await bench.run(able(tmp_path / "project"), {"do": "look", "paths": {}})
-    assert outcome.json["uid"] == 0
+async def test_a_project_in_a_folder_of_root_alone_is_copied_and_again_when_it_changes(
+    bench: Bench, tmp_path: Path
+) -> None:
+    project = function_project(tmp_path / "project", "import os\ndef run():\n    return [os.getuid(), __file__]\n")
+    (project / "secret").write_text("for root and the crew")
+    (project / "secret").chmod(0o600)
+    first = (await bench.run(project)).json
+    assert (await bench.run(project)).json == first
+    assert first[0] == outcome_uid()
+    (project / "work.py").write_text("def run():\n    return open(__file__.replace('work.py', 'secret')).read()\n")
+    assert (await bench.run(project)).output == "for root and the crew"
 
 
 @as_root
-async def test_a_crew_that_must_run_as_another_user_is_refused_when_it_can_not(
-    open_folder: Path, tmp_path: Path
-) -> None:
-    demanded = CrewAccount(Account(UNNAMED, UNNAMED, "crews", is_ours=False), demanded=True)
-    runner = Runner(open_folder / "scratch", {}, Ways(crew_account=demanded))
-    await runner.start()
-    outcome = await Bench(runner, OPEN_INTERPRETER).run(able(tmp_path / "project"))
-    await runner.stop()
+async def test_a_project_behind_a_closed_folder_of_a_user_is_refused(bench: Bench, open_folder: Path) -> None:
+    """Root would copy what its links name."""
+    project = able(open_folder / "closed" / "project")
+    os.chown(open_folder / "closed", 54_321, 54_321)
+    (open_folder / "closed").chmod(0o700)
+    outcome = await bench.run(project)
     assert (outcome.state, outcome.reason) == (State.FAILED, Reason.ERROR)
-    assert "crews run as the user crews, which can't reach" in str(outcome.error)
+    assert "crews run as the user windlass-crew, which can't reach" in str(outcome.error)
     assert "chmod a+x" in str(outcome.error)
+
+
+@as_root
+async def test_an_interpreter_that_everyone_can_replace_is_not_started(bench: Bench, open_folder: Path) -> None:
+    project = able(open_folder / "project")
+    binaries = open_folder / "binaries"
+    binaries.mkdir()
+    (binaries / "python").symlink_to(OPEN_INTERPRETER)
+    binaries.chmod(0o777)
+    bench.interpreter = binaries / "python"
+    outcome = await bench.run(project)
+    assert (outcome.state, outcome.reason) == (State.FAILED, Reason.ERROR)
+    assert f"{binaries} can be written by everyone" in str(outcome.error)
 
 
 @as_root
@@ -132,15 +151,17 @@ def test_a_place_behind_a_closed_folder_is_out_of_reach(tmp_path: Path) -> None:
     closed.mkdir(mode=0o700)
     found = crew_account(None)
     assert found is not None
-    assert "is closed to it" in str(found.fault([closed]))
-    assert found.fault([Path("/usr/bin")]) is None
-    assert "can't be reached: No such file or directory" in str(found.fault([Path("/usr/not-there")]))
+    check_reach(found, [Path("/usr/bin")])
+    with pytest.raises(ProjectError, match="is closed to it"):
+        check_reach(found, [closed])
+    with pytest.raises(ProjectError, match="can't be reached: No such file or directory"):
+        check_reach(found, [Path("/usr/not-there")])
 
 
 def outcome_uid() -> int:
     found = crew_account(None)
     assert found is not None
-    return found.account.uid
+    return found.uid
 
 
 def processes_of(uid: int) -> list[int]:
@@ -154,8 +175,8 @@ def command_of(pid: int) -> str:
 @as_root
 async def test_what_the_other_user_may_start_is_bounded(open_folder: Path) -> None:
     own = UNNAMED - 1  # not the one of the tests that run beside it: a user's processes are counted together
-    account = CrewAccount(Account(own, own, "bounded", is_ours=False), demanded=True)
-    ways = Ways(crew_account=account, tasks=20)
+    account = Account(own, own, "bounded", is_ours=False)
+    ways = RunnerConfig(crew_account=account, tasks=20)
     runner = Runner(open_folder / "scratch", machine_environment(os.environ), ways)  # noqa: TID251 - as above
     await runner.start()
     project = able(open_folder / "project")
@@ -171,6 +192,8 @@ async def test_a_crew_that_is_closed_to_the_other_user_later_on_does_not_become_
     project = able(open_folder / "project")
     assert (await bench.run(project, {"do": "look", "paths": {}})).json["uid"] != 0
     project.chmod(0o700)
+    assert (await bench.run(project, {"do": "look", "paths": {}})).json["uid"] == outcome_uid(), "a copy of it"
+    os.chown(project, 54_321, 54_321)
     outcome = await bench.run(project, {"do": "look", "paths": {}})
     assert (outcome.state, outcome.reason) == (State.FAILED, Reason.ERROR)
     assert "is closed to it" in str(outcome.error)

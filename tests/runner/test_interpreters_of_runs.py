@@ -10,7 +10,7 @@ from projects_for_tests.making import Bench, Heard, doing
 from windlass.errors import ChildLost, ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Runner, RunOrder
+from windlass.runner import Runner, RunSpec
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def test_crews_run_in_an_interpreter_that_knows_nothing_of_windlass(tmp_pa
     outcome = await Bench(runner, bare_environment(tmp_path)).run(doing("function", tmp_path), {"do": "importable"})
     await runner.stop()
     assert outcome.state is State.SUCCESS, outcome.error
-    assert outcome.json == {"windlass": False, "pydantic": False, "channel": False, "windlass_crewside": True}
+    assert outcome.json == {"windlass": False, "pydantic": False, "channel": False, "windlass_child": True}
 
 
 def bare_environment(folder: Path) -> Path:
@@ -71,7 +71,7 @@ async def test_one_that_is_killed_before_it_is_ready_is_lost_and_one_that_crashe
 
 async def test_a_run_on_a_broken_interpreter_fails_in_words(tmp_path: Path, bench: Bench, project: Path) -> None:
     found = recognise(project)
-    order = RunOrder("some-kickoff", 1, tmp_path / "missing", None, found.project, {}, {})
+    order = RunSpec("some-kickoff", 1, tmp_path / "missing", None, found.project, {}, {})
     outcome = await bench.runner.run(order, Heard().report)
     assert outcome.reason is Reason.ERROR
     assert "missing can't be started" in str(outcome.error)

@@ -57,7 +57,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 from windlass.projects import recognise
-from windlass.runner import Output, Runner, RunOrder
+from windlass.runner import Output, Runner, RunSpec
 
 async def report(message):
     if isinstance(message, Output):
@@ -67,7 +67,7 @@ async def main(scratch, project):
     runner = Runner(Path(scratch), {})
     await runner.start()
     found = recognise(Path(project)).project
-    await runner.run(RunOrder("some-kickoff", 1, Path(sys.executable), None, found, {}, {"do": "sleep"}), report)
+    await runner.run(RunSpec("some-kickoff", 1, Path(sys.executable), None, found, {}, {"do": "sleep"}), report)
 
 asyncio.run(main(*sys.argv[1:]))
 """

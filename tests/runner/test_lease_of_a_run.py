@@ -14,11 +14,18 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Ender, Preparing, RunOrder, Tether, boottime
-from windlass.runner.orders import message_of
-from windlass.runner.remembering import frame_of
-from windlass_crewside import frames
-from windlass_crewside.messages import Lease, Project, Remember, Surroundings, TaskStarted, Written
+from windlass.runner import LeaseHandle, Preparing, RunSpec, Terminator, boottime
+from windlass.runner.io import frame_of
+from windlass.runner.run_spec import message_of
+from windlass_child.process import frames
+from windlass_child.process.messages import (
+    JournalCommitted,
+    JournalReplay,
+    Lease,
+    ProcessEnvironment,
+    Project,
+    TaskStarted,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +46,9 @@ async def warm(bench: Bench, project: Path) -> Bench:
     return bench
 
 
-def begin(bench: Bench, project: Path, tether: Tether, heard: Heard, **order: Any) -> asyncio.Task[Any]:
+def begin(bench: Bench, project: Path, tether: LeaseHandle, heard: Heard, **order: Any) -> asyncio.Task[Any]:
     ordered = replace(bench.order(recognise(project), order.pop("inputs"), {}), **order)
-    return asyncio.create_task(bench.runner.run(ordered, heard.report, Ender(), tether))
+    return asyncio.create_task(bench.runner.run(ordered, heard.report, Terminator(), tether))
 
 
 async def until_second(second: float) -> None:
@@ -52,7 +59,7 @@ async def until_second(second: float) -> None:
 @pytest.mark.parametrize("deed", ["sleep", "ignore", "block_in_c", "talk"])
 async def test_a_run_whose_lease_ends_is_lost_with_all_its_processes(warm: Bench, project: Path, deed: str) -> None:
     heard = Heard()
-    run = begin(warm, project, Tether(), heard, inputs={"do": deed}, lease=boottime() + FIRST)
+    run = begin(warm, project, LeaseHandle(), heard, inputs={"do": deed}, lease=boottime() + FIRST)
     pids = await heard.pids()
     outcome = await run
     assert (outcome.state, outcome.reason, outcome.error) == (State.FAILED, Reason.LOST, WORDS)
@@ -64,7 +71,7 @@ async def test_where_no_process_can_end_itself_the_worker_does(
 ) -> None:
     monkeypatch.setattr("windlass.runner.zygote.STOP_SECONDS", 0.2)
     heard = Heard()
-    run = begin(warm, project, Tether(), heard, inputs={"do": "block_in_c"}, lease=boottime() + FIRST)
+    run = begin(warm, project, LeaseHandle(), heard, inputs={"do": "block_in_c"}, lease=boottime() + FIRST)
     (pid,) = await heard.pids()
     (zygote,) = zygotes(scratch)
     zygote.suspend()
@@ -73,7 +80,7 @@ async def test_where_no_process_can_end_itself_the_worker_does(
 
 
 async def test_renewals_keep_a_run_alive(warm: Bench, project: Path) -> None:
-    heard, tether = Heard(), Tether()
+    heard, tether = Heard(), LeaseHandle()
     first = boottime() + FIRST
     run = begin(warm, project, tether, heard, inputs={"do": "sleep"}, lease=first)
     pids = await heard.pids()
@@ -89,7 +96,7 @@ async def test_renewals_keep_a_run_alive(warm: Bench, project: Path) -> None:
 async def test_a_run_that_never_takes_what_it_is_told_is_kept_alive_and_holds_nobody_up(
     warm: Bench, project: Path
 ) -> None:
-    heard, tether = Heard(), Tether()
+    heard, tether = Heard(), LeaseHandle()
     first = boottime() + FIRST
     run = begin(warm, project, tether, heard, inputs={"do": "block_in_c"}, lease=first)
     (pid,) = await heard.pids()
@@ -107,13 +114,13 @@ async def test_a_run_that_never_takes_what_it_is_told_is_kept_alive_and_holds_no
 
 async def test_a_run_whose_lease_has_ended_never_starts(bench: Bench, project: Path) -> None:
     heard = Heard()
-    outcome = await begin(bench, project, Tether(), heard, inputs={"do": "talk"}, lease=boottime())
+    outcome = await begin(bench, project, LeaseHandle(), heard, inputs={"do": "talk"}, lease=boottime())
     assert (outcome.reason, outcome.error) == (Reason.LOST, WORDS)
     assert heard.lines("stdout") == []
 
 
 async def test_a_renewal_while_the_zygote_starts_counts(bench: Bench, project: Path) -> None:
-    heard, tether = Heard(), Tether()
+    heard, tether = Heard(), LeaseHandle()
     first = boottime() + 30
     run = begin(bench, project, tether, heard, inputs={"do": "sleep"}, lease=first)
     await heard.until(lambda one: one == Preparing("zygote"))
@@ -125,13 +132,13 @@ async def test_a_renewal_while_the_zygote_starts_counts(bench: Bench, project: P
 
 
 async def test_a_result_that_was_read_before_the_lease_ended_is_kept(warm: Bench, project: Path) -> None:
-    outcome = await begin(warm, project, Tether(), Heard(), inputs={"do": "echo"}, lease=boottime() + 60)
+    outcome = await begin(warm, project, LeaseHandle(), Heard(), inputs={"do": "echo"}, lease=boottime() + 60)
     assert outcome.state is State.SUCCESS
 
 
 async def test_nothing_is_reported_once_the_lease_has_ended(warm: Bench, project: Path) -> None:
     """The worker stands still meanwhile, and the run has told much that waits to be read."""
-    heard, tether = Heard(), Tether()
+    heard, tether = Heard(), LeaseHandle()
     run = begin(warm, project, tether, heard, inputs={"do": "talk"}, lease=boottime() + FIRST)
     await heard.pids()
     assert tether.until is not None
@@ -143,7 +150,7 @@ async def test_nothing_is_reported_once_the_lease_has_ended(warm: Bench, project
 
 
 async def test_not_even_a_result_that_was_not_read_by_then(warm: Bench, project: Path) -> None:
-    heard, tether = Heard(), Tether()
+    heard, tether = Heard(), LeaseHandle()
     inputs = {"do": "allocate_in_forks", "megabytes": 1, "forks": 0, "seconds": 0.3}
     run = begin(warm, project, tether, heard, inputs=inputs, lease=boottime() + FIRST)
     await heard.until(lambda one: isinstance(one, TaskStarted))
@@ -154,7 +161,7 @@ async def test_not_even_a_result_that_was_not_read_by_then(warm: Bench, project:
 
 async def test_a_run_that_its_zygote_ended_for_its_lease_is_lost(warm: Bench, project: Path) -> None:
     heard = Heard()
-    run = begin(warm, project, Tether(), heard, inputs={"do": "sleep"}, lease=boottime() + RENEWED)
+    run = begin(warm, project, LeaseHandle(), heard, inputs={"do": "sleep"}, lease=boottime() + RENEWED)
     await heard.pids()
     (kept,) = warm.runner._zygotes._kept.values()
     zygote = kept.starting.result()
@@ -164,7 +171,7 @@ async def test_a_run_that_its_zygote_ended_for_its_lease_is_lost(warm: Bench, pr
 
 
 async def test_a_tether_tells_all_that_is_written_and_of_renewals_the_last() -> None:
-    tether, now = Tether(), boottime()
+    tether, now = LeaseHandle(), boottime()
     tether.begin(now + 10)
     tether.begin(now + 5)
     for news in (tether.extend, tether.extend):
@@ -172,25 +179,25 @@ async def test_a_tether_tells_all_that_is_written_and_of_renewals_the_last() -> 
     tether.written(1)
     tether.extend(now + 30)
     tether.written(2)
-    assert await tether.news() == [Written(1), Written(2), Lease(now + 30)]
+    assert await tether.news() == [JournalCommitted(1), JournalCommitted(2), Lease(now + 30)]
     tether.written(3)
-    assert await tether.news() == [Written(3)]
+    assert await tether.news() == [JournalCommitted(3)]
 
 
 def test_a_lease_that_has_ended_is_not_had_again() -> None:
-    tether = Tether(boottime())
+    tether = LeaseHandle(boottime())
     tether.extend(boottime() + RENEWED)
     assert tether.lapsed
 
 
 def test_a_run_without_a_lease_has_no_end_of_one() -> None:
-    assert not Tether().lapsed
+    assert not LeaseHandle().lapsed
 
 
 async def test_what_is_written_is_told_to_the_run(warm: Bench, tmp_path: Path) -> None:
     code = """
     import threading
-    from windlass_crewside import child
+    from windlass_child.process import child
 
     def run():
         told, obey = threading.Event(), child.obey
@@ -205,21 +212,21 @@ async def test_what_is_written_is_told_to_the_run(warm: Bench, tmp_path: Path) -
         print("asleep", 0, flush=True)
         return told.wait(30)
     """
-    heard, tether = Heard(), Tether()
+    heard, tether = Heard(), LeaseHandle()
     run = begin(warm, function_project(tmp_path / "hears", code), tether, heard, inputs={})
     await heard.pids()
     tether.written(1)
     tether.written(2)
     outcome = await run
     assert outcome.json is True
-    assert heard.lines("stdout")[1:] == ["Written 1", "Written 2"]
+    assert heard.lines("stdout")[1:] == ["JournalCommitted 1", "JournalCommitted 2"]
 
 
 async def test_a_journal_of_many_megabytes_is_given_while_others_go_on(warm: Bench, project: Path) -> None:
     megabyte = "x" * (1 << 20)
-    journal = [Remember(number, "step", "{}", megabyte) for number in range(1, 21)]
-    journal += [Remember(number, "step", "{}") for number in range(21, 1021)]
-    run = begin(warm, project, Tether(), Heard(), inputs={"do": "echo"}, journal=journal)
+    journal = [JournalReplay(number, "step", "{}", megabyte) for number in range(1, 21)]
+    journal += [JournalReplay(number, "step", "{}") for number in range(21, 1021)]
+    run = begin(warm, project, LeaseHandle(), Heard(), inputs={"do": "echo"}, journal=journal)
     longest = 0.0
     while not run.done():
         began = time.monotonic()
@@ -231,14 +238,14 @@ async def test_a_journal_of_many_megabytes_is_given_while_others_go_on(warm: Ben
 
 def test_an_entry_that_no_message_can_hold_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "LARGEST_FRAME", 1000)
-    with pytest.raises(WindlassError, match="what the journal holds of some step can't be given to the crew"):
-        frame_of(Remember(1, "some step", "{}", "x" * 1000))
+    with pytest.raises(WindlassError, match="the journal entry of some step can't be sent to the crew"):
+        frame_of(JournalReplay(1, "some step", "{}", "x" * 1000))
 
 
 def test_what_earlier_attempts_used_counts_against_the_limits(tmp_path: Path) -> None:
     project = Project("function", str(tmp_path), "work:run")
     limits = Limits(token_limit=100, model_call_limit=10)
-    order = RunOrder("k", 2, PYTHON, None, project, {}, {}, limits, tokens_used=60, model_calls_made=4)
-    budget = message_of(order, Surroundings({}, str(tmp_path))).budget
+    order = RunSpec("k", 2, PYTHON, None, project, {}, {}, limits, tokens_used=60, model_calls_made=4)
+    budget = message_of(order, ProcessEnvironment({}, str(tmp_path))).budget
     assert (budget.token_limit, budget.tokens_used) == (100, 60)
     assert (budget.model_call_limit, budget.model_calls_made) == (10, 4)

@@ -11,7 +11,7 @@ from projects_for_tests.ends import gone, zygotes
 from projects_for_tests.making import Bench, Heard
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
-from windlass_crewside.messages import Warned
+from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ async def test_output_beyond_its_limit_is_dropped_and_the_run_goes_on(bench: Ben
     assert 100 < len(heard.lines("stdout")) < 200
     (warned,) = heard.of(Warned)
     assert warned.code == "output_cut"
-    assert "after its output_limit of 1000 bytes was dropped" in warned.message
+    assert "after the first 1000 bytes (output_limit) was dropped" in warned.message
 
 
 async def test_a_flood_of_output_holds_up_neither_its_run_nor_others(bench: Bench, project: Path) -> None:

@@ -3,16 +3,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.runner.lines import CUT, LONGEST_LINE, Lines
+from windlass.runner.io import CUT, LONGEST_LINE, LineSplitter
 
 
 def split(*chunks: bytes) -> list[str]:
-    lines = Lines()
+    lines = LineSplitter()
     return [line for chunk in chunks for line in lines.feed(chunk)] + lines.end()
 
 
 def test_lines_come_when_they_are_complete() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     assert lines.feed(b"one\ntw") == ["one"]
     assert lines.feed(b"o\n\n") == ["two", ""]
     assert lines.end() == []

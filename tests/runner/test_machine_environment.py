@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from windlass.runner.environment import machine_environment
+from windlass.runner.run_spec import machine_environment
 
 
 def test_only_what_is_of_the_machine_is_kept() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.runner.removal import remove
+from windlass.removal import remove
 
 if TYPE_CHECKING:
     from pathlib import Path

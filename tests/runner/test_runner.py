@@ -13,7 +13,7 @@ from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner import Output, Preparing, Runner
 from windlass.runner import runner as runner_module
-from windlass_crewside.messages import Message, TaskStarted
+from windlass_child.process.messages import Message, TaskStarted
 
 if TYPE_CHECKING:
     from pathlib import Path

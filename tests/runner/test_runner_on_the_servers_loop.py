@@ -12,8 +12,8 @@ import pytest
 import uvloop
 
 from windlass.kickoffs.states import State
-from windlass.runner import Runner, RunOrder
-from windlass_crewside.messages import Project
+from windlass.runner import Runner, RunSpec
+from windlass_child.process.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,14 +48,14 @@ def on_uvloop(scratch: Path, work: Callable[[Runner], Awaitable[Outcome]]) -> Ou
         return loop.run(run())
 
 
-def order(folder: Path, function: str) -> RunOrder:
+def order(folder: Path, function: str) -> RunSpec:
     (folder / "pyproject.toml").write_text(PYPROJECT)
     (folder / "leaves.py").write_text(CODE)
     project = Project("function", str(folder), f"leaves:{function}")
-    return RunOrder("k", 1, Path(sys.executable), None, project, {}, {})
+    return RunSpec("k", 1, Path(sys.executable), None, project, {}, {})
 
 
-async def unheard(_: object) -> None: ...
+async def discard(_: object) -> None: ...
 
 
 def test_a_crew_gets_no_descriptor_of_the_servers(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_crew_gets_no_descriptor_of_the_servers(tmp_path: Path) -> None:
     descriptor = os.open(secret, os.O_RDONLY)
     os.set_inheritable(descriptor, True)
     try:
-        outcome = on_uvloop(tmp_path, lambda runner: runner.run(order(tmp_path, "descriptors"), unheard))
+        outcome = on_uvloop(tmp_path, lambda runner: runner.run(order(tmp_path, "descriptors"), discard))
     finally:
         os.close(descriptor)
     assert outcome.state is State.SUCCESS
@@ -72,7 +72,7 @@ def test_a_crew_gets_no_descriptor_of_the_servers(tmp_path: Path) -> None:
 
 
 def test_a_process_that_a_crew_leaves_behind_does_not_keep_the_server_from_stopping(tmp_path: Path) -> None:
-    outcome = on_uvloop(tmp_path, lambda runner: runner.run(order(tmp_path, "daemon"), unheard))
+    outcome = on_uvloop(tmp_path, lambda runner: runner.run(order(tmp_path, "daemon"), discard))
     assert outcome.state is State.SUCCESS
     with pytest.raises(ProcessLookupError):  # it was ended with its crew
         os.kill(outcome.json, 0)

@@ -9,16 +9,16 @@ import pytest
 from projects_for_tests.able import able
 from projects_for_tests.making import Bench, Heard
 from windlass.kickoffs.limits import Limits
-from windlass.kickoffs.outcome import Ending
+from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Ender, Output, Preparing
-from windlass_crewside.messages import Event, Message, Warned
+from windlass.runner import Output, Preparing, Terminator
+from windlass_child.process.messages import Event, Message, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-STOPPED = Ending(State.CANCELLED, Reason.CANCELLED, "It was stopped.", at_once=True)
+STOPPED = Termination(State.CANCELLED, Reason.CANCELLED, "It was stopped.", at_once=True)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("deed", "place"), [("sleep", "do_sleep"), ("block_in_c", "do_block_in_c")])
 async def test_a_silent_run_is_told_of_with_where_it_stands(bench: Bench, project: Path, deed: str, place: str) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     run = asyncio.create_task(
         bench.run(project, {"do": deed}, heard=heard, ender=ender, limits=Limits(stall_after=0.5))
     )
@@ -42,7 +42,7 @@ async def test_a_silent_run_is_told_of_with_where_it_stands(bench: Bench, projec
 
 
 async def test_a_run_that_talks_is_not_stalled(bench: Bench, project: Path) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     run = asyncio.create_task(
         bench.run(project, {"do": "talk"}, heard=heard, ender=ender, limits=Limits(stall_after=0.6))
     )
@@ -53,7 +53,7 @@ async def test_a_run_that_talks_is_not_stalled(bench: Bench, project: Path) -> N
 
 
 async def test_a_silence_is_told_once(bench: Bench, project: Path) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     limits = Limits(stall_after=0.3, timeout=2)
     await bench.run(project, {"do": "sleep"}, heard=heard, ender=ender, limits=limits, seconds_left=2.0)
     assert len(heard.events("stalled")) == 1

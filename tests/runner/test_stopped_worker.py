@@ -72,7 +72,7 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from windlass.projects import recognise
-from windlass.runner import Output, Runner, RunOrder, Tether, boottime
+from windlass.runner import LeaseHandle, Output, Runner, RunSpec, boottime
 
 async def report(message):
     if isinstance(message, Output):
@@ -84,14 +84,14 @@ async def renew(tether, lease):
         tether.extend(boottime() + lease)
 
 async def main(scratch, project, deed, lease):
-    runner, lease, tether = Runner(Path(scratch), {}), float(lease), Tether()
+    runner, lease, tether = Runner(Path(scratch), {}), float(lease), LeaseHandle()
     await runner.start()
     await runner.warm(Path(sys.executable), None)
     found = recognise(Path(project)).project
     renewing = asyncio.create_task(renew(tether, lease))
     ends = boottime() + lease
-    order = RunOrder("some-kickoff", 1, Path(sys.executable), None, found, {}, {"do": deed}, lease=ends)
-    outcome = await runner.run(order, report, tether=tether)
+    order = RunSpec("some-kickoff", 1, Path(sys.executable), None, found, {}, {"do": deed}, lease=ends)
+    outcome = await runner.run(order, report, lease_handle=tether)
     print("outcome", outcome.reason, outcome.error, flush=True)
     renewing.cancel()
     await runner.stop()

@@ -9,17 +9,17 @@ import pytest
 from projects_for_tests.able import able
 from projects_for_tests.ends import gone
 from projects_for_tests.making import Bench, Heard
-from windlass.kickoffs.outcome import Ending
+from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Ender, Output, Preparing, Runner, Ways
-from windlass.runner.environment import machine_environment
+from windlass.runner import Output, Preparing, Runner, RunnerConfig, Terminator
+from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-STOPPED = Ending(State.CANCELLED, Reason.CANCELLED, "It was stopped.")
+STOPPED = Termination(State.CANCELLED, Reason.CANCELLED, "It was stopped.")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 async def hasty(scratch: Path) -> AsyncIterator[Bench]:
     """A bench whose runs have half a second to end."""
-    runner = Runner(scratch, machine_environment(os.environ), Ways(grace=0.5))  # noqa: TID251 - as windlass.config
+    runner = Runner(scratch, machine_environment(os.environ), RunnerConfig(grace=0.5))  # noqa: TID251 - as windlass.config
     await runner.start()
     yield Bench(runner)
     await runner.stop()
@@ -38,7 +38,7 @@ async def hasty(scratch: Path) -> AsyncIterator[Bench]:
 
 @pytest.mark.parametrize("deed", ["sleep", "ignore", "clean_up", "block_in_c", "talk"])
 async def test_a_run_that_is_stopped_ends_with_all_its_processes(hasty: Bench, project: Path, deed: str) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     run = asyncio.create_task(hasty.run(project, {"do": deed}, heard=heard, ender=ender))
     pids = await heard.pids()
     ender.end(STOPPED)
@@ -48,7 +48,7 @@ async def test_a_run_that_is_stopped_ends_with_all_its_processes(hasty: Bench, p
 
 
 async def test_a_run_is_told_to_end_before_it_is_killed(hasty: Bench, project: Path) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     run = asyncio.create_task(hasty.run(project, {"do": "clean_up"}, heard=heard, ender=ender))
     await heard.pids()
     ender.end(STOPPED)
@@ -57,7 +57,7 @@ async def test_a_run_is_told_to_end_before_it_is_killed(hasty: Bench, project: P
 
 
 async def test_a_result_that_comes_after_the_request_to_stop_is_kept(hasty: Bench, project: Path) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     run = asyncio.create_task(hasty.run(project, {"do": "succeed_at_last"}, heard=heard, ender=ender))
     await heard.pids()
     ender.end(STOPPED)
@@ -66,7 +66,7 @@ async def test_a_result_that_comes_after_the_request_to_stop_is_kept(hasty: Benc
 
 
 async def test_a_run_that_was_stopped_before_it_began_never_starts(bench: Bench, project: Path) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     ender.end(STOPPED)
     outcome = await bench.run(project, {"do": "talk"}, heard=heard, ender=ender)
     assert outcome.state is State.CANCELLED
@@ -74,7 +74,7 @@ async def test_a_run_that_was_stopped_before_it_began_never_starts(bench: Bench,
 
 
 async def test_a_run_that_is_stopped_while_its_zygote_starts_never_starts(bench: Bench, project: Path) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     run = asyncio.create_task(bench.run(project, {"do": "talk"}, heard=heard, ender=ender))
     await heard.until(lambda one: one == Preparing("zygote"))
     ender.end(STOPPED)
@@ -84,7 +84,7 @@ async def test_a_run_that_is_stopped_while_its_zygote_starts_never_starts(bench:
 
 
 async def test_a_stop_is_not_held_up_by_output_that_nobody_takes(hasty: Bench, project: Path) -> None:
-    ender, held, begun = Ender(), asyncio.Event(), asyncio.Event()
+    ender, held, begun = Terminator(), asyncio.Event(), asyncio.Event()
     printed: list[int] = []
 
     async def take_nothing(what: object) -> None:
@@ -104,9 +104,9 @@ async def test_a_stop_is_not_held_up_by_output_that_nobody_takes(hasty: Bench, p
 
 
 async def test_the_first_reason_to_end_is_the_one_that_counts(hasty: Bench, project: Path) -> None:
-    heard, ender = Heard(), Ender()
+    heard, ender = Heard(), Terminator()
     run = asyncio.create_task(hasty.run(project, {"do": "sleep"}, heard=heard, ender=ender))
     await heard.pids()
     ender.end(STOPPED)
-    ender.end(Ending(State.TIMED_OUT, Reason.TIMED_OUT, "It took too long."))
+    ender.end(Termination(State.TIMED_OUT, Reason.TIMED_OUT, "It took too long."))
     assert (await run).state is State.CANCELLED

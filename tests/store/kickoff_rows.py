@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from store.whole import loaded, whole
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
-from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import Reason, State
-from windlass.kickoffs.usage import TokenUsage
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.kickoffs import Accepted, Batch, Claimed, Interruption, KickoffStatus, KickoffStore, NewKickoff
 
@@ -104,10 +103,10 @@ class Rows:
         await self.store.promote()
 
     async def status(self, kickoff: UUID) -> KickoffStatus:
-        return (await self.store.statuses([kickoff]))[kickoff]
+        return await whole(self.store, kickoff)
 
     async def tasks(self, kickoff: UUID) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads((await self.status(kickoff)).tasks or "null")
+        found: list[dict[str, Any]] = loaded((await self.status(kickoff)).tasks)
         return found
 
     async def column(self, kickoff: UUID, name: str) -> Any:
@@ -117,8 +116,8 @@ class Rows:
     async def settle(self, claimed: Claimed, outcome: Outcome = DONE) -> bool:
         return await self.store.settle(claimed.id, claimed.attempt, outcome, TokenUsage(), [])
 
-    async def put_back(self, claimed: Claimed, max_losses: int = 3) -> State | None:
-        return await self.store.put_back(
+    async def requeue(self, claimed: Claimed, max_losses: int = 3) -> State | None:
+        return await self.store.requeue(
             claimed.id, claimed.attempt, Interruption("its process was lost", claimed.usage), max_losses=max_losses
         )
 

@@ -9,11 +9,11 @@ import pytest
 
 from store.kickoff_rows import DONE, FAILED
 from windlass.kickoffs.events import stored_event
+from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import State, TaskState
 from windlass.kickoffs.tasks import pending_records
-from windlass.kickoffs.usage import TokenUsage
-from windlass.store.claiming import Remembered
-from windlass.store.kickoffs import Batch, Claimed, Entry, Interruption
+from windlass.store.claiming import JournalRow
+from windlass.store.kickoffs import Batch, Claimed, Interruption, JournalEntry
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows
@@ -31,7 +31,9 @@ async def completed(rows: Rows, run: Claimed, position: int, number: int | None)
     """A task that ended well, with its entry in the journal where it has a number."""
     record = pending_records(rows.version.manifest.tasks)[position]
     done = replace(record, state=TaskState.COMPLETED, output=f"output {position}", started_at=1.0, finished_at=3.0)
-    entries = [] if number is None else [Entry(number, f"task {position}", "sealed", position, apart=position == 0)]
+    entries = (
+        [] if number is None else [JournalEntry(number, f"task {position}", "sealed", position, apart=position == 0)]
+    )
     batch = Batch(records=[replace(done, execution_time=2.0)], entries=entries)
     assert await rows.store.write_reports(run.id, run.attempt, batch)
 
@@ -54,7 +56,7 @@ async def test_an_attempt_ends_as_its_kickoff_does(rows: Rows, outcome: Any, tol
 
 async def test_each_attempt_tells_why_the_kickoff_went_on_without_it(rows: Rows) -> None:
     claimed = await rows.started()
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     await rows.come_due()
     await rows.claim()
     await rows.store.release(rows.worker)
@@ -77,7 +79,7 @@ async def test_what_the_journal_holds_stays_completed_and_the_rest_is_to_be_run(
     claimed = await rows.started()
     await completed(rows, claimed, 0, number=1)
     await completed(rows, claimed, 1, number=None)
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     states = [record.state for record in await rows.store.earlier_records(claimed.id)]
     assert states == [TaskState.COMPLETED, TaskState.PENDING_RUN]
     await rows.come_due()
@@ -85,7 +87,7 @@ async def test_what_the_journal_holds_stays_completed_and_the_rest_is_to_be_run(
     kept, reopened = await rows.store.earlier_records(claimed.id)
     assert (kept.state, kept.output, kept.execution_time) == (TaskState.COMPLETED, "output 0", 2.0)
     assert (reopened.state, reopened.output, reopened.execution_time) == (TaskState.PENDING_RUN, None, 2.0)
-    assert await rows.store.journal(again.id) == [Remembered(1, "task 0", "sealed", "output 0")]
+    assert await rows.store.journal(again.id) == [JournalRow(1, "task 0", "sealed", "output 0")]
     (row,) = await rows.database.rows("SELECT restored FROM attempts WHERE attempt = 2")
     assert row["restored"] == 1
 
@@ -102,7 +104,7 @@ async def test_a_step_that_was_run_once_more_when_it_was_cut_short_is_to_be_run(
     claimed = await rows.started()
     await completed(rows, claimed, 0, number=1)
     await begun(rows, claimed, 0, at=1000.0)
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     (record, _) = await rows.store.earlier_records(claimed.id)
     assert record.state is TaskState.PENDING_RUN
 
@@ -111,7 +113,7 @@ async def test_the_time_of_a_task_that_was_cut_short_counts_up_to_the_last_word_
     claimed = await rows.started()
     await begun(rows, claimed, 0, at=1000.0)
     await rows.store.write_reports(claimed.id, 1, Batch(events=[stored_event(1, "still_there", 1004.5, {})]))
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     (record, _) = await rows.store.earlier_records(claimed.id)
     assert (record.state, record.execution_time, record.started_at) == (TaskState.PENDING_RUN, 4.5, None)
 
@@ -124,7 +126,7 @@ async def test_the_tokens_of_all_attempts_add_up(rows: Rows) -> None:
     (again,) = await rows.claim()
     assert again.usage == USED
     more = TokenUsage(total_tokens=9, successful_requests=3)
-    await rows.store.put_back(again.id, again.attempt, Interruption(WHY, more), max_losses=3)
+    await rows.store.requeue(again.id, again.attempt, Interruption(WHY, more), max_losses=3)
     await rows.come_due()
     (again,) = await rows.claim()
     assert again.usage == more
@@ -143,16 +145,16 @@ async def test_the_model_calls_of_all_attempts_add_up_and_are_never_fewer(rows: 
 
 async def test_a_step_is_not_journaled_for_an_attempt_that_is_over(rows: Rows) -> None:
     claimed = await rows.started()
-    await rows.put_back(claimed)
-    assert not await rows.store.write_reports(claimed.id, 1, Batch(entries=[Entry(1, "step", "sealed")]))
+    await rows.requeue(claimed)
+    assert not await rows.store.write_reports(claimed.id, 1, Batch(entries=[JournalEntry(1, "step", "sealed")]))
     assert await rows.store.journal(claimed.id) == []
 
 
 async def test_a_step_that_was_written_when_the_answer_was_lost_is_written_once(rows: Rows) -> None:
     claimed = await rows.started()
     for _ in range(2):
-        assert await rows.store.write_reports(claimed.id, 1, Batch(entries=[Entry(1, "step", "sealed")]))
-    assert await rows.store.journal(claimed.id) == [Remembered(1, "step", "sealed", None)]
+        assert await rows.store.write_reports(claimed.id, 1, Batch(entries=[JournalEntry(1, "step", "sealed")]))
+    assert await rows.store.journal(claimed.id) == [JournalRow(1, "step", "sealed", None)]
 
 
 async def test_one_that_is_to_stop_is_not_tried_again(rows: Rows) -> None:
@@ -186,7 +188,7 @@ async def test_one_that_lost_its_process_is_kept_apart_and_one_that_lost_its_wor
     await rows.store.reap(max_losses=3)
     (again,) = await rows.claim()
     assert not again.alone
-    await rows.put_back(again)
+    await rows.requeue(again)
     await rows.come_due()
     (again,) = await rows.claim()
     assert again.alone

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from windlass import aio
+from windlass.aio import cancelled, obeying_cancellation
 from windlass.errors import DatabaseUnavailable
-from windlass.store import cancelling
-from windlass.store.cancelling import cancelled, obeying_cancellation
 from windlass.store.database import Database
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def test_who_waits_for_a_connection_and_is_cancelled_as_it_comes_is_cancel
 
 
 async def test_a_task_that_forgets_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cancelling, "AGAIN", 0.01)
+    monkeypatch.setattr(aio, "AGAIN", 0.01)
 
     async def stubborn() -> None:
         for _ in range(3):

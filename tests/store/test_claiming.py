@@ -12,7 +12,7 @@ from windlass.kickoffs.states import State
 from windlass.kickoffs.tasks import TaskRecords
 from windlass.store.claiming import SQL
 from windlass.store.deployments import DeploymentStore
-from windlass_crewside.messages import TaskStarted
+from windlass_child.process.messages import TaskStarted
 
 
 async def test_a_claimed_kickoff_comes_with_what_its_run_needs(rows: Rows) -> None:
@@ -63,7 +63,7 @@ async def test_a_second_attempt_begins_with_fresh_task_records(rows: Rows) -> No
     records.start(TaskStarted(0, "aa", "plan", None, 1.0))
     records.start(TaskStarted(2, "extra", None, None, 1.0))
     await rows.write(claimed, records)
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     await rows.come_due()
     (again,) = await rows.claim()
     assert again.attempt == 2
@@ -91,7 +91,7 @@ async def test_a_crew_without_tasks_has_no_records(rows: Rows) -> None:
 async def test_the_time_of_the_first_start_stays(rows: Rows) -> None:
     claimed = await rows.started()
     began = (await rows.status(claimed.id)).started_at
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     await rows.come_due()
     (again,) = await rows.claim()
     assert again.ran_for > 0

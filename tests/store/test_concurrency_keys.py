@@ -10,8 +10,8 @@ import pytest
 
 from store.kickoff_rows import DONE, FAILED
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.outcome import SUPERSEDED
 from windlass.kickoffs.states import State
-from windlass.kickoffs.stopping import SUPERSEDED
 from windlass.store.kickoffs import Holder
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def test_however_one_ends_the_next_has_its_turn(rows: Rows, end: str) -> N
     if end == "settled":
         await rows.settle(claimed, FAILED)
     elif end == "put back":
-        await rows.put_back(claimed)
+        await rows.requeue(claimed)
     elif end == "reaped":
         await rows.end_leases()
         await rows.store.reap(max_losses=0)

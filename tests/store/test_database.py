@@ -11,8 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from store.proxy import Proxy
 from windlass.errors import DatabaseUnavailable, SettingsError
-from windlass.store.database import Database
-from windlass.store.healing import Healing
+from windlass.store.database import Database, PoolRecovery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -79,7 +78,7 @@ async def test_dead_connections_are_replaced_before_a_request_meets_one(proxy: P
     async with Database(proxy.url, connections=2) as database:
         await asyncio.gather(*(database.rows("SELECT pg_sleep(0.05)") for _ in range(2)))
         await proxy.cut()
-        healing = Healing(database)
+        healing = PoolRecovery(database)
         healing.begin()
         healing.begin()
         assert healing._task is not None
@@ -92,7 +91,7 @@ async def test_dead_connections_are_replaced_before_a_request_meets_one(proxy: P
 async def test_healing_that_meets_an_absent_database_ends_quietly(proxy: Proxy) -> None:
     async with Database(proxy.url) as database:
         await proxy.close()
-        healing = Healing(database)
+        healing = PoolRecovery(database)
         healing.begin()
         await healing.stop()
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.kickoff_rows import DONE, FAILED, Rows
+from store.whole import loaded
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.outcome import Outcome, lost_too_often
+from windlass.kickoffs.outcome import Outcome, TokenUsage, lost_too_often
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
-from windlass.kickoffs.usage import TokenUsage
-from windlass_crewside.messages import TaskEnded, TaskStarted, Tokens
+from windlass_child.process.messages import TaskEnded, TaskStarted, Tokens
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -33,8 +33,8 @@ async def test_a_success_is_kept_with_all_that_came_of_it(rows: Rows) -> None:
     status = await rows.status(claimed.id)
     assert (status.state, status.reason, status.error) == (State.SUCCESS, None, None)
     assert (status.output, status.structured) == ('"done"', '{"b":1,"a":[null]}')
-    assert json.loads(status.token_usage or "") == usage.to_json()
-    assert json.loads(status.warnings) == [
+    assert loaded(status.token_usage) == usage.to_json()
+    assert loaded(status.warnings) == [
         {"code": "early", "message": "m"},
         {"code": "late", "message": "m", "task_id": "plan"},
     ]
@@ -126,23 +126,23 @@ async def test_any_text_can_be_a_result_an_error_or_a_warning(rows: Rows, text: 
     outcome = Outcome(State.FAILED, output=text, structured=json.dumps({text: [text]}), reason=Reason.ERROR, error=text)
     assert await rows.store.settle(claimed.id, 1, outcome, TokenUsage(), [Warning_("c", text, text)])
     status = await rows.status(claimed.id)
-    assert json.loads(status.output or "") == text
-    assert json.loads(status.structured or "") == {text: [text]}
+    assert loaded(status.output) == text
+    assert loaded(status.structured) == {text: [text]}
     shown = text.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     assert status.error == shown
-    assert json.loads(status.warnings) == [{"code": "c", "message": shown, "task_id": shown}]
+    assert loaded(status.warnings) == [{"code": "c", "message": shown, "task_id": shown}]
 
 
 async def test_an_output_of_20_mb_is_kept(rows: Rows) -> None:
     claimed = await rows.started()
     output = "ü" * 10_000_000
     await rows.settle(claimed, Outcome(State.SUCCESS, output=output))
-    assert json.loads((await rows.status(claimed.id)).output or "") == output
+    assert loaded((await rows.status(claimed.id)).output) == output
 
 
 async def test_a_run_that_was_lost_is_put_back_and_counted(rows: Rows) -> None:
     claimed = await rows.started()
-    assert await rows.put_back(claimed)
+    assert await rows.requeue(claimed)
     status = await rows.status(claimed.id)
     assert (status.state, status.attempt, status.tasks, status.total_tasks) == (State.PENDING, 1, None, None)
     assert await rows.column(claimed.id, "losses") == 1
@@ -151,8 +151,8 @@ async def test_a_run_that_was_lost_is_put_back_and_counted(rows: Rows) -> None:
 
 async def test_it_is_put_back_once(rows: Rows) -> None:
     claimed = await rows.started()
-    assert await rows.put_back(claimed)
-    assert not await rows.put_back(claimed)
+    assert await rows.requeue(claimed)
+    assert not await rows.requeue(claimed)
     assert await rows.column(claimed.id, "losses") == 1
 
 
@@ -160,10 +160,10 @@ async def test_it_is_put_back_only_so_often(rows: Rows) -> None:
     await rows.accept()
     for _ in range(2):
         (claimed,) = await rows.claim()
-        assert await rows.put_back(claimed, max_losses=2)
+        assert await rows.requeue(claimed, max_losses=2)
         await rows.come_due()
     (claimed,) = await rows.claim()
-    assert not await rows.put_back(claimed, max_losses=2)
+    assert not await rows.requeue(claimed, max_losses=2)
     assert (await rows.status(claimed.id)).state is State.STARTED
 
 

@@ -17,13 +17,12 @@ from store.kickoff_rules import LOOK, check
 from store.shared_database import empty
 from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import Reason, State, TaskState
 from windlass.kickoffs.tasks import pending_records
-from windlass.kickoffs.usage import TokenUsage
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import Batch, Entry, Interruption
+from windlass.store.kickoffs import Batch, Interruption, JournalEntry
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -124,10 +123,10 @@ class Lives(RuleBasedStateMachine):
             self.model[run.id].settle(outcome.state)
 
     @rule(run=runs)
-    def put_back(self, run: Claimed) -> None:
+    def requeue(self, run: Claimed) -> None:
         found = self.model[run.id]
         counts = self.model.is_current(run) and (found.losses < MAX_LOSSES or found.to_stop)
-        answer = self.wait(self.store.put_back(run.id, run.attempt, LOST, max_losses=MAX_LOSSES))
+        answer = self.wait(self.store.requeue(run.id, run.attempt, LOST, max_losses=MAX_LOSSES))
         if counts:
             found.lose()
             self.later(run.id)
@@ -173,14 +172,14 @@ class Lives(RuleBasedStateMachine):
     @rule(run=runs, task=st.sampled_from([None, TaskState.RUNNING, TaskState.COMPLETED]))
     def write(self, run: Claimed, task: TaskState | None) -> None:
         """An event, and what became of the next task; one that is finished goes into the journal."""
-        expected, seq = self.model[run.id], self.wait(self.store.last_event(run.id)) + 1
+        expected, seq = self.model[run.id], self.wait(self.store.stored_so_far(run.id)).last_event + 1
         left = pending_records(run.manifest.tasks)[len(expected.journal) :]
         records = [replace(record, state=task, started_at=1.0) for record in left[:1]] if task else []
         done = records if task is TaskState.COMPLETED else []
         batch = Batch(
             events=[stored_event(seq, "kind", 1.0, {})],
             records=records,
-            entries=[Entry(record.position + 1, "task", "sealed", record.position) for record in done],
+            entries=[JournalEntry(record.position + 1, "task", "sealed", record.position) for record in done],
         )
         written = self.wait(self.store.write_reports(run.id, run.attempt, batch))
         assert written is self.model.is_current(run)

@@ -27,7 +27,7 @@ class Heard:
         self.told: asyncio.Queue[str] = asyncio.Queue()
         self.listener = listener
         listener.on(ENDED, lambda payload: self.told.put_nowait(f"ended {payload}"))
-        listener.on_gap(lambda: self.told.put_nowait("gap" if listener.hearing.is_set() else "deaf"))
+        listener.on_gap(lambda: self.told.put_nowait("gap" if listener.listening.is_set() else "deaf"))
 
     async def next(self) -> str:
         return await asyncio.wait_for(self.told.get(), 10)
@@ -63,7 +63,7 @@ async def test_each_hears_its_channel_alone(heard: Heard, shared_url: str) -> No
 async def test_while_the_connection_is_lost_it_says_that_it_hears_nothing(heard: Heard, proxy: Proxy) -> None:
     await proxy.close()
     assert await heard.next() == "deaf"
-    assert not heard.listener.hearing.is_set()
+    assert not heard.listener.listening.is_set()
 
 
 async def test_it_hears_again_when_the_database_is_back(heard: Heard, proxy: Proxy, shared_url: str) -> None:
@@ -104,7 +104,7 @@ async def test_its_first_connection_is_no_return(shared_url: str, caplog: pytest
     caplog.set_level(logging.INFO, "windlass")
     listener = Listener(shared_url)
     await listener.start()
-    await asyncio.wait_for(listener.hearing.wait(), 10)
+    await asyncio.wait_for(listener.listening.wait(), 10)
     await listener.stop()
     assert caplog.records == []
 
@@ -114,10 +114,10 @@ async def test_stop_may_come_twice_and_before_start(shared_url: str) -> None:
     await listener.stop()
     await listener.start()
     await listener.start()
-    await asyncio.wait_for(listener.hearing.wait(), 10)
+    await asyncio.wait_for(listener.listening.wait(), 10)
     await listener.stop()
     await listener.stop()
-    assert not listener.hearing.is_set()
+    assert not listener.listening.is_set()
 
 
 async def test_it_starts_while_the_database_is_away(proxy: Proxy) -> None:
@@ -125,7 +125,7 @@ async def test_it_starts_while_the_database_is_away(proxy: Proxy) -> None:
     listener = Listener(proxy.url)
     await listener.start()
     await proxy.open()
-    await asyncio.wait_for(listener.hearing.wait(), 10)
+    await asyncio.wait_for(listener.listening.wait(), 10)
     await listener.stop()
 
 

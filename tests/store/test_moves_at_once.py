@@ -12,7 +12,7 @@ from store.audit import Audit
 from store.kickoff_rows import DONE, FAILED, Rows
 from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.usage import TokenUsage
+from windlass.kickoffs.outcome import TokenUsage
 from windlass.store.database import Database
 from windlass.store.kickoffs import Batch, Interruption
 
@@ -85,7 +85,7 @@ class Storm:
 
     async def write(self) -> None:
         if run := self.run:
-            seq = await self.rows.store.last_event(run.id) + 1
+            seq = (await self.rows.store.stored_so_far(run.id)).last_event + 1
             batch = Batch(events=[stored_event(seq, "kind", 1.0, {})])
             await self.rows.store.write_reports(run.id, run.attempt, batch)
 
@@ -97,9 +97,9 @@ class Storm:
             outcome = self.chance.choice([DONE, FAILED])
             await self.rows.store.settle(run.id, run.attempt, outcome, TokenUsage(), [])
 
-    async def put_back(self) -> None:
+    async def requeue(self) -> None:
         if run := self.run:
-            await self.rows.store.put_back(run.id, run.attempt, Interruption("lost", TokenUsage()), max_losses=NEVER)
+            await self.rows.store.requeue(run.id, run.attempt, Interruption("lost", TokenUsage()), max_losses=NEVER)
 
     async def retry(self) -> None:
         if run := self.run:
@@ -125,7 +125,7 @@ DEEDS: list[Deed] = [
     *[Storm.write] * 4,
     *[Storm.settle] * 2,
     Storm.renew,
-    Storm.put_back,
+    Storm.requeue,
     Storm.retry,
     Storm.stop,
     Storm.release,

@@ -14,13 +14,21 @@ FILES = sorted(path.stem for path in STORE.joinpath("queries").glob("*.sql"))
 
 
 def users() -> dict[str, set[str]]:
-    """Names of statements that a module takes, by the file that it takes them from."""
-    found: dict[str, set[str]] = {}
-    for module in STORE.glob("*.py"):
-        text = module.read_text()
-        for file in re.findall(r'^SQL = queries\("(\w+)"\)$', text, re.MULTILINE):
-            found.setdefault(file, set()).update(re.findall(r'SQL\["(\w+)"\]', text))
-    return found
+    """Names of statements that the modules take, by the file that they take them from, also under another name."""
+    texts = {module.stem: module.read_text() for module in STORE.glob("*.py")}
+    files = {
+        module: found[1]
+        for module, text in texts.items()
+        if (found := re.search(r'^SQL = queries\("(\w+)"\)$', text, re.MULTILINE))
+    }
+    used: dict[str, set[str]] = {file: set() for file in files.values()}
+    for module, text in texts.items():
+        constants = {"SQL": files[module]} if module in files else {}
+        for other, name in re.findall(r"^from windlass\.store\.(\w+) import SQL as (\w+)$", text, re.MULTILINE):
+            constants[name] = files[other]
+        for constant, file in constants.items():
+            used[file].update(re.findall(rf'\b{constant}\["(\w+)"\]', text))
+    return used
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from store.kickoff_rows import DONE, Rows
-from windlass.embedded.programs import PROGRAMS, psql
+from windlass.embedded_postgres.programs import PROGRAMS, psql
 from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.states import State
 from windlass.store.database import Database

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg.sql import SQL
 
+from windlass.kickoffs.ids import new_id
 from windlass.store.accepting import SQL as ACCEPTING
+from windlass.store.accepting import _columns as columns_of
 from windlass.store.claiming import SQL as CLAIMING
 from windlass.store.database import fetch
 from windlass.store.deployments import DeploymentStore
+from windlass.store.ending import SQL as ENDING
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows
@@ -103,3 +106,23 @@ async def test_a_look_for_what_a_new_one_supersedes_touches_few_rows(rows: Rows,
     newer = {"ids": [row["id"] for row in some], "strategies": ["enqueue"] * len(some), "error": "superseded"}
     touched = await rows_touched(rows, ACCEPTING["supersede"].as_string(), newer)
     assert touched < FEW
+
+
+@pytest.mark.parametrize("statistics", ["none", "of an empty table", "up to date"])
+async def test_to_count_a_users_share_and_to_find_what_to_stop_touches_no_kickoff_that_has_ended(
+    rows: Rows, statistics: str
+) -> None:
+    if statistics == "of an empty table":
+        await rows.database.execute("ANALYZE")
+    user = new_id()
+    await pile_up(rows, ", state, user_id", f", 'SUCCESS', '{user}'")
+    await rows.accept(5, user_id=user)
+    if statistics == "up to date":
+        await rows.database.execute("ANALYZE kickoffs")
+    settings = {"keep": timedelta(hours=24), "max_waiting": 100, "user_share": 0.25}
+    careful = ACCEPTING["accept_with_care"].as_string()
+    of_user, of_organization = columns_of([rows.new(user_id=user)]), columns_of([rows.new()])
+    without_share = await rows_touched(rows, careful, of_organization | settings)
+    assert await rows_touched(rows, careful, of_user | settings) < without_share + FEW
+    wanted = {"deployment": rows.deployment.id, "states": ["PENDING"], "owner": user, "user": None, "before": None}
+    assert await rows_touched(rows, ENDING["matching"].as_string(), wanted | {"limit": 100}) < FEW

@@ -141,7 +141,7 @@ async def test_a_kickoff_that_was_lost_waits_longer_each_time(rows: Rows) -> Non
     for least, most in [(0.8, 1.2), (1.6, 2.4), (3.2, 4.8)]:
         (claimed,) = await rows.claim()
         before = datetime.now(UTC)
-        assert await rows.put_back(claimed, max_losses=9) is State.PENDING
+        assert await rows.requeue(claimed, max_losses=9) is State.PENDING
         assert await rows.claim() == []
         pause = (await rows.column(kickoff, "run_at") - before).total_seconds()
         assert least <= pause <= most + 1
@@ -151,6 +151,6 @@ async def test_a_kickoff_that_was_lost_waits_longer_each_time(rows: Rows) -> Non
 async def test_a_kickoff_that_was_lost_often_waits_a_minute(rows: Rows) -> None:
     claimed = await rows.started()
     await rows.database.execute("UPDATE kickoffs SET losses = 500")
-    await rows.put_back(claimed, max_losses=1000)
+    await rows.requeue(claimed, max_losses=1000)
     pause = (await rows.column(claimed.id, "run_at") - datetime.now(UTC)).total_seconds()
     assert 40 < pause < 75

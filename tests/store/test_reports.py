@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from store.kickoff_rows import DONE
+from store.whole import loaded
 from windlass.kickoffs.events import stored_event
+from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
-from windlass.kickoffs.usage import TokenUsage
-from windlass_crewside.messages import TaskEnded, TaskStarted
+from windlass_child.process.messages import TaskEnded, TaskStarted
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows
@@ -38,12 +38,12 @@ async def test_events_are_read_from_where_one_stopped(rows: Rows) -> None:
     claimed = await rows.started()
     await rows.write_reports(claimed.id, 1, events(*range(1, 8)), [])
     assert numbers(await rows.store.events(claimed.id, after=2, limit=3)) == [3, 4, 5]
-    assert await rows.store.last_event(claimed.id) == 7
+    assert (await rows.store.stored_so_far(claimed.id)).last_event == 7
 
 
 async def test_before_the_first_event_there_is_none(rows: Rows) -> None:
     claimed = await rows.started()
-    assert await rows.store.last_event(claimed.id) == 0
+    assert (await rows.store.stored_so_far(claimed.id)).last_event == 0
 
 
 async def test_a_batch_that_is_written_again_changes_nothing(rows: Rows) -> None:
@@ -107,7 +107,7 @@ async def test_nothing_is_written_for_a_run_that_is_over(rows: Rows, end: str) -
     elif end == "release":
         await rows.store.release(rows.worker)
     else:
-        await rows.put_back(claimed)
+        await rows.requeue(claimed)
     if end == "claimed_again":
         await rows.come_due()
         assert await rows.claim()
@@ -121,10 +121,10 @@ async def test_nothing_is_written_for_a_run_that_is_over(rows: Rows, end: str) -
 async def test_events_of_a_second_attempt_follow_those_of_the_first(rows: Rows) -> None:
     claimed = await rows.started()
     await rows.write_reports(claimed.id, 1, events(1, 2), [])
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     await rows.come_due()
     await rows.claim()
-    last = await rows.store.last_event(claimed.id)
+    last = (await rows.store.stored_so_far(claimed.id)).last_event
     await rows.write_reports(claimed.id, 2, events(last + 1), [])
     found = await rows.store.events(claimed.id)
     assert [(row["seq"], row["attempt"]) for row in found] == [(1, 1), (2, 1), (3, 2)]
@@ -144,7 +144,7 @@ async def test_any_text_can_be_an_output_a_name_or_an_event(rows: Rows, text: st
     await rows.settle(claimed)
     (found,) = await rows.store.events(claimed.id)
     assert found["payload"] == {text: text}
-    (done,) = json.loads((await rows.status(claimed.id)).task_outputs or "[]")
+    (done,) = loaded((await rows.status(claimed.id)).task_outputs)
     assert done["output"] == text
     assert done["name"] == done["task_id"] == found["type"]
 
@@ -156,7 +156,7 @@ async def test_a_task_output_of_20_mb_is_kept(rows: Rows) -> None:
     records.end(TaskEnded(0, "completed", 2.0, output))
     await rows.write(claimed, records)
     await rows.settle(claimed)
-    (done,) = json.loads((await rows.status(claimed.id)).task_outputs or "[]")
+    (done,) = loaded((await rows.status(claimed.id)).task_outputs)
     assert done["output"] == output
 
 
@@ -170,15 +170,15 @@ async def test_warnings_are_seen_while_the_run_goes_on_and_are_kept_once(rows: R
     for _ in range(2):  # the answer to the first one was lost
         assert await rows.write_reports(claimed.id, 1, [], [], [first, second])
     told = [{"code": "early", "message": "m"}, first.to_json(), second.to_json()]
-    assert json.loads((await rows.status(claimed.id)).warnings) == told
+    assert loaded((await rows.status(claimed.id)).warnings) == told
     late = Warning_("b", "a\x00\ud800")
     await rows.store.settle(claimed.id, 1, DONE, TokenUsage(), [first, second, late])
-    assert json.loads((await rows.status(claimed.id)).warnings) == [*told, {"code": "b", "message": "a\ufffd\ufffd"}]
+    assert loaded((await rows.status(claimed.id)).warnings) == [*told, {"code": "b", "message": "a\ufffd\ufffd"}]
 
 
 async def test_a_run_that_is_over_warns_no_more(rows: Rows) -> None:
     claimed = await rows.started()
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     assert not await rows.write_reports(claimed.id, 1, [], [], [Warning_("a", "m")], waiting_for="zygote")
     assert (await rows.status(claimed.id)).warnings == "[]"
     assert await rows.column(claimed.id, "waiting_for") is None

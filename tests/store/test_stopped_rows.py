@@ -10,11 +10,10 @@ import pytest
 
 from store.kickoff_rows import DONE, FAILED, Rows
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.outcome import Outcome
+from windlass.kickoffs.outcome import STOPPED, Outcome
 from windlass.kickoffs.states import Reason, State
-from windlass.kickoffs.stopping import STOPPED
 from windlass.kickoffs.tasks import TaskRecords
-from windlass_crewside.messages import TaskStarted
+from windlass_child.process.messages import TaskStarted
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -85,7 +84,7 @@ async def test_one_whose_worker_dies_or_stops_is_not_run_again(rows: Rows, way: 
     await rows.write(claimed, records)
     await rows.store.stop(claimed.id)
     if way == "put back":
-        assert await rows.put_back(claimed, max_losses=0) is State.CANCELLED
+        assert await rows.requeue(claimed, max_losses=0) is State.CANCELLED
     elif way == "released":
         assert await rows.store.release(rows.worker) == [(claimed.id, 1, State.CANCELLED)]
     else:
@@ -98,7 +97,7 @@ async def test_one_whose_worker_dies_or_stops_is_not_run_again(rows: Rows, way: 
 
 async def test_one_that_was_given_back_and_is_stopped_then_ends_at_once(rows: Rows) -> None:
     claimed = await rows.started()
-    await rows.put_back(claimed)
+    await rows.requeue(claimed)
     assert await rows.store.stop(claimed.id) is State.CANCELLED
     await rows.come_due()
     await is_cancelled(rows, claimed.id, ["skipped", "skipped"])

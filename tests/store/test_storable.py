@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.store.storable import storable, storable_text
+from windlass.store.json_sanitize import sanitized_json, sanitized_text
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 JSON = st.recursive(
@@ -28,25 +28,25 @@ JSON = st.recursive(
     ],
 )
 def test_only_what_cannot_be_stored_is_replaced(text: str, kept: str) -> None:
-    assert storable_text(text) == kept
+    assert sanitized_text(text) == kept
 
 
 @given(ANY_TEXT)
 def test_any_text_can_be_stored_then(text: str) -> None:
-    kept = storable_text(text)
+    kept = sanitized_text(text)
     assert "\x00" not in kept
     kept.encode("utf-8")
-    assert storable_text(kept) == kept
+    assert sanitized_text(kept) == kept
 
 
 @given(JSON)
 def test_any_json_keeps_its_shape(value: Any) -> None:
-    kept = storable(value)
+    kept = sanitized_json(value)
     json.dumps(kept, ensure_ascii=False).encode("utf-8")
-    assert storable(kept) == kept
+    assert sanitized_json(kept) == kept
 
 
 def test_names_and_what_is_deep_inside_are_replaced_too() -> None:
-    assert storable({"a\x00": [{"b": "\ud800"}, ("c\x00",), 1, None]}) == {
+    assert sanitized_json({"a\x00": [{"b": "\ud800"}, ("c\x00",), 1, None]}) == {
         "a\ufffd": [{"b": "\ufffd"}, ["c\ufffd"], 1, None]
     }

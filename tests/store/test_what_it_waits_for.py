@@ -76,7 +76,7 @@ async def test_its_time_and_its_next_attempt(served: Rows) -> None:
     (later,) = await served.accept(run_at=datetime.now(UTC) + timedelta(hours=1))
     assert (await wait_of(served, later)).code == "time"
     lost = await served.started()
-    await served.put_back(lost)
+    await served.requeue(lost)
     assert (await wait_of(served, lost.id)).code == "retry"
 
 
@@ -87,7 +87,7 @@ async def test_its_next_attempt_after_it_failed_or_was_lost_whichever_came_last(
     assert (found.code, found.message.partition("Z: ")[2]) == ("retry", "it failed once, with: no tea")
     await served.come_due()
     (again,) = await served.claim()
-    await served.put_back(again)
+    await served.requeue(again)
     assert (await wait_of(served, claimed.id)).message.endswith("its process or its worker was lost once")
 
 
@@ -124,7 +124,7 @@ async def test_a_zygote_while_its_worker_says_so(served: Rows) -> None:
 
 
 async def test_what_it_waited_for_is_forgotten_however_its_run_ends(served: Rows) -> None:
-    for end in ("settle", "put_back"):
+    for end in ("settle", "requeue"):
         claimed = await served.started()
         await served.write_reports(claimed.id, 1, [], [], waiting_for="zygote")
         await getattr(served, end)(claimed)

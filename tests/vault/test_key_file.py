@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.vault.key_ring import MasterKey, MasterKeyError, load_key_ring
-from windlass.vault.secret import Secret
+from windlass.secrets.key_ring import MasterKey, MasterKeyError, load_key_ring
+from windlass.secrets.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ ROUNDS = 40
 STARTER = """
 import sys
 from pathlib import Path
-from windlass.vault.key_ring import load_key_ring
+from windlass.secrets.key_ring import load_key_ring
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(int(sys.argv[2])):

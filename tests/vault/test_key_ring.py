@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import WindlassError
-from windlass.vault.key_ring import Damaged, KeyRing, MasterKey, UnknownKey
+from windlass.secrets.key_ring import Damaged, KeyRing, MasterKey, UnknownKey
 
 OLD, NEW, FOREIGN = MasterKey(b"o" * 32), MasterKey(b"n" * 32), MasterKey(b"f" * 32)
 RING = KeyRing([OLD])

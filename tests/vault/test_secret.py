@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.vault.secret import STARS, Secret
+from windlass.secrets.secret import STARS, Secret
 
 PLAIN = "sk-live-1234"
 

@@ -3,7 +3,7 @@ import time
 
 from crewai import Agent, BaseLLM, Crew, Task
 
-from windlass_crewside.report import Report
+from windlass_child.process.report import Report
 
 TASKS = 20
 THINKING = 0.02

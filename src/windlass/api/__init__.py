@@ -1,1 +1,1 @@
-"""The crew API over HTTP: requests become calls of the lifecycle, answers and errors become bodies."""
+"""The HTTP API of crews. It turns requests into calls of the lifecycle, and results and errors into responses."""

@@ -1,27 +1,251 @@
+"""The ASGI application: allowed hosts, routing to crews, trusted proxies, client addresses and health checks."""
+
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from windlass.api.problems import Problem, problem_of, stopping, unexpected
+from windlass.access.rate_limits import Source
+from windlass.api.errors import (
+    DEFAULT_HEADERS,
+    Problem,
+    problem_of,
+    stopping,
+    two_hosts,
+    unclear_path,
+    unexpected,
+    unknown_host,
+)
+from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from starlette.requests import Request
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from windlass.api.addresses import Addresses
-    from windlass.api.crew import CrewApi
+    from windlass.api.crew_api.routes import CrewApi
+
+
+RESERVED = ("ui", "api", "crews", "health", "ready", "metrics", ".well-known", "oauth2")
+"""First segments of paths that belong to the server, also where a crew is served at the root."""
+
+UNCLEAR = re.compile(rb"%(?:2[eEfF]|5[cC])|\\|/\.\.?(?:/|$)")
+MOST_HOSTS = 1000
+"""Host names whose check is cached."""
+LONGEST_HOST = 253 + len(":65535")
+
+
+def is_unclear(raw_path: bytes) -> bool:
+    """Returns whether a proxy between client and server could decode the path to another path.
+
+    A proxy may permit some paths only. Proxy and server must then mean the same path.
+    """
+    if b"%" in raw_path or b"/." in raw_path or b"\\" in raw_path:
+        return UNCLEAR.search(raw_path) is not None
+    return False
+
+
+class Hosts:
+    """The values that the server accepts in the Host header. This prevents DNS rebinding: a page of another site can't
+    make a browser send requests to the server under the name of that site.
+
+    Numeric addresses are always allowed, because the page of such an attack has a name. The loopback names of this
+    machine are always allowed too. A request without a name is allowed, because browsers always send a name. A name of
+    `names` may begin with `*.`; `*` alone allows every name. `plain` allows names without a dot, as services have
+    within a cluster. No site of the internet can have such a name.
+    """
+
+    def __init__(self, names: Iterable[str | None], *, plain: bool) -> None:
+        allowed = {name.lower().rstrip(".") for name in names if name}
+        self._allow_all = "*" in allowed
+        self._names = frozenset(allowed)
+        self._suffixes = tuple(name[1:] for name in allowed if name.startswith("*."))
+        self._plain = plain
+        self._cache: dict[str, bool] = {}
+
+    def allows(self, host: str) -> bool:
+        """Returns whether a request with this Host header is accepted. `host` includes the port."""
+        if len(host) > LONGEST_HOST:
+            return False
+        is_allowed = self._cache.get(host)
+        if is_allowed is None:
+            if len(self._cache) >= MOST_HOSTS:
+                self._cache.clear()
+            is_allowed = self._cache[host] = self._allow_all or self._allows(host.lower())
+        return is_allowed
+
+    def _allows(self, host: str) -> bool:
+        found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]*))(?::[0-9]*)?", host)
+        if not found:
+            return False
+        name = (found[1] or found[2]).rstrip(".")
+        is_known = name in self._names or name.endswith(self._suffixes) or (self._plain and "." not in name)
+        return not name or is_known or is_loopback(name) or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class CrewRoute:
+    """The target of a request: `path` within the crew `slug`, or within the server itself if `slug` is None.
+
+    `prefix` precedes `path` in the URLs of the crew. `by_host` is true if the host name selects the crew.
+    """
+
+    slug: str | None
+    path: str
+    prefix: str = ""
+    by_host: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Finds the crew of a request. `root` is the slug of the crew at the root path, `domain` the domain of crews'
+    subdomains.
+    """
+
+    root: str | None = None
+    domain: str | None = None
+
+    def find(self, host: str, path: str) -> CrewRoute:
+        path = _single_slashes(path)
+        first, _, rest = path[1:].partition("/")
+        if first == "crews" and rest:
+            slug, _, inner = rest.partition("/")
+            return CrewRoute(slug, f"/{inner}", f"/crews/{slug}")
+        if (named := self._in_domain(host)) is not None:
+            return CrewRoute(named, path, by_host=True)
+        if self.root is not None and first not in RESERVED:
+            return CrewRoute(self.root, path)
+        return CrewRoute(None, path)
+
+    def _in_domain(self, host: str) -> str | None:
+        if not self.domain:
+            return None
+        name, ending = host.partition(":")[0].lower(), f".{self.domain.lower()}"
+        return name.removesuffix(ending) if name.endswith(ending) else None
+
+
+def _single_slashes(path: str) -> str:
+    while "//" in path:
+        path = path.replace("//", "/")
+    return path or "/"
+
+
+IPV6_CLIENT_PREFIX = 64
+"""Leading bits of an IPv6 address that identify one client. The client can choose the other bits freely."""
+LONGEST_SOURCE = 64
+"""Characters of an address, or of the text that a proxy sends in its place."""
+
+
+class TrustedProxies:
+    """Applies X-Forwarded-For, -Proto and -Host of requests from these addresses, and ignores those of all others.
+
+    If the only known address of a client is that of a trusted proxy, the client's address is unknown.
+    """
+
+    def __init__(self, app: ASGIApp, addresses: list[str]) -> None:
+        self._app = app
+        self._inner = ProxyHeadersMiddleware(self._forward, trusted_hosts=addresses)  # type: ignore[arg-type]
+
+    def __contains__(self, host: object) -> bool:
+        return isinstance(host, str) and host in self._inner.trusted_hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        if client and client[0] in self:
+            scope["headers"] = _with_forwarded_host(scope["headers"])
+        await self._inner(scope, receive, send)  # type: ignore[arg-type]
+
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        if client and client[0] in self:
+            scope["client"] = None
+        await self._app(scope, receive, send)
+
+
+def source_of_request(scope: Scope) -> Source:
+    client = scope.get("client")
+    return source_of(client[0] if client else None)
+
+
+@lru_cache(maxsize=4096)
+def source_of(host: str | None) -> Source:
+    """Returns the name under which a client's requests are counted. An IPv6 client is counted by its network.
+
+    Addresses of this machine and unknown addresses are not limited.
+    """
+    if host is None:
+        return Source("unknown", limited=False)
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return Source(host[:LONGEST_SOURCE], limited=True)
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None:
+            network = ipaddress.ip_network((int(address), IPV6_CLIENT_PREFIX), strict=False)
+            return Source(str(network), limited=not address.is_loopback)
+        address = address.ipv4_mapped
+    return Source(str(address), limited=not address.is_loopback)
+
+
+def sources(trusted: Container[str] | None) -> Callable[[str | None], Source]:
+    """Returns a function like `source_of` for the peers of connections. It does not limit trusted proxies either."""
+
+    def of_peer(host: str | None) -> Source:
+        source = source_of(host)
+        return Source(source.name, limited=False) if trusted is not None and host in trusted else source
+
+    return of_peer
+
+
+def _with_forwarded_host(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Replaces Host with X-Forwarded-Host. The last of several values counts, because the trusted proxy added it."""
+    forwarded = b",".join(value for name, value in headers if name == b"x-forwarded-host")
+    host = forwarded.rpartition(b",")[2].strip()
+    return [(b"host", host), *(header for header in headers if header[0] != b"host")] if host else headers
+
+
+Check = Callable[[], Awaitable[bool]]
+
+
+def health_routes(checks: dict[str, Check]) -> list[Route]:
+    """Returns the routes of /health and /ready. The server is ready if all `checks` pass; they run at each request."""
+
+    async def health(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def ready(_: Request) -> Response:
+        results = {name: "ok" if await check() else "failing" for name, check in checks.items()}
+        is_ready = all(result == "ok" for result in results.values())
+        return JSONResponse({"status": "ok" if is_ready else "failing", "checks": results}, 200 if is_ready else 503)
+
+    return [Route("/health", health, methods=["GET"]), Route("/ready", ready, methods=["GET"])]
+
+
+RAW_DEFAULT_HEADERS = [(name.encode(), value.encode()) for name, value in DEFAULT_HEADERS.items()]
 
 
 class Application:
-    """The ASGI application: finds the crew that an address means, and makes every error an answer of the one form."""
+    """The ASGI application. It finds the crew of a request, and turns every error into a response of one form."""
 
     def __init__(
         self,
@@ -30,55 +254,75 @@ class Application:
         addresses: Addresses,
         *,
         public_url: str | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
+        """If `hosts` is None, every host name is allowed."""
         self._crew = Router(crew.routes(), redirect_slashes=False)
         self._server = Router(server, redirect_slashes=False)
         self._addresses = addresses
         self._public_url = public_url
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        answer = _Answer(send)
+        response = _ResponseSender(send)
         try:
-            await self._route(scope, receive, answer.send)
+            await self._route(scope, receive, response.send)
         except ClientDisconnect:
             return
-        except asyncio.CancelledError:  # by the HTTP server, when it has waited long enough for the last requests
-            await answer.give(stopping(), scope, receive)
-        except Exception as error:  # noqa: BLE001 - the last handler: whatever happened, the client gets an answer
-            await answer.give(problem_of(error) or unexpected(error, scope["method"], scope["path"]), scope, receive)
+        except asyncio.CancelledError:  # the HTTP server cancels the last requests at the end of its shutdown timeout
+            await response.send_problem(stopping(), scope, receive)
+        except Exception as error:  # noqa: BLE001 - the last handler: every error must become a response
+            problem = problem_of(error) or unexpected(error, scope["method"], scope["path"])
+            await response.send_problem(problem, scope, receive)
 
     def base_url(self, request: Request) -> str:
-        """Of the crew that the request is for, without a slash at the end."""
-        place, scheme = request.scope["place"], request.scope["scheme"]
-        server = self._public_url
-        if place.by_host or server is None:
-            scheme = urlsplit(server).scheme if server else scheme
-            server = f"{scheme}://{request.headers.get('host', 'localhost')}"
-        return f"{server}{place.prefix}"
+        """Returns the base URL of the request's crew, without a slash at the end.
+
+        It is a path if the server does not know its own address. The Host header is not used, because anybody can
+        choose it.
+        """
+        place = request.scope["place"]
+        server = "" if place.by_host else self._public_url or ""
+        return f"{server}{place.prefix}" or "/"
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        place = self._addresses.find(_host(scope), scope["path"])
+        if is_unclear(scope["raw_path"]):
+            raise unclear_path()
+        host = _host(scope)
+        if self._hosts is not None and not self._hosts.allows(host):
+            raise unknown_host()
+        place = self._addresses.find(host, scope["path"])
         router = self._server if place.slug is None else self._crew
         inner = {**scope, "path": place.path, "root_path": "", "app": self, "place": place}
         await router(inner, receive, send)
 
 
-class _Answer:
+class _ResponseSender:
     def __init__(self, send: Callable[[Message], Awaitable[None]]) -> None:
         self._send = send
-        self.begun = False
+        self.is_started = False
 
     async def send(self, message: Message) -> None:
-        self.begun = True
+        if message["type"] == "http.response.start":
+            self.is_started = True
+            headers = list(message["headers"])
+            own = dict(headers)
+            message["headers"] = headers + [header for header in RAW_DEFAULT_HEADERS if header[0] not in own]
         await self._send(message)
 
-    async def give(self, problem: Problem, scope: Scope, receive: Receive) -> None:
-        """Unless an answer has begun: then its end is missing, and the HTTP server cuts the connection."""
-        if not self.begun:
+    async def send_problem(self, problem: Problem, scope: Scope, receive: Receive) -> None:
+        """Sends the problem unless a response has started. The HTTP server then closes the connection, because the
+        response is not complete.
+        """
+        if not self.is_started:
             await JSONResponse(problem.body(), problem.status, problem.headers)(scope, receive, self.send)
 
 
 def _host(scope: Scope) -> str:
-    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    """Returns the Host header, or an empty string without one. Raises Problem for more than one."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) > 1:
+        raise two_hosts()
+    return hosts[0].decode("latin-1") if hosts else ""

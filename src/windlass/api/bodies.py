@@ -1,4 +1,6 @@
-"""A request's body: within its size and its time, and JSON that can be kept and passed on unchanged."""
+"""Reads request bodies. It enforces the size and time limits, and accepts only JSON that can be stored and passed on
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect
 
-from windlass.api.problems import Problem, bad_request, too_large, too_slow
+from windlass.api.errors import Problem, bad_request, too_large, too_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 DEEPEST = 100
-"""Levels of nesting; what is deeper is no input for a prompt, and PostgreSQL and JSON readers have their own limits
-beyond.
+"""Levels of nesting. Deeper values are of no use in a prompt, and PostgreSQL and JSON parsers have their own limits
+beyond this one.
 """
 LONGEST_QUOTE = 40
 Object = dict[str, Any] | Problem
@@ -28,14 +30,14 @@ Object = dict[str, Any] | Problem
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A list of objects, in place of each that can't be taken why; and the members of the object around it."""
+    """The items of a list, and the members of the object around it. A Problem stands in place of each invalid item."""
 
     items: list[Object]
     members: Mapping[str, Any]
 
 
 async def read_object(request: Request, *, largest: int, seconds: float) -> dict[str, Any]:
-    """Raises Problem: 400, 408 or 413."""
+    """Returns the body, a JSON object. Raises Problem 400, 408 or 413."""
     body = parse(await _read(request, largest, seconds))
     if not isinstance(body, dict):
         raise bad_request(f'The body must be a JSON object such as {{"inputs": {{}}}}, not {_name(body)}.')
@@ -43,9 +45,9 @@ async def read_object(request: Request, *, largest: int, seconds: float) -> dict
 
 
 async def read_list(request: Request, name: str, *, most: int, largest: int, seconds: float) -> Batch:
-    """Of a body that is a list, or has it as its member `name`.
+    """Returns the list of a body that is a list, or that has the list as its member `name`.
 
-    Raises Problem as `read_object`, for what is wrong with the list itself.
+    Raises Problem as `read_object` does, for errors of the list itself. Errors of an item are in the Batch.
     """
     text = _text_of(await _read(request, largest, seconds))
     body = _decoded(text)
@@ -54,7 +56,7 @@ async def read_list(request: Request, name: str, *, most: int, largest: int, sec
     if not isinstance(items, list):
         raise bad_request(f'The body must be a JSON object such as {{"{name}": [{{"inputs": {{}}}}]}}, or that list.')
     if len(items) > most:
-        raise bad_request(f"There are {len(items)} items in the list, and {most} may be: send it in parts.", most=most)
+        raise bad_request(f"The list has {len(items)} items. The limit is {most}: send it in parts.", most=most)
     checks = _checks(text)
     return Batch([_item(item, checks) for item in items], members)
 
@@ -71,7 +73,7 @@ def _item(item: Any, checks: list[Callable[[Any], None]]) -> Object:
 
 
 def parse(raw: bytes) -> Any:
-    """Of a name that stands twice in an object, the last counts. A byte order mark is passed over."""
+    """Returns the JSON value. If an object has a name twice, the last value counts. A byte order mark is ignored."""
     text = _text_of(raw)
     value = _decoded(text)
     for check in _checks(text):
@@ -93,13 +95,13 @@ def _decoded(text: str) -> Any:
         raise _not_json(error) from None
     except RecursionError:
         raise _too_deep() from None
-    except ValueError:  # what int() says of more digits than it takes
+    except ValueError:  # int() raises it for more digits than its limit
         most = sys.get_int_max_str_digits()
         raise bad_request(f"A whole number in the body has more than {most} digits. Send it as a string.") from None
 
 
 def _checks(text: str) -> list[Callable[[Any], None]]:
-    """Those that a value which was read from this text may fail: what can't be in it is not looked for."""
+    """Returns the checks that a value from this text can fail. A check that the text can't fail is left out."""
     is_deep = text.count("[") + text.count("{") > DEEPEST
     has_surrogates = "\\ud" in text or "\\uD" in text
     return [*([_check_depth] if is_deep else []), *([_refuse_surrogates] if has_surrogates else [])]
@@ -130,7 +132,7 @@ async def _read_all(request: Request, largest: int) -> bytes:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise bad_request(f"The body is not JSON: {name} is no JSON number.")
+    raise bad_request(f"The body is not JSON: {name} is not a JSON number.")
 
 
 def _finite(text: str) -> float:
@@ -179,7 +181,7 @@ def _refuse_surrogates(value: Any) -> None:
     except UnicodeEncodeError as error:
         found = f"\\u{ord(error.object[error.start]):04x}"
         raise bad_request(
-            f"The body holds half of a surrogate pair ({found}), which is no character and can't be sent to a model."
+            f"The body holds half of a surrogate pair ({found}). It is not a character and can't be sent to a model."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""The interactive page of a crew's API. It loads nothing from elsewhere: the assets came with the package."""
+"""The interactive page of a crew's API. It loads only assets that are part of the package."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ POLICY = (
 
 
 def docs_page(slug: str) -> Response:
-    """Its links are relative: a proxy may serve the crew below a path of its own."""
+    """Returns the page. Its links are relative, because a proxy may serve the crew under another path."""
     return HTMLResponse(PAGE.format(slug=slug), headers={"Content-Security-Policy": POLICY})
 
 

@@ -1,3 +1,5 @@
+"""The HTTP server: uvicorn with limits on connections and on the time of requests."""
+
 from __future__ import annotations
 
 import asyncio
@@ -7,23 +9,37 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from windlass.api.proxies import TrustedProxies
-from windlass.api.punctual import PunctualProtocol
+from windlass.api.application import TrustedProxies, sources
+from windlass.api.connections import ConnectionLimits, Connections, limit_unsent_data
+from windlass.api.read_timeout import TimeoutProtocol
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
+TICKS = 10
+"""Ticks of uvicorn between two checks of the connections. Ten ticks are one second."""
+
+
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+        super().__init__(config)
+        self._connections = connections
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS == 0:
+            self._connections.abort_stalled(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
+
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Signals are the command's: it stops more than this server."""
+        """Leaves signals to the command, because it stops more than this server."""
         return nullcontext()
 
 
 class HttpServer:
-    """One ASGI application on one address; `start` returns when it takes requests, `stop` when the last is answered or
-    cut off.
+    """Serves one ASGI application on one address. `start` returns when the server accepts requests. `stop` returns when
+    the last request is answered or aborted.
     """
 
     def __init__(
@@ -34,10 +50,13 @@ class HttpServer:
         *,
         trusted_proxies: list[str] | None = None,
         headers_within: float = 20.0,
+        limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - it is immutable
     ) -> None:
-        protocol = type("Protocol", (PunctualProtocol,), {"within": headers_within})
+        trusted = TrustedProxies(app, trusted_proxies) if trusted_proxies else None
+        self._connections = Connections(limits, sources(trusted))
+        protocol = type("Protocol", (TimeoutProtocol,), {"within": headers_within, "guard": self._connections})
         config = uvicorn.Config(
-            TrustedProxies(app, trusted_proxies) if trusted_proxies else app,
+            trusted or app,
             host=host,
             port=port,
             http=protocol,
@@ -50,18 +69,25 @@ class HttpServer:
             timeout_graceful_shutdown=3,
             backlog=2048,
         )
-        self._server = _Server(config)
+        self._server = _Server(config, self._connections)
         self._address = (host, port)
+        self._taken_within = limits.taken_within
         self._serving: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
-        """The port that was taken; meaningful once started."""
+        """Returns the port that the server listens on. Valid only after `start`."""
         return int(self._server.servers[0].sockets[0].getsockname()[1])
 
+    @property
+    def connections(self) -> int:
+        """Returns the number of open connections."""
+        return len(self._connections)
+
     async def start(self) -> None:
-        """Raises WindlassError when the address is taken."""
+        """Raises WindlassError if the server can't listen on the address."""
         listening = _bound(self._server.config, self._address)
+        limit_unsent_data(listening, self._taken_within)
         self._serving = asyncio.create_task(self._server.serve([listening]), name="http server")
         while not self._server.started and not self._serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.005)
@@ -70,6 +96,7 @@ class HttpServer:
         if self._serving:
             self._server.should_exit = True
             await self._serving
+            self._connections.abort_all()  # clients that have not received their responses by now
             self._serving = None
 
 
@@ -80,14 +107,14 @@ def _bound(config: uvicorn.Config, address: tuple[str, int]) -> socket.socket:
         host, port = address
         raise WindlassError(
             f"The server can't listen on {host}:{port}: {error.strerror or error}.",
-            "Stop what listens there, or choose another port: `--port 8001` or WINDLASS_PORT.",
+            "Stop the program that listens there, or choose another port: `--port 8001` or WINDLASS_PORT.",
         ) from error
 
 
 def _bind(host: str, port: int, *, backlog: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.create_server((host, port), family=family, backlog=backlog, reuse_port=False)
-    # uvloop does it for what it accepts, asyncio does not: then a body waits 40 ms for its head to be confirmed
+    # uvloop sets it on accepted connections, asyncio does not. Without it, a body waits 40 ms for the ACK of its head.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     bound.setblocking(False)
     return bound

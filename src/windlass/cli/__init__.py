@@ -1,4 +1,4 @@
-"""The commands: each parses what it is given, calls wiring or a crew's API, and prints.
+"""The commands. Each one parses its arguments, calls `wiring` or a crew's API, and prints the answer.
 
-What a command needs is imported when it runs, so that `windlass --help` costs click and nothing else.
+A command imports its modules when it runs, so that `windlass --help` imports no library but click.
 """

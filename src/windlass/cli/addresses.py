@@ -2,19 +2,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windlass.embedded.folder_lock import is_held
-from windlass.embedded.places import Places
+from windlass.embedded_postgres.folder_lock import is_held
+from windlass.embedded_postgres.paths import Paths
 
 if TYPE_CHECKING:
     from windlass.config import Settings
 
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names to translate
-"""Where a server is reached from its own machine when it listens on every address."""
+"""Maps a host that means every address to the address at which the same machine reaches the server."""
 
 
 def running_server(settings: Settings) -> tuple[str, str] | None:
-    """Address and crew of the server that runs on this home. What a killed one left behind is not believed."""
-    if not is_held(Places(settings.home).server_lock):
+    """Returns the address and the crew of the server that runs on this home, None when no server runs.
+
+    The lock on the home decides whether a server runs: a killed server leaves its address file behind.
+    """
+    if not is_held(Paths(settings.home).server_lock):
         return None
     try:
         address, slug = settings.address_file.read_text("utf-8").split()
@@ -24,7 +27,10 @@ def running_server(settings: Settings) -> tuple[str, str] | None:
 
 
 def local_url(settings: Settings) -> str:
-    """Where the server of these settings is reached on this machine; of one that runs, as it says itself."""
+    """Returns the URL at which this machine reaches the server of these settings.
+
+    For a running server it is the address that the server has written to its address file.
+    """
     if running := running_server(settings):
         return running[0]
     host = ANY.get(settings.host, settings.host)

@@ -6,49 +6,53 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.ending import FAILED
-from windlass.cli.printing import give
+from windlass.cli.exit_codes import FAILED
+from windlass.cli.printing import notify, print_result
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windlass.projects.checks import Finding
 
 
 @click.command
 @click.argument("project", metavar="[PATH]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 for warnings too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects, for programs.")
 def command(project: Path, *, strict: bool, as_json: bool) -> int:
-    """Find what is wrong with a project, all of it at once.
+    """Find all errors of a project in one run.
 
-    PATH is the project's folder, the current one if not given. Each finding has its file and line, and says what to do.
-    The project is loaded as a server would load it, and nothing is run.
+    PATH is the project's folder, by default the current one. Each finding names its file and line, and how to fix it.
+    The project is loaded as a server would load it, as the same user and within the same limits. No crew runs.
 
-    Ends with 0 when there are no errors, with 1 when there are, and with 2 for a wrong command line.
+    Exits with 0 when there are no errors, with 1 when there are errors, and with 2 for a wrong command line.
     """
     from windlass import log
     from windlass.projects.checks import Level
 
     log.configure("text", "ERROR")
-    found = findings_of(project)
-    give(json.dumps([one.to_json() for one in found], indent=2) if as_json else "\n".join(lines(found)))
+    found = findings_of(project, (lambda _: None) if as_json else notify)
+    print_result(json.dumps([one.to_json() for one in found], indent=2) if as_json else "\n".join(lines(found)))
     failed = any(one.level is Level.ERROR or strict for one in found)
     return FAILED if failed else 0
 
 
-def findings_of(project: Path) -> list[Finding]:
+def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
     from windlass import config
+    from windlass.deployments.inspection import findings
     from windlass.errors import ProjectError
-    from windlass.lifecycle.examining import findings
     from windlass.projects.checks import Finding, Level, in_order
-    from windlass.runner.environment import machine_environment
+    from windlass.wiring.crews import notify_passed_variables, runner_for_checks
 
-    unread = []
+    settings, unread = config.load(), []
     try:
-        environment = config.crew_environment(project)
+        environment = config.crew_environment(project.resolve(), settings.crew_env)
     except ProjectError as error:
-        environment = config.crew_environment()
+        environment = config.crew_environment(None, settings.crew_env)
         unread.append(Finding("env_file", Level.ERROR, error.message, ".env", None, error.hint))
-    return in_order([*unread, *findings(project, machine_environment(environment), environment)])
+    notify_passed_variables(settings, notify)
+    with runner_for_checks(settings, notify) as runner:
+        return in_order([*unread, *findings(project, lambda: runner, environment)])
 
 
 def lines(found: list[Finding]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The table of commands, each in the module of its name, as `command`."""
+"""The table of commands. Each command is the object `command` of the module with its name."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from typing import Any
 
 import click
 
-from windlass.cli.ending import ReaderGone
+from windlass.cli.exit_codes import ReaderGone
 
 COMMANDS = {
     "dev": "Serve the crew of one project, everything in one process.",
-    "check": "Find what is wrong with a project, all of it at once.",
-    "init": "Make a project that runs at once on the offline model.",
+    "check": "Find all errors of a project in one run.",
+    "init": "Create a project that runs on the offline model.",
     "api": "Serve the API of every crew, as one of many processes.",
     "worker": "Run kickoffs, as one of many processes.",
-    "inputs": "Show what a crew wants to know.",
+    "inputs": "Show the inputs of a crew.",
     "kickoff": "Start a crew.",
-    "status": "Show how far a kickoff is, and what came of it.",
-    "why": "Tell what a kickoff waits for, what it does, or why it ended.",
-    "show": "Tell all about a kickoff: its tasks, and each attempt.",
-    "stop": "Stop a kickoff.",
+    "status": "Show the progress of a kickoff, or its result.",
+    "why": "Explain why a kickoff waits, what it does, or why it ended.",
+    "show": "Show a kickoff in full, with its tasks and attempts.",
+    "stop": "Stop a kickoff, or all open ones with --all.",
+    "kickoffs": "Delete kickoffs for good.",
     "deployments": "List the crews of the server, pause and resume them.",
-    "tokens": "Make, show, list, rotate and revoke API tokens.",
-    "users": "Add the users whose tokens see only their own kickoffs.",
-    "db": "Look into the database.",
+    "tokens": "Create, show, list, rotate and revoke API tokens.",
+    "users": "Add, list, disable, enable and delete users.",
+    "db": "Open the database in psql, or print its URL.",
     "backup": "Write the embedded database to FILE.",
-    "restore": "Make the embedded database from FILE, a backup.",
+    "restore": "Restore the embedded database from FILE, a backup.",
     "demo-llm": "Serve the offline model, for crews without an API key.",
-    "doctor": "Check what Windlass needs, and tell how to mend it.",
+    "doctor": "Check what Windlass needs, and show how to fix it.",
 }
-"""Name -> the first sentence of the command's help, known here so that listing all commands imports none."""
+"""Maps a command to the first sentence of its help. With this table, `windlass --help` imports no command."""
 
 
 class Commands(click.Group):
@@ -50,7 +51,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # click would end with 1, which is a kickoff that failed
+        except BrokenPipeError:  # click would exit with 1, the code of a failed kickoff
             raise ReaderGone from None
 
 
@@ -59,6 +60,6 @@ class Commands(click.Group):
 def windlass() -> None:
     """Windlass serves crews of AI agents as a durable HTTP service.
 
-    Begin with `windlass dev PATH`. Settings are WINDLASS_* variables: docs/settings.md lists them, docs/cli.md the
-    commands.
+    Start with `windlass dev PATH`. Settings are WINDLASS_* variables, which docs/settings.md lists. docs/cli.md
+    describes the commands.
     """

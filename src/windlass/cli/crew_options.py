@@ -1,4 +1,4 @@
-"""What the commands have in common that talk to a crew: its address, the token, the form of the output."""
+"""The options of all commands that send requests to a crew: its URL, the token, the form of the output."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 import click
 
-from windlass.cli.printing import give, say
+from windlass.cli.printing import notify, print_result
 from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windlass.cli.crew_client import CrewClient
-    from windlass.vault.secret import Secret
+    from windlass.cli.crew_session import CrewClient
+    from windlass.secrets.secret import Secret
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -31,18 +31,19 @@ def crew_url(_: click.Context, __: click.Parameter, value: str) -> str:
         usable = False
     if not usable:
         raise click.BadParameter(
-            f"{value!r} is no address of a crew; one looks like http://127.0.0.1:8000", param_hint="'URL'"
+            f"{value!r} is no URL of a crew. Give one such as http://127.0.0.1:8000", param_hint="'URL'"
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise click.BadParameter(
-            "a crew's address has no user, password, ? or # in it; the token goes elsewhere.", param_hint="'URL'"
+            "a crew's URL has no user, password, ? or #. Give the token in WINDLASS_TOKEN or with --token-file.",
+            param_hint="'URL'",
         )
     return value.rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class KickoffAt:
-    """A kickoff at the crew of base URL `url`, None for the crew that this machine's server serves."""
+    """A kickoff of the crew with the base URL `url`. None means the crew that this machine's server serves."""
 
     url: str | None
     id: str
@@ -58,12 +59,12 @@ def kickoff_at(context: click.Context, parameter: click.Parameter, values: tuple
 
 
 def crew_options(command: Command) -> Command:
-    """Gives the command a URL and the options token, token_file and json_output."""
+    """Adds the argument url and the options token, token_file and json_output to the command."""
     return click.argument("url", callback=crew_url)(access_options(command))
 
 
 def kickoff_options(command: Command) -> Command:
-    """Gives the command the argument kickoff, a KickoffAt, and the options token, token_file and json_output."""
+    """Adds the argument kickoff, a KickoffAt, and the options token, token_file and json_output to the command."""
     argument = click.argument("kickoff", nargs=-1, metavar="[URL] KICKOFF_ID", callback=kickoff_at)
     return argument(access_options(command))
 
@@ -82,7 +83,7 @@ def access_options(command: Command) -> Command:
             envvar="WINDLASS_TOKEN",
             show_envvar=True,
             metavar="TOKEN",
-            help="The crew's token. Every user of this machine can see a command line: better set the variable.",
+            help="The crew's token. Every user of this machine can see a command line, so prefer the variable.",
         ),
     ):
         command = decorate(command)
@@ -90,20 +91,23 @@ def access_options(command: Command) -> Command:
 
 
 def client_for(url: str, token: str | None, token_file: Any) -> CrewClient:
-    """Raises click.UsageError when there is no token, or none that a header can hold."""
-    from windlass.cli.crew_client import CrewClient
+    """Returns a client of the crew. Raises click.UsageError when no token is given, or one that no header can hold."""
+    from windlass.cli.crew_session import CrewClient
 
     local = is_loopback(urlsplit(url).hostname or "")
     given = given_token(token, token_file)
     if given is None:
         raise click.UsageError(f"There is no token. {_how_to_get_one(local=local)}")
     if url.startswith("http:") and not local:
-        say("warning: http:// sends the token over the network unencrypted; use https:// where the server has it.")
+        notify("warning: http:// sends the token over the network unencrypted; use https:// where the server has it.")
     return CrewClient(url, given)
 
 
 def client_at(kickoff: KickoffAt, token: str | None, token_file: Any) -> CrewClient:
-    """As `client_for`; without a URL, of this machine's server, whose own token is taken when none is given."""
+    """Returns a client of the kickoff's crew, as `client_for` does.
+
+    Without a URL it is the crew of this machine's server. When no token is given, the server's own token is used.
+    """
     if kickoff.url is not None:
         return client_for(kickoff.url, token, token_file)
     from windlass.cli.this_server import client_here
@@ -112,21 +116,23 @@ def client_at(kickoff: KickoffAt, token: str | None, token_file: Any) -> CrewCli
 
 
 def given_token(token: str | None, token_file: Any) -> Secret | None:
-    from windlass.vault.secret import Secret
+    from windlass.secrets.secret import Secret
 
     text = (token_file.read(LONGEST_TOKEN) if token_file else token or "").strip()
     if not text:
         return None
     if not (text.isascii() and text.isprintable() and " " not in text):
-        raise click.UsageError("What was given as the token is not one: it has spaces or unusual characters in it.")
+        raise click.UsageError(
+            "The token is not valid: it contains spaces or characters that no token has. Check what you copied."
+        )
     return Secret(text)
 
 
 def _how_to_get_one(*, local: bool) -> str:
     if local:
-        return "This machine's server prints one: export WINDLASS_TOKEN=$(windlass tokens show --kind organization)"
-    return "Who runs the server can make one with `windlass tokens create`; put it into the variable WINDLASS_TOKEN."
+        return "Print one of this machine's server: export WINDLASS_TOKEN=$(windlass tokens show --kind organization)"
+    return "The server's operator creates one with `windlass tokens create`. Set the variable WINDLASS_TOKEN to it."
 
 
 def give_json(answer: Mapping[str, Any]) -> None:
-    give(json.dumps(answer, indent=2, ensure_ascii=False))
+    print_result(json.dumps(answer, indent=2, ensure_ascii=False))

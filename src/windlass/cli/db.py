@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.printing import give, say
+from windlass.cli.printing import notify, print_result
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group
 def command() -> None:
-    """Look into the database."""
+    """Open the database in psql, or print its URL."""
 
 
 @command.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})
@@ -26,15 +26,21 @@ def shell(arguments: tuple[str, ...]) -> None:
 
     ARGUMENTS are psql's own, as in: windlass db shell -c "SELECT slug FROM deployments"
     """
-    from windlass.config import crew_environment, load
-    from windlass.embedded.programs import psql
+    from windlass import config, hardening
+    from windlass.embedded_postgres.programs import psql
     from windlass.store.libpq import variables
 
-    settings = load()
-    environment = crew_environment() | variables(_url(settings))
+    settings = config.load()
+    connection, password = variables(_url(settings))
+    environment = config.environment() | connection
+    if password is not None:
+        passwords = hardening.password_file(password)
+        os.set_inheritable(passwords, True)
+        environment |= hardening.password_variable(passwords)
+        environment.pop("PGPASSWORD", None)  # it is for another database, and would take precedence
     outside = which("psql") if settings.database_url else None
     program = Path(outside) if outside else psql()
-    os.execve(program, [program.name, *arguments], environment)  # noqa: S606 - it takes our place
+    os.execve(program, [program.name, *arguments], environment)  # noqa: S606 - psql replaces this process
 
 
 @command.command
@@ -43,20 +49,22 @@ def url() -> None:
     from windlass.config import load
 
     found = _url(load())
-    say("This URL holds the password of the database, which holds everything: keep it out of files and command lines.")
-    give(found)
+    notify(
+        "This URL contains the password of the database, which holds all data. Keep it out of files and command lines."
+    )
+    print_result(found)
 
 
 def _url(settings: Settings) -> str:
-    from windlass.embedded.postgres import running_url
+    from windlass.embedded_postgres.postgres import running_url
 
     if settings.database_url:
         return settings.database_url.get_secret_value()
     running = running_url(settings.home)
     if running is None:
         raise WindlassError(
-            f"The database in {settings.home} does not run, because no server does.",
-            "Start one with: windlass dev PATH; or name another folder with WINDLASS_HOME, or a database with "
-            "WINDLASS_DATABASE_URL.",
+            f"The database in {settings.home} does not run, because no server runs on this home.",
+            "Start a server with: windlass dev PATH. Or set WINDLASS_HOME to another home, or WINDLASS_DATABASE_URL to "
+            "a database.",
         )
     return running

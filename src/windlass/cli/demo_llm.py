@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.printing import give
+from windlass.cli.printing import print_result
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from windlass.embedded.offline_faults import Seconds
+    from windlass.offline_model.faults import Seconds
 
 STATUSES = ("429", "500", "503")
 
@@ -21,12 +21,14 @@ def loopback(_: click.Context, __: click.Parameter, value: str) -> str:
     from windlass.loopback import is_loopback
 
     if not is_loopback(value):
-        raise click.BadParameter(f"{value} is not this machine's loopback: the offline model asks nobody for a key.")
+        raise click.BadParameter(
+            f"{value} is no loopback address. The offline model checks no key, so it listens on the loopback only."
+        )
     return value
 
 
 def seconds(_: click.Context, __: click.Parameter, value: str) -> Seconds:
-    from windlass.embedded.offline_faults import Seconds
+    from windlass.offline_model.faults import Seconds
 
     try:
         return Seconds.of(value)
@@ -36,7 +38,7 @@ def seconds(_: click.Context, __: click.Parameter, value: str) -> Seconds:
 
 def a_number(_: click.Context, __: click.Parameter, value: float) -> float:
     if math.isnan(value):
-        raise click.BadParameter("nan is no number from 0 to 1.")
+        raise click.BadParameter("nan is not a number from 0 to 1.")
     return value
 
 
@@ -61,7 +63,7 @@ def a_number(_: click.Context, __: click.Parameter, value: float) -> float:
     "--script",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Rules that say what to answer to which prompt, as TOML or JSON.",
+    help="File of rules that choose the answer to a prompt, as TOML or JSON.",
 )
 @click.option("--strict", is_flag=True, help="A prompt that no rule of the script answers gets the error 400.")
 @click.option(
@@ -69,7 +71,7 @@ def a_number(_: click.Context, __: click.Parameter, value: float) -> float:
     metavar="SECONDS",
     default="0",
     callback=seconds,
-    help="How long each answer takes, such as 0.5 or 0.2-1.5; a streamed one is spread over it.",
+    help="Time of each answer, such as 0.5 or 0.2-1.5. A streamed answer is spread over this time.",
 )
 @click.option(
     "--error-rate",
@@ -77,14 +79,14 @@ def a_number(_: click.Context, __: click.Parameter, value: float) -> float:
     type=click.FloatRange(0, 1),
     default=0.0,
     callback=a_number,
-    help="Part of the requests that get an error, from 0 to 1.",
+    help="Share of the requests that get an error, from 0 to 1.",
 )
 @click.option(
     "--error-status",
     "statuses",
     type=click.Choice(STATUSES),
     multiple=True,
-    help="Status of such an error, 429 if not given; may be given again.",
+    help="Status of such an error, by default 429. The option can be repeated.",
 )
 @click.option(
     "--seed",
@@ -92,7 +94,7 @@ def a_number(_: click.Context, __: click.Parameter, value: float) -> float:
     type=int,
     default=0,
     show_default=True,
-    help="Chooses errors and latencies: the same requests get the same ones with the same seed.",
+    help="Seed of errors and latencies. With the same seed the same requests get the same ones.",
 )
 def command(
     host: str,
@@ -107,19 +109,19 @@ def command(
 ) -> None:
     """Serve the offline model, for crews without an API key.
 
-    It speaks OpenAI's protocol and answers without any language model: chats, also streamed, with tool calls and with
-    structured output, and embeddings. Ctrl-C stops it.
+    It implements OpenAI's protocol without a language model: chats, also streamed, with tool calls and with structured
+    output, and embeddings. Ctrl-C stops it.
 
-    With a script, crews can be tested in CI: its rules are tried in order, and the first one that fits a prompt
-    answers it with a text, JSON, tool calls or an error. docs/offline-model.md tells how, with an example.
+    With a script, crews can be tested in CI. The rules of the script are tried in order. The first rule that matches a
+    prompt answers it with a text, JSON, tool calls or an error. docs/offline-model.md has an example.
     """
     if strict and not script:
-        raise click.UsageError("--strict is about a script: give one with --script FILE.")
+        raise click.UsageError("--strict needs a script: give --script FILE.")
     if statuses and not error_rate:
-        raise click.UsageError("--error-status needs to know how often: add --error-rate 0.1, say.")
-    from windlass.embedded.offline_faults import Faults
-    from windlass.embedded.offline_model import offline_model_app
-    from windlass.embedded.offline_script import Script
+        raise click.UsageError("--error-status needs an error rate: add --error-rate, such as --error-rate 0.1.")
+    from windlass.offline_model.app import offline_model_app
+    from windlass.offline_model.faults import Faults
+    from windlass.offline_model.script import Script
 
     rules = Script.read(script, strict=strict) if script else None
     faults = Faults(latency, error_rate, tuple(map(int, statuses)) or (429,), seed)
@@ -133,7 +135,7 @@ async def _serve(app: ASGIApp, host: str, port: int) -> None:
     await server.start()
     try:
         address = f"http://{f'[{host}]' if ':' in host else host}:{server.port}/v1"
-        give(f"export OPENAI_BASE_URL={address} OPENAI_API_BASE={address} OPENAI_API_KEY=any")
+        print_result(f"export OPENAI_BASE_URL={address} OPENAI_API_BASE={address} OPENAI_API_KEY=any")
         await asyncio.Event().wait()
     finally:
         await server.stop()

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.printing import give, say
-from windlass.cli.tables import columns
+from windlass.cli.printing import columns, notify, print_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windlass.store.deployments import DeploymentOverview
-    from windlass.wiring.ground import Administration
+    from windlass.wiring.infrastructure import Administration
 
 HEADINGS = ("CREW", "STATE", "RUNNING", "WAITING", "CAP", "WEIGHT", "LAST KICKOFF")
 
@@ -21,56 +20,56 @@ HEADINGS = ("CREW", "STATE", "RUNNING", "WAITING", "CAP", "WEIGHT", "LAST KICKOF
 def command() -> None:
     """List the crews of the server, pause and resume them.
 
-    docs/queue.md tells what the columns of the list mean.
+    docs/queue.md describes the columns of the list.
     """
 
 
 @command.command("list")
 def list_() -> None:
     """List the crews, with how many of their kickoffs run and wait."""
-    from windlass.cli.administering import administer
+    from windlass.cli.admin_session import administer
     from windlass.config import load
 
     rows = administer(load(), lambda opened: opened.deployments.overview())
     for line in deployment_lines(rows) if rows else ():
-        give(line)
+        print_result(line)
     if not rows:
-        say("There is no crew yet. Serve one with: windlass dev PATH")
+        notify("There is no crew yet. Serve one with: windlass dev PATH")
 
 
 @command.command
 @click.argument("slug")
 def pause(slug: str) -> None:
-    """Begin no more kickoffs of a crew; they are accepted, and wait.
+    """Pause a crew: its new kickoffs are accepted, and wait.
 
-    Those that run go on.
+    Kickoffs that already run are not affected.
     """
-    from windlass.cli.administering import administer, chosen_deployment
+    from windlass.cli.admin_session import administer, chosen_deployment
     from windlass.config import load
-    from windlass.lifecycle import pausing
+    from windlass.deployments import crews
 
     async def paused(opened: Administration) -> None:
         await chosen_deployment(opened.deployments, slug)
-        await pausing.pause(opened.deployments, slug)
+        await crews.pause(opened.deployments, slug)
 
     administer(load(), paused)
-    say(f"The crew {slug} is paused. Let it go on with: windlass deployments resume {slug}")
+    notify(f"The crew {slug} is paused. Resume it with: windlass deployments resume {slug}")
 
 
 @command.command
 @click.argument("slug")
 def resume(slug: str) -> None:
-    """Begin the kickoffs of a paused crew again."""
-    from windlass.cli.administering import administer, chosen_deployment
+    """Resume a paused crew: its waiting kickoffs can start."""
+    from windlass.cli.admin_session import administer, chosen_deployment
     from windlass.config import load
-    from windlass.lifecycle import pausing
+    from windlass.deployments import crews
 
     async def resumed(opened: Administration) -> None:
         await chosen_deployment(opened.deployments, slug)
-        await pausing.resume(opened.deployments, slug)
+        await crews.resume(opened.deployments, slug)
 
     administer(load(), resumed)
-    say(f"The crew {slug} goes on.")
+    notify(f"The crew {slug} is resumed.")
 
 
 def deployment_lines(rows: Iterable[DeploymentOverview]) -> list[str]:

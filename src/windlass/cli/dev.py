@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from windlass.cli.serving import listening_options, say, serving_settings
+from windlass.cli.serving import listening_options, notify, serving_settings
 
-TOLD_BY_THE_TREE = frozenset({"kickoff.started", "kickoff.ended"})
-"""Log events."""
+SHOWN_BY_TREE = frozenset({"kickoff.started", "kickoff.ended"})
+"""Log events that the tree shows as well."""
 
 
 @click.command
@@ -17,17 +17,17 @@ TOLD_BY_THE_TREE = frozenset({"kickoff.started", "kickoff.ended"})
 @click.option(
     "--tree/--no-tree",
     default=None,
-    help="Show each run as it goes: tasks, agents, model calls, tools, tokens, times, what it prints. On a terminal it "
-    "is shown.",
+    help="Show each run live: tasks, agents, model calls, tools, tokens, times, printed lines. On by default on a "
+    "terminal.",
 )
 def command(project: Path, host: str | None, port: int | None, *, tree: bool | None) -> int:
     """Serve the crew of one project, everything in one process.
 
-    PATH is the project's folder, with its pyproject.toml. The first start makes a database and loads the project, and
-    says what it lacks: packages, variables, files. Then the crew's address is printed, and its tokens where the output
-    is a terminal. When files of the project change, its .env among them, it is loaded again; what runs goes on with
-    the code that it has imported. Ctrl-C stops the server; kickoffs that it has accepted go on at the next start,
-    after their last finished task. SIGTERM lets what runs go on for WINDLASS_DRAIN_GRACE seconds before.
+    PATH is the project's folder, with its pyproject.toml. The first start creates a database and loads the project. It
+    reports missing packages, variables and files. Then it prints the crew's URL, and the tokens if the output is a
+    terminal. When files of the project change, including its .env, the project is loaded again. Runs in progress
+    continue with the code that they have imported. Ctrl-C stops the server. At the next start, accepted kickoffs
+    continue after their last finished task. After SIGTERM, runs have WINDLASS_DRAIN_GRACE seconds to finish.
     """
     settings = serving_settings({"host": host, "port": port})
     from windlass.cli.run_tree import RunTree
@@ -36,6 +36,6 @@ def command(project: Path, host: str | None, port: int | None, *, tree: bool | N
 
     terminal = sys.stdout.isatty()
     with_tree = tree or (tree is None and terminal)
-    unlogged = TOLD_BY_THE_TREE if with_tree and sys.stderr.isatty() else frozenset[str]()
-    watcher = RunTree(say) if with_tree else unwatched
-    return dev(settings, project, Shown(say, watcher, unlogged, tokens=terminal))
+    unlogged = SHOWN_BY_TREE if with_tree and sys.stderr.isatty() else frozenset[str]()
+    watcher = RunTree(notify) if with_tree else unwatched
+    return dev(settings, project, Shown(notify, watcher, unlogged, tokens=terminal))

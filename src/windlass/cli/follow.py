@@ -1,4 +1,4 @@
-"""Follows a kickoff to its end, also over a restart of the server."""
+"""Follows a kickoff to its end, even if the server restarts meanwhile."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from windlass.cli.crew_client import ServerSaidNo, Unreachable
+from windlass.cli.crew_session import RequestRefused, Unreachable
 from windlass.cli.printing import Screen
 from windlass.cli.progress import changes, has_ended, now
 from windlass.client import CrewError
-from windlass.client.talks import Patience
+from windlass.client.protocol import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windlass.cli.crew_client import CrewClient
+    from windlass.cli.crew_session import CrewClient
     from windlass.cli.progress import Status
 
 Answer = TypeVar("Answer")
 
 WAIT = 2.0
-"""Seconds for which the server may hold an answer back: an end is told at once, a task's move so much later at most."""
+"""Seconds for which the server may delay a status. It reports the end of the kickoff at once, and a change of a task
+with at most this delay.
+"""
 PAUSE = 0.5
-"""Seconds between two questions at least, where a server answers at once."""
+"""Least number of seconds between two requests, for a server that answers at once."""
 
 
 def follow(crew: CrewClient, kickoff_id: str, *, patience: float) -> Status:
-    """Shows what moves, and returns the last status. Raises Unreachable after `patience` seconds without an answer."""
+    """Shows each change of the kickoff, and returns the final status.
+
+    Raises Unreachable after `patience` seconds without an answer.
+    """
     screen = Screen()
     try:
-        return _watch(crew, kickoff_id, screen, Asking(patience, screen.line))
+        return _watch(crew, kickoff_id, screen, Retrying(patience, screen.line))
     except KeyboardInterrupt:
         screen.line(f"The kickoff runs on. Follow it again with: {crew.command('status', kickoff_id, '--watch')}")
         screen.line(f"Stop it with: {crew.command('stop', kickoff_id)}")
@@ -40,56 +45,58 @@ def follow(crew: CrewClient, kickoff_id: str, *, patience: float) -> Status:
         screen.clear()
 
 
-def _watch(crew: CrewClient, kickoff_id: str, screen: Screen, asking: Asking) -> Status:
+def _watch(crew: CrewClient, kickoff_id: str, screen: Screen, retrying: Retrying) -> Status:
     seen = None
     while True:
-        next_question = time.monotonic() + (PAUSE if seen else 0.0)
-        status = asking.ask(partial(crew.status, kickoff_id, wait=WAIT if seen else 0.0))
+        next_request = time.monotonic() + (PAUSE if seen else 0.0)
+        status = retrying.request(partial(crew.status, kickoff_id, wait=WAIT if seen else 0.0))
         for line in changes(seen, status, crew.base_url):
             screen.line(line)
         if has_ended(status):
             return status
         screen.live(now(status, datetime.now(UTC)))
-        time.sleep(max(0.0, next_question - time.monotonic()))
+        time.sleep(max(0.0, next_request - time.monotonic()))
         seen = status
 
 
-class Asking:
-    """Goes on asking a server that is away, for `seconds` in a row at most, and tells of it."""
+class Retrying:
+    """Repeats requests while the server is not available, for at most `seconds` in a row, and reports it."""
 
-    def __init__(self, seconds: float, tell: Callable[[str], None]) -> None:
+    def __init__(self, seconds: float, notify: Callable[[str], None]) -> None:
         self._patience = Patience(seconds)
-        self._tell = tell
-        self._away = False
+        self._notify = notify
+        self._unavailable = False
 
-    def ask(self, question: Callable[[], Answer]) -> Answer:
+    def request(self, send: Callable[[], Answer]) -> Answer:
         while True:
             try:
-                answer = question()
-            except (Unreachable, ServerSaidNo) as error:
+                answer = send()
+            except (Unreachable, RequestRefused) as error:
                 time.sleep(self._pause(error))
             else:
-                self._be_relieved()
+                self._reset()
                 return answer
 
-    def _pause(self, error: Unreachable | ServerSaidNo) -> float:
+    def _pause(self, error: Unreachable | RequestRefused) -> float:
         seconds = self._patience.seconds
         try:
             pause = self._patience.pause(error.cause)
         except CrewError as cause:
             raise (_given_up(error, seconds) if cause.may_pass else error) from cause
-        if not self._away:
-            self._tell(f"The server is away, trying again for {seconds:g} s: {error.message}")
-            self._away = True
+        if not self._unavailable:
+            self._notify(f"The server is not available, trying again for {seconds:g} s: {error.message}")
+            self._unavailable = True
         return pause
 
-    def _be_relieved(self) -> None:
+    def _reset(self) -> None:
         self._patience.rest()
-        if self._away:
-            self._tell("The server answers again.")
-            self._away = False
+        if self._unavailable:
+            self._notify("The server answers again.")
+            self._unavailable = False
 
 
-def _given_up(error: Unreachable | ServerSaidNo, seconds: float) -> Unreachable:
-    hint = "The kickoff was accepted and is not lost: it goes on when the server does. Watch it again then."
-    return Unreachable(error.cause, hint, message=f"The server was away for more than {seconds:g} s. {error.message}")
+def _given_up(error: Unreachable | RequestRefused, seconds: float) -> Unreachable:
+    hint = "The kickoff was accepted and is not lost. It continues when the server runs again: watch it again then."
+    return Unreachable(
+        error.cause, hint, message=f"The server was not available for more than {seconds:g} s. {error.message}"
+    )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.printing import give
+from windlass.cli.printing import print_result
 
 if TYPE_CHECKING:
     from windlass.projects.making import Kind
@@ -16,18 +16,18 @@ KINDS = ("function", "crew", "flow")
 
 @click.command
 @click.argument("folder", metavar="[PATH]", default=".", type=click.Path(path_type=Path))
-@click.option("--kind", type=click.Choice(KINDS), default="crew", show_default=True, help="What the project is.")
+@click.option("--kind", type=click.Choice(KINDS), default="crew", show_default=True, help="Kind of the project.")
 def command(folder: Path, kind: Kind) -> None:
-    """Make a project that runs at once on the offline model.
+    """Create a project that runs on the offline model.
 
-    PATH is its folder, the current one if not given: it is made if it isn't there, and the project is named after it.
-    Nothing is written where a file of that name is already.
+    PATH is its folder, by default the current one. A missing folder is created. The project is named after the folder.
+    If one of its files already exists, nothing is written.
     """
     from windlass.projects.making import new_project
 
     for path in new_project(folder, kind):
-        give(f"made {path}")
-    give("\nWhat to do next:\n" + "\n".join(f"  {step}" for step in steps(folder, kind)))
+        print_result(f"made {path}")
+    print_result("\nWhat to do next:\n" + "\n".join(f"  {step}" for step in steps(folder, kind)))
 
 
 def steps(folder: Path, kind: Kind) -> list[str]:

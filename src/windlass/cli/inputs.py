@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.crew_options import client_for, crew_options, give_json
-from windlass.cli.printing import give, say
-from windlass.cli.tables import columns
+from windlass.cli.printing import columns, notify, print_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +19,10 @@ LONGEST_DESCRIPTION = 80
 @click.command
 @crew_options
 def command(url: str, token: str | None, token_file: Any, *, json_output: bool) -> None:
-    """Show what a crew wants to know.
+    """Show the inputs of a crew.
 
-    One line an input: its name, whether it is required, what it may be, and, in short, what the project says of it. URL
-    is the crew's base URL, as `windlass tokens show` prints it.
+    Prints one line per input: its name, whether it is required, its type or values, and a short description from the
+    project. URL is the crew's base URL, as `windlass tokens show` prints it.
     """
     with client_for(url, token, token_file) as crew:
         answer = crew.inputs()
@@ -31,8 +30,8 @@ def command(url: str, token: str | None, token_file: Any, *, json_output: bool) 
         give_json(answer)
         return
     for line in input_lines(answer) or ["This crew takes no inputs."]:
-        give(line)
-    say(f"\nStart it with: {shlex.join(example(url, answer))}")
+        print_result(line)
+    notify(f"\nStart it with: {shlex.join(example(url, answer))}")
 
 
 def input_lines(answer: Mapping[str, Any]) -> list[str]:

@@ -4,10 +4,10 @@ from typing import Any, BinaryIO, TextIO
 
 import click
 
+from windlass.cli.batch.options import check_together, each_options
 from windlass.cli.crew_options import client_for, crew_options, give_json
-from windlass.cli.each_options import check_together, each_options
-from windlass.cli.given_inputs import given_inputs, json_object
-from windlass.cli.printing import give, say
+from windlass.cli.input_options import given_inputs, json_object
+from windlass.cli.printing import notify, print_result
 from windlass.cli.queue_options import given_members, queue_options
 from windlass.cli.watch_options import show, watch_options
 
@@ -27,7 +27,9 @@ from windlass.cli.watch_options import show, watch_options
 @click.option("--json", "text", metavar="JSON", help="The inputs as one JSON object.")
 @click.option("--meta", metavar="JSON", help="A JSON object that the status and webhooks return unchanged.")
 @click.option(
-    "--idempotency-key", metavar="KEY", help="Within 24 h the same key starts nothing new, but names the same kickoff."
+    "--idempotency-key",
+    metavar="KEY",
+    help="A key for 24 h: a second request with it starts nothing and returns the same kickoff.",
 )
 @queue_options
 @each_options
@@ -53,11 +55,11 @@ def command(  # noqa: PLR0913 - one for each option
 ) -> int:
     """Start a crew.
 
-    Prints the kickoff's id; with --watch, follows it and prints its final output. What -i gives takes the place of what
-    --json gives, and that of what the file gives. `windlass inputs URL` tells what the crew wants to know.
+    Prints the kickoff's id. With --watch, follows the kickoff and prints its final output. Inputs of -i override those
+    of --json, which override those of the file. `windlass inputs URL` lists the inputs of the crew.
 
-    With --each, starts it for each line of a file, follows all to their ends, and ends with 1 when one of them failed.
-    Inputs that are given otherwise hold for the lines that do not have them.
+    With --each, starts a kickoff for each line of a file and follows all of them to their ends. Exits with 1 when one
+    of them failed. Inputs from other options are defaults for the lines.
     """
     body: dict[str, Any] = {"inputs": given_inputs(_text_of(file), text, pairs)}
     body |= {"meta": json_object(meta, "--meta")} if meta is not None else {}
@@ -66,7 +68,7 @@ def command(  # noqa: PLR0913 - one for each option
         each=each is not None, out=out is not None, retry_failed=retry_failed, watch=watch, json_output=json_output
     )
     if each is not None:
-        from windlass.cli.each import Job, run_each
+        from windlass.cli.batch.run import Job, run_each
 
         job = Job(each.read(), each.name, body, idempotency_key, concurrency, out, patience, retry_failed=retry_failed)
         with client_for(url, token, token_file) as crew:
@@ -78,13 +80,13 @@ def command(  # noqa: PLR0913 - one for each option
         if watch:
             from windlass.cli.follow import follow
 
-            say(f"kickoff {kickoff_id}")
+            notify(f"kickoff {kickoff_id}")
             return show(follow(crew, kickoff_id, patience=patience), json_output=json_output)
     if json_output:
         give_json(answer)
     else:
-        give(kickoff_id)
-        say(f"Follow it with: {crew.command('status', kickoff_id, '--watch')}")
+        print_result(kickoff_id)
+        notify(f"Follow it with: {crew.command('status', kickoff_id, '--watch')}")
     return 0
 
 

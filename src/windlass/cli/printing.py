@@ -1,32 +1,42 @@
-"""Where words go: what was asked for to standard output, everything else to standard error."""
+"""Prints results to standard output, and all other messages to standard error."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
 LIVE_END = "\r\x1b[K"
-"""Back to the start of the terminal's line, and clear it."""
+"""Moves the cursor to the start of the terminal's line, and clears the line."""
 
 
-def say(text: str) -> None:
+def notify(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
-def give(text: str) -> None:
-    """What was asked for: as it is for a program that reads it, without terminal codes for a person."""
-    click.echo(printable(text) if sys.stdout.isatty() else text, color=True)  # else click takes codes out of it
+def print_result(text: str) -> None:
+    """Prints the result of a command: unchanged for a program that reads it, without terminal codes on a terminal."""
+    click.echo(
+        printable(text) if sys.stdout.isatty() else text, color=True
+    )  # without color=True click removes terminal codes
 
 
 def printable(text: str) -> str:
-    """Without terminal codes: what a model or a server wrote can't move the cursor or rename the window."""
+    """Returns the text with terminal codes escaped.
+
+    Text of a model or a server therefore can't move the cursor or rename the window.
+    """
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class Screen:
-    """Lines on standard error, and below them, on a terminal, one that changes in place."""
+    """Prints lines to standard error. On a terminal, the line below them changes in place."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
@@ -34,7 +44,7 @@ class Screen:
 
     def line(self, text: str) -> None:
         self.clear()
-        say(text)
+        notify(text)
 
     def live(self, text: str) -> None:
         if self._terminal:
@@ -46,3 +56,9 @@ class Screen:
         if self._live:
             click.echo(LIVE_END, err=True, nl=False)
             self._live = False
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns a line for each row. Each column is as wide as its longest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""What a kickoff's status tells a person who watches: pure, from one or two answers of the API to lines."""
+"""Converts one or two statuses of a kickoff to lines for a person who watches it. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def did_fail(status: Status) -> bool:
 
 
 def changes(before: Status | None, after: Status, url: str) -> list[str]:
-    """A line for each thing that moved between two answers; with `before` None, for all that has moved so far."""
+    """Returns a line for each change between two statuses. With `before` None, returns all changes so far."""
     return [
         *_state_changes(before or {}, after, url),
         *_task_changes(before or {}, after),
@@ -37,7 +37,7 @@ def changes(before: Status | None, after: Status, url: str) -> list[str]:
 
 
 def now(status: Status, at: datetime) -> str:
-    """One line that is true at this moment."""
+    """Returns one line with the current progress."""
     progress = status.get("progress") or {}
     total = progress.get("total_tasks", "?")
     counts = f"{progress.get('completed_tasks', 0)} of {total} {'task' if total == 1 else 'tasks'} done"
@@ -68,22 +68,25 @@ def seconds_since(text: object, at: datetime) -> float | None:
 
 
 def waits(status: Status) -> str | None:
-    """What it waits for and its place, in words; None when it waits for nothing, or nobody knows for what."""
+    """Describes what the kickoff waits for, and its place.
+
+    Returns None when it waits for nothing, or when the cause is unknown.
+    """
     message = waiting_for(status).get("message")
     return f"waits for {message}" if message else None
 
 
 def ending(status: Status) -> str:
-    """How it ended, in one line."""
+    """Describes in one line how the kickoff ended."""
     if did_fail(status):
         reason = status.get("reason") or "error"
-        return f"failed ({reason}): {status.get('error') or 'the server does not say why'}"
+        return f"failed ({reason}): {status.get('error') or 'the server gave no reason'}"
     facts = [_seconds(status.get("execution_time")), _tokens(status)]
     return ", ".join(["completed", *filter(None, facts)])
 
 
 def final_output(status: Status) -> str:
-    """The text that the crew gave, in either form of the answer (docs/tokens.md, profiles)."""
+    """Returns the text of the crew's result, from either form of the status (docs/tokens.md, profiles)."""
     result = status.get("result")
     output = result.get("output") if isinstance(result, dict) else result
     return "" if output is None else str(output)
@@ -100,7 +103,7 @@ def _state_changes(before: Status, after: Status, url: str) -> list[str]:
 
 
 def _has_moved(before: Status, after: Status) -> bool:
-    """To another state or attempt, or to wait for something else; its place alone is no move."""
+    """Returns whether the state, the attempt or the cause of waiting changed. A new place in the queue is no change."""
     if not before or (before.get("state"), before.get("attempt")) != (after.get("state"), after.get("attempt")):
         return True
     code = waiting_for(after).get("code")
@@ -121,7 +124,7 @@ def _task_changes(before: Status, after: Status) -> list[str]:
 
 
 def task_name(task: Mapping[str, Any], number: int) -> str:
-    """Its number where it has no name: a hash tells a person nothing."""
+    """Returns the task's name, or its number when it has none. The task id is a hash, which helps no person."""
     return str(task.get("name") or f"task {number}")
 
 

@@ -1,4 +1,4 @@
-"""The options of a kickoff that say when it may run and how much it may use; each is a member of its request."""
+"""The options of a kickoff for its queue and its limits. Each one is a member of the request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def limits_given(_: click.Context, __: click.Parameter, pairs: Iterable[str]) ->
 
 
 def limit(given: str) -> tuple[str, Any]:
-    """`token_limit=1000` as a number, `memory_limit=512 MB` as text: the server knows what each takes."""
+    """Parses `token_limit=1000` to a number and `memory_limit=512 MB` to a text. The server checks the types."""
     name, equals, value = given.partition("=")
     if not (equals and name and value):
         raise click.BadParameter(f"{given!r}: give NAME=VALUE, such as timeout=600 or 'memory_limit=512 MB'.")
@@ -31,26 +31,26 @@ def limit(given: str) -> tuple[str, Any]:
     if not isinstance(number, int | float):
         return name, value
     if not math.isfinite(number):
-        raise click.BadParameter(f"{given!r}: a limit is a finite number; leave it out to set none.")
+        raise click.BadParameter(f"{given!r}: a limit is a finite number. Leave the option out to set no limit.")
     return name, number
 
 
 def finite(_: click.Context, __: click.Parameter, seconds: float | None) -> float | None:
     if seconds is not None and not math.isfinite(seconds):
         raise click.BadParameter(
-            f"{seconds} is no number of seconds; without this option the crew's own timeout holds."
+            f"{seconds} is no number of seconds. Without this option the crew's own timeout applies."
         )
     return seconds
 
 
 def queue_options(command: Command) -> Command:
-    """Gives the command an option for each of these members of the request, by the member's name."""
+    """Adds an option for each of these members of the request to the command. Its name is that of the member."""
     for decorate in (
         click.option(
             "--concurrency-strategy",
             "concurrencyStrategy",
             type=click.Choice(STRATEGIES),
-            help="What to do when another kickoff of the same key is open, in place of what the crew says.",
+            help="What to do when another kickoff with the same key is open, in place of the crew's own strategy.",
         ),
         click.option(
             "--concurrency-key",
@@ -64,21 +64,26 @@ def queue_options(command: Command) -> Command:
             multiple=True,
             metavar="NAME=VALUE",
             callback=limits_given,
-            help="A limit of the run, such as token_limit=100000 or 'memory_limit=512 MB'; may be given again.",
+            help="A limit of the run, such as token_limit=100000 or 'memory_limit=512 MB'; the option can be repeated.",
         ),
         click.option(
             "--timeout",
             type=click.FloatRange(min=0, min_open=True),
             callback=finite,
             metavar="SECONDS",
-            help="How long it may take from its first start.",
+            help="Longest time of the kickoff from its first start.",
         ),
-        click.option("--run-at", "runAt", metavar="TIME", help="Not to begin before, such as 2026-01-15T09:30:00Z."),
+        click.option(
+            "--run-at",
+            "runAt",
+            metavar="TIME",
+            help="Time before which it does not start, such as 2026-01-15T09:30:00Z.",
+        ),
         click.option(
             "--priority",
             type=click.IntRange(-100, 100),
             metavar="NUMBER",
-            help="From -100 to 100: those of the crew with a higher one begin first.",
+            help="From -100 to 100. Kickoffs of the crew with a higher priority start first.",
         ),
     ):
         command = decorate(command)

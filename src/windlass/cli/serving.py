@@ -1,4 +1,4 @@
-"""What the commands have in common that serve until they are told to stop."""
+"""The options and settings of the commands that serve until a signal stops them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def listening_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def serving_settings(given: Mapping[str, Any]) -> Settings:
-    """Those of the environment, under what the command line gives."""
+    """Returns the settings of the environment, overridden by the command line, and configures the log."""
     from windlass.hardening import keep_memory_private
 
     keep_memory_private()  # before secrets are read
@@ -33,11 +33,11 @@ def serving_settings(given: Mapping[str, Any]) -> Settings:
     settings = config.load().model_copy(update={name: value for name, value in given.items() if value is not None})
     log.configure(settings.log_format, settings.log_level)
     for name in config.unknown_variables():
-        say(f"warning: {name} is no setting of Windlass; docs/settings.md lists them")
+        notify(f"warning: {name} is no setting of Windlass. docs/settings.md lists all settings")
     return settings
 
 
-def say(line: str) -> None:
-    """A full disk or a closed terminal behind standard output does not stop a server."""
+def notify(line: str) -> None:
+    """Prints a line. Ignores an OSError, so that a full disk or a closed terminal does not stop the server."""
     with suppress(OSError):
         click.echo(line)

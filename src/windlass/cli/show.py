@@ -6,18 +6,18 @@ from typing import Any
 import click
 
 from windlass.cli.crew_options import KickoffAt, client_at, give_json, kickoff_options
-from windlass.cli.describing import describe
-from windlass.cli.printing import give
+from windlass.cli.printing import print_result
+from windlass.cli.show_text import describe
 
 
 @click.command
 @kickoff_options
 def command(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_output: bool) -> None:
-    """Tell all about a kickoff: its tasks, and each attempt.
+    """Show a kickoff in full, with its tasks and attempts.
 
-    How it stands and why, its tasks with their times, the tokens that it used, and of each attempt when and where it
-    ran, how it ended, and what it took from the journal, so that nothing was paid for twice. Without URL, the kickoff
-    is one of the crew that this machine's server serves.
+    Prints its state with the reason, its tasks with their times, and the tokens that it used. For each attempt, prints
+    when and where it ran, how it ended, and which steps it took from the journal instead of paying for them again.
+    Without URL, the kickoff belongs to the crew that this machine's server serves.
     """
     with client_at(kickoff, token, token_file) as crew:
         status = crew.status(kickoff.id)
@@ -26,4 +26,4 @@ def command(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_outp
         give_json({**status, "attempts": attempts})
         return
     for line in describe(status, attempts, datetime.now(UTC)):
-        give(line)
+        print_result(line)

@@ -1,28 +1,28 @@
-"""The crew that the server of this machine serves, for commands that are given no URL."""
+"""Finds the crew that this machine's server serves, for commands without a URL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from windlass.cli.addresses import running_server
-from windlass.cli.administering import administer, chosen_deployment
-from windlass.cli.crew_client import CrewClient
-from windlass.cli.ending import OUT_OF_REACH
+from windlass.cli.admin_session import administer, chosen_deployment
+from windlass.cli.crew_session import CrewClient
+from windlass.cli.exit_codes import OUT_OF_REACH
 from windlass.config import load
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
     from windlass.config import Settings
-    from windlass.vault.secret import Secret
-    from windlass.wiring.ground import Administration
+    from windlass.secrets.secret import Secret
+    from windlass.wiring.infrastructure import Administration
 
 
-class NoServerHere(WindlassError):  # noqa: N818 - said of the server
+class NoServerHere(WindlassError):  # noqa: N818 - a state of the server
     exit_code = OUT_OF_REACH
 
 
 def client_here(token: Secret | None) -> CrewClient:
-    """Raises NoServerHere when no server runs on this WINDLASS_HOME."""
+    """Returns a client of the crew. Raises NoServerHere when no server runs on this WINDLASS_HOME."""
     settings = load()
     running = running_server(settings)
     if running is None:

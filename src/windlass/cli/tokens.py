@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.printing import give, say
-from windlass.cli.tables import columns
+from windlass.cli.printing import columns, notify, print_result
+from windlass.kickoffs.states import SCOPES_OF_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from windlass.lifecycle.tokens import ShownTokens
+    from windlass.access.tokens import ShownTokens
+    from windlass.secrets.secret import Secret
     from windlass.store.deployments import Deployment
-    from windlass.vault.secret import Secret
-    from windlass.wiring.ground import Administration
+    from windlass.wiring.infrastructure import Administration
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-HEADINGS = ("LAST4", "KIND", "CREW", "USER", "PROFILE", "LAST USED", "EXPIRES", "STATE", "ID")
+HEADINGS = ("LAST4", "KIND", "SCOPES", "CREW", "USER", "PROFILE", "LAST USED", "EXPIRES", "STATE", "ID")
+SCOPES = ("read", "run", "admin")
 
 
 def duration(_: click.Context, __: click.Parameter, value: str | None) -> timedelta | None:
@@ -30,19 +31,19 @@ def duration(_: click.Context, __: click.Parameter, value: str | None) -> timede
 
 @click.group
 def command() -> None:
-    """Make, show, list, rotate and revoke API tokens.
+    """Create, show, list, rotate and revoke API tokens.
 
-    Tokens go to standard output, every other word to standard error. docs/tokens.md tells what each kind may do.
+    Tokens go to standard output, all other text to standard error. docs/tokens.md lists the rights of each kind.
     """
 
 
 @command.command
-@click.option("--deployment", metavar="SLUG", help="Only this crew's.")
+@click.option("--deployment", metavar="SLUG", help="Only the tokens of this crew.")
 @click.option("--kind", type=click.Choice(["organization", "user"]), help="Only the token of this kind.")
 def show(deployment: str | None, kind: str | None) -> None:
-    """Show the two tokens of the crew that is served, with its base URL; of every crew when no server runs."""
+    """Show the two tokens of the served crew, with its base URL. Without a server, show those of every crew."""
     from windlass.cli.addresses import local_url, running_server
-    from windlass.cli.administering import administer
+    from windlass.cli.admin_session import administer
     from windlass.config import load
 
     settings = load()
@@ -50,12 +51,12 @@ def show(deployment: str | None, kind: str | None) -> None:
     served = running_server(settings)
     wanted = deployment or (served[1] if served else None)
     for crew, tokens in administer(settings, lambda opened: _shown(opened, wanted)):
-        say(f"The crew {crew.slug}, at {server}/crews/{crew.slug}")
+        notify(f"The crew {crew.slug}, at {server}/crews/{crew.slug}")
         _give_shown(tokens, kind)
 
 
 async def _shown(opened: Administration, slug: str | None) -> list[tuple[Deployment, ShownTokens]]:
-    from windlass.cli.administering import chosen_deployment
+    from windlass.cli.admin_session import chosen_deployment
 
     slugs = [row["slug"] for row in await opened.deployments.all()]
     wanted = slugs if slug is None and slugs else [slug]
@@ -65,24 +66,39 @@ async def _shown(opened: Administration, slug: str | None) -> list[tuple[Deploym
 
 def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
     if kind != "user":
-        say("  Bearer Token, of the organization: may do everything on this crew")
-        give(tokens.organization.reveal())
+        notify("  Bearer Token, of the organization: may do everything on this crew")
+        print_result(tokens.organization.reveal())
     if kind != "organization":
-        say(f"  User Bearer Token, of {tokens.user_name}: sees the kickoffs of this user only")
-        give(tokens.user.reveal())
+        notify(f"  User Bearer Token, of {tokens.user_name}: sees the kickoffs of this user only")
+        print_result(tokens.user.reveal())
 
 
 @command.command
-@click.option("--deployment", metavar="SLUG", help="The crew that it opens; may be left out when there is only one.")
-@click.option("--all-deployments", is_flag=True, help="It opens every crew, those of the future too.")
-@click.option("--user", metavar="NAME", help="A User Bearer Token of this user (windlass users add NAME makes one).")
+@click.option(
+    "--deployment", metavar="SLUG", help="The crew that the token is for. Needed only if there are several crews."
+)
+@click.option("--all-deployments", is_flag=True, help="Make the token valid for every crew, also for later ones.")
+@click.option("--user", metavar="NAME", help="A User Bearer Token of this user (windlass users add NAME adds one).")
 @click.option(
     "--profile",
     type=click.Choice(["documented", "live"]),
     help="The form of the status that its clients get, in place of the crew's own.",
 )
 @click.option(
-    "--expires-in", metavar="TIME", callback=duration, help="How long it is valid: 45m, 12h, 30d, 8w. Else for ever."
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    help="A right of the token. The option can be repeated. By default, all rights of its kind.",
+)
+@click.option("--read-only", is_flag=True, help="Short for --scope read.")
+@click.option(
+    "--expires",
+    "--expires-in",
+    "expires_in",
+    metavar="TIME",
+    callback=duration,
+    help="How long it is valid: 45m, 12h, 30d, 8w. By default, for ever.",
 )
 def create(
     *,
@@ -90,71 +106,78 @@ def create(
     all_deployments: bool,
     user: str | None,
     profile: str | None,
+    scopes: tuple[str, ...],
+    read_only: bool,
     expires_in: timedelta | None,
 ) -> None:
-    """Make a further token, which is shown this once."""
-    from windlass.cli.administering import administer, chosen_deployment
+    """Create a token, and print it. It is not shown again."""
+    from windlass.cli.admin_session import administer, chosen_deployment
     from windlass.config import load
+    from windlass.kickoffs.states import Scope
 
     if deployment and all_deployments:
         raise click.UsageError("Give --deployment or --all-deployments, not both.")
+    if read_only and scopes:
+        raise click.UsageError("Give --read-only or --scope, not both.")
+    chosen = [Scope.READ] if read_only else [Scope(scope) for scope in scopes]
 
     async def made(opened: Administration) -> tuple[Deployment | None, Secret]:
         crew = None if all_deployments else await chosen_deployment(opened.deployments, deployment)
         token = await opened.tokens.create(
             crew.id if crew else None,
-            user=await opened.tokens.user(user) if user else None,
+            user=await opened.tokens.enabled_user(user) if user else None,
             profile=profile,
             expires_at=datetime.now(UTC) + expires_in if expires_in else None,
+            scopes=chosen or None,
         )
         return crew, token
 
     crew, token = administer(load(), made)
-    give(token.reveal())
-    say(f"It opens {f'the crew {crew.slug}' if crew else 'every crew'}. It is not shown again.")
+    print_result(token.reveal())
+    notify(f"It opens {f'the crew {crew.slug}' if crew else 'every crew'}. It is not shown again.")
 
 
 @command.command("list")
 @click.option("--all", "revoked_too", is_flag=True, help="Also those that are revoked or have expired.")
 def list_(*, revoked_too: bool) -> None:
     """List tokens, by their last four characters."""
-    from windlass.cli.administering import administer
+    from windlass.cli.admin_session import administer
     from windlass.config import load
 
     rows = administer(load(), lambda opened: opened.tokens.all(revoked_too=revoked_too))
     for line in token_lines(rows, datetime.now(UTC)) if rows else ():
-        give(line)
+        print_result(line)
     if not rows:
-        say("There are no tokens yet: `windlass tokens show` makes the first two of each crew.")
+        notify("There are no tokens yet: `windlass tokens show` creates the first two of each crew.")
 
 
 @command.command
 @click.argument("name")
 def revoke(name: str) -> None:
-    """End a token, which every server refuses within a second.
+    """Revoke a token: every server refuses it within a second.
 
-    NAME is its id or its last four characters. Kickoffs that were started with it go on.
+    NAME is its id or its last four characters. Kickoffs that were started with it continue.
     """
-    from windlass.cli.administering import administer
+    from windlass.cli.admin_session import administer
     from windlass.config import load
 
     row = administer(load(), lambda opened: opened.tokens.revoke(name))
-    say(f"The token {row.id} is revoked.")
+    notify(f"The token {row.id} is revoked.")
 
 
 @command.command
 @click.argument("name")
 def rotate(name: str) -> None:
-    """End a token, and make another that may do the same.
+    """Revoke a token, and create one with the same rights.
 
     NAME is its id or its last four characters.
     """
-    from windlass.cli.administering import administer
+    from windlass.cli.admin_session import administer
     from windlass.config import load
 
     token = administer(load(), lambda opened: opened.tokens.rotate(name))
-    give(token.reveal())
-    say("The old one is revoked. Give this one to the clients that used it.")
+    print_result(token.reveal())
+    notify("The old one is revoked. Give this one to the clients that used it.")
 
 
 def token_lines(rows: Iterable[dict[str, Any]], at: datetime) -> list[str]:
@@ -165,6 +188,7 @@ def _cells(row: dict[str, Any], at: datetime) -> list[str]:
     return [
         row["last_four"],
         row["kind"],
+        ",".join(row["scopes"] or SCOPES_OF_KIND[row["kind"]]),
         row["deployment"] or "(all)",
         row["user"] or "-",
         row["profile"] or "-",
@@ -180,6 +204,8 @@ def _state(row: dict[str, Any], at: datetime) -> str:
         return "revoked"
     if row["expires_at"] and row["expires_at"] <= at:
         return "expired"
+    if row["disabled_at"]:
+        return "disabled"
     return "shown" if row["shown"] else "valid"
 
 

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import shlex
+from datetime import UTC
+from typing import TYPE_CHECKING
+
 import click
 
-from windlass.cli.printing import say
+from windlass.cli.printing import columns, notify, print_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from windlass.store.tokens import UserRow
 
 LONGEST_NAME = 100
+HEADINGS = ("USER", "STATE", "ADDED")
 
 
 def user_name(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -15,17 +25,83 @@ def user_name(_: click.Context, __: click.Parameter, value: str) -> str:
 
 @click.group
 def command() -> None:
-    """Add the users whose tokens see only their own kickoffs."""
+    """Add, list, disable, enable and delete users."""
 
 
 @command.command
 @click.argument("name", callback=user_name)
 def add(name: str) -> None:
     """Add a user."""
-    import shlex
-
-    from windlass.cli.administering import administer
+    from windlass.cli.admin_session import administer
     from windlass.config import load
 
     administer(load(), lambda opened: opened.tokens.add_user(name))
-    say(f"The user {name} is added. Make a token with: windlass tokens create --user {shlex.quote(name)}")
+    notify(f"The user {name} is added. Make a token with: windlass tokens create --user {shlex.quote(name)}")
+
+
+@command.command("list")
+def list_() -> None:
+    """List the users, and which of them are disabled."""
+    from windlass.cli.admin_session import administer
+    from windlass.config import load
+
+    rows = administer(load(), lambda opened: opened.tokens.users())
+    for line in user_lines(rows) if rows else ():
+        print_result(line)
+    if not rows:
+        notify("There are no users yet. Add one with: windlass users add NAME")
+
+
+@command.command
+@click.argument("name")
+def disable(name: str) -> None:
+    """Disable a user: every server refuses all tokens of the user within a second.
+
+    Kickoffs that the user started continue: `windlass stop --all --user NAME` stops them.
+    """
+    from windlass.cli.admin_session import administer
+    from windlass.config import load
+
+    administer(load(), lambda opened: opened.tokens.disable_user(name))
+    quoted = shlex.quote(name)
+    notify(f"The user {name} is disabled. Its kickoffs continue. Stop them with: windlass stop --all --user {quoted}")
+
+
+@command.command
+@click.argument("name")
+def enable(name: str) -> None:
+    """Enable a disabled user: its tokens are accepted again."""
+    from windlass.cli.admin_session import administer
+    from windlass.config import load
+
+    administer(load(), lambda opened: opened.tokens.enable_user(name))
+    notify(f"The user {name} is enabled.")
+
+
+@command.command
+@click.argument("name")
+@click.option("--data-only", is_flag=True, help="Delete only the kickoffs, and keep the user and the tokens.")
+@click.option("--stop", is_flag=True, help="First stop kickoffs of the user that have not ended.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(name: str, *, data_only: bool, stop: bool, yes: bool) -> None:
+    """Delete a user for good, with all tokens and kickoffs.
+
+    Deletes the user's kickoffs of every crew, with inputs, results, events, journals, attempts, task records and
+    idempotency keys. Only a backup can restore them.
+    """
+    from windlass.cli.admin_session import administer
+    from windlass.cli.kickoffs import confirm
+    from windlass.config import load
+
+    whole = "all kickoffs of the user" if data_only else "the user, all its tokens and all kickoffs of"
+    confirm(f"Delete {whole} {name} for good?", yes=yes)
+    count = administer(load(), lambda opened: opened.users.delete(name, stop=stop, data_only=data_only))
+    notify(f"{count} kickoff{'' if count == 1 else 's'} of {name} deleted{'' if data_only else ', and the user'}.")
+
+
+def user_lines(rows: Iterable[UserRow]) -> list[str]:
+    cells = (
+        [row.name, "disabled" if row.disabled_at else "active", f"{row.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"]
+        for row in rows
+    )
+    return columns([HEADINGS, *cells])

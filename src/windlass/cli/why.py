@@ -6,16 +6,16 @@ from typing import Any
 import click
 
 from windlass.cli.crew_options import KickoffAt, client_at, give_json, kickoff_options
-from windlass.cli.explaining import explain
-from windlass.cli.printing import give
+from windlass.cli.printing import print_result
+from windlass.cli.why_text import explain
 
 
 @click.command
 @kickoff_options
 def command(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_output: bool) -> None:
-    """Tell what a kickoff waits for, what it does, or why it ended.
+    """Explain why a kickoff waits, what it does, or why it ended.
 
-    And what to do about it. Without URL, the kickoff is one of the crew that this machine's server serves.
+    Also prints what to do next. Without URL, the kickoff belongs to the crew that this machine's server serves.
     """
     with client_at(kickoff, token, token_file) as crew:
         status = crew.status(kickoff.id)
@@ -23,4 +23,4 @@ def command(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_outp
         give_json(status)
         return
     for line in explain(status, datetime.now(UTC)):
-        give(line)
+        print_result(line)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import click
 
-from windlass.cli.serving import say, serving_settings
+from windlass.cli.serving import notify, serving_settings
 
 
 @click.command
@@ -12,12 +12,12 @@ from windlass.cli.serving import say, serving_settings
 def command(slots: int | None) -> int:
     """Run kickoffs, as one of many processes.
 
-    Needs WINDLASS_DATABASE_URL, and the WINDLASS_MASTER_KEY that all processes on it share; the projects of the crews
-    must be at the same paths on each machine. On SIGTERM it claims nothing more, lets what runs go on for
-    WINDLASS_DRAIN_GRACE seconds, and gives the rest back to other workers, which go on after the last finished task. A
-    second SIGTERM, or Ctrl-C, does not wait.
+    Needs WINDLASS_DATABASE_URL, and the WINDLASS_MASTER_KEY that all processes of this database share. The projects of
+    the crews must have the same paths on each machine. On SIGTERM the worker claims no more kickoffs, and its runs have
+    WINDLASS_DRAIN_GRACE seconds to finish. It releases the others to other workers, which continue after the last
+    finished task. After a second SIGTERM, or Ctrl-C, it does not wait.
     """
     settings = serving_settings({"slots": slots})
-    from windlass.wiring.separate import work
+    from windlass.wiring.standalone import work
 
-    return work(settings, say=say)
+    return work(settings, notify=notify)

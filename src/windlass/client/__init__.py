@@ -1,17 +1,17 @@
-"""Crews from Python (docs/client.md).
+"""A Python client for crews (docs/client.md).
 
     with Crew("http://127.0.0.1:8000", "wlo_...") as crew:
         result = crew.run({"topic": "tides"})
 
-What is said with a crew is in `talks.py`, as generators: they give the requests one after the other, and are given what
-came of each. `lines.py` carries that out, over a sync and over an async HTTP client; Crew and AsyncCrew are the names
-that people call.
+`protocol.py` describes each exchange with a crew as a generator. The generator yields requests and receives the outcome
+of each. `transport.py` performs exchanges over a sync and an async HTTP client. Crew and AsyncCrew are the public API.
 """
 
 from windlass.client.crews import AsyncCrew, Crew
 from windlass.client.errors import (
     Conflict,
     CrewError,
+    Forbidden,
     InvalidRequest,
     NotACrew,
     NotFound,
@@ -38,6 +38,7 @@ __all__ = [
     "Conflict",
     "Crew",
     "CrewError",
+    "Forbidden",
     "Inputs",
     "InvalidRequest",
     "Kickoff",

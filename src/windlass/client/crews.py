@@ -1,15 +1,17 @@
+"""Crew and AsyncCrew: the methods for calling one crew."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from windlass.client import talks
-from windlass.client.lines import AsyncLine, Line, address, known_token
+from windlass.client import protocol, requests
+from windlass.client.protocol import Patience
 from windlass.client.requests import Kickoff, bodies, body, seconds
-from windlass.client.talks import Patience
+from windlass.client.transport import AsyncTransport, Transport, address, known_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     import httpx
 
@@ -34,10 +36,11 @@ class _AnyCrew:
 
 
 class Crew(_AnyCrew):
-    """One crew at its base URL. Use it in a `with` block, or close it.
+    """A client of one crew at its base URL. Use it in a `with` block, or close it.
 
-    Without a token, the variable WINDLASS_TOKEN has it. A server that is away, or says that it has no room for now, is
-    asked again for `patience` seconds in a row; 0 asks once. Every method raises a CrewError (errors.py).
+    If `token` is not given, the client uses the environment variable WINDLASS_TOKEN. If the server can't be reached, or
+    has temporarily no room, the client repeats the request for `patience` seconds; 0 sends each request once. Every
+    method raises a CrewError (errors.py).
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class Crew(_AnyCrew):
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         super().__init__(address(base_url), patience)
-        self._line = Line(self.base_url, known_token(token), transport)
+        self._transport = Transport(self.base_url, known_token(token), transport)
 
     def __enter__(self) -> Self:
         return self
@@ -58,10 +61,10 @@ class Crew(_AnyCrew):
         self.close()
 
     def close(self) -> None:
-        self._line.close()
+        self._transport.close()
 
     def inputs(self) -> Inputs:
-        return self._line.converse(talks.inputs(self._patience))
+        return self._transport.perform(protocol.inputs(self._patience))
 
     def kickoff(
         self,
@@ -71,30 +74,47 @@ class Crew(_AnyCrew):
         idempotency_key: str | None = None,
         **members: Any,
     ) -> str:
-        """Its id. It can't start twice, however often it had to be sent: without a key, one is made. `members` are
-        the others of the request (docs/api.md): `priority`, `run_at`, `timeout`, `concurrency_key` and so on.
+        """Starts a kickoff and returns its id.
+
+        The kickoff can't start twice, even if the request is repeated: without `idempotency_key`, the client makes one.
+        `members` are the other members of the request (docs/api.md): `priority`, `run_at`, `timeout`, `concurrency_key`
+        and so on.
         """
         content = body(Kickoff(inputs, meta, idempotency_key, members))
-        return self._line.converse(talks.kickoff(content, self._patience))
+        return self._transport.perform(protocol.kickoff(content, self._patience))
 
     def kickoff_many(self, items: Iterable[Item], *, idempotency_key: str | None = None) -> list[str | Refused]:
-        """For each item, inputs or a Kickoff, the id or why it was refused; one that is refused spoils no other. With
-        a key, the same list gives the same kickoffs when it is sent again.
+        """Starts a kickoff for each item, and returns its id or the error for each. An item is its inputs or a Kickoff.
+
+        A refused item does not affect the others. With a key, the same list returns the same kickoffs when it is sent
+        again.
         """
-        return self._line.converse(talks.kickoff_many(bodies(items, idempotency_key), self._patience))
+        return self._transport.perform(protocol.kickoff_many(bodies(items, idempotency_key), self._patience))
 
     def status(self, kickoff_id: str, wait: float | timedelta | None = None) -> Status:
-        """How it stands when it has ended, or after `wait` seconds, 60 at most."""
-        return self._line.converse(talks.status(kickoff_id, seconds("wait", wait or 0.0), self._patience))
+        """Returns the status when the kickoff has ended, or after `wait` seconds, 60 at most."""
+        return self._transport.perform(protocol.status(kickoff_id, seconds("wait", wait or 0.0), self._patience))
 
     def wait(self, kickoff_id: str, timeout: float | timedelta | None = None) -> Status:
-        """Until it has ended, well or badly. Raises StillRunning after `timeout` seconds, Unreachable where the server
-        said nothing in them.
+        """Waits until the kickoff has ended, and returns its status. Raises StillRunning after `timeout` seconds, or
+        Unreachable if the server did not answer in that time.
         """
-        return self._line.converse(talks.wait(kickoff_id, _limit(timeout), self._patience))
+        return self._transport.perform(protocol.wait(kickoff_id, _limit(timeout), self._patience))
 
     def stop(self, kickoff_id: str) -> Stopped:
-        return self._line.converse(talks.stop(kickoff_id, self._patience))
+        return self._transport.perform(protocol.stop(kickoff_id, self._patience))
+
+    def stop_all(self, *, state: str | None = None, user: str | None = None, before: datetime | None = None) -> int:
+        """Stops the open kickoffs that match and that the token may stop, and returns their number. Without a filter,
+        all match. `state` is PENDING, STARTED or PENDING_HUMAN_INPUT. `user` is the name of a user.
+        """
+        return self._transport.perform(protocol.stop_all(requests.stop_all(state, user, before), self._patience))
+
+    def delete(self, kickoff_id: str, *, stop: bool = False) -> None:
+        """Deletes the kickoff permanently, with all its data. The token needs the scope `admin`. Raises Conflict for a
+        kickoff that has not ended, unless `stop` is true.
+        """
+        self._transport.perform(protocol.delete(kickoff_id, stop, self._patience))
 
     def run(
         self,
@@ -104,13 +124,15 @@ class Crew(_AnyCrew):
         idempotency_key: str | None = None,
         **members: Any,
     ) -> Result:
-        """Kicks off and waits for the result. Raises KickoffFailed when there is none. Takes what `kickoff` takes."""
+        """Starts a kickoff and returns its result. Raises KickoffFailed if it fails. The arguments are as for
+        `kickoff`.
+        """
         content = body(Kickoff(inputs, meta, idempotency_key, members))
-        return self._line.converse(talks.run(content, self._patience))
+        return self._transport.perform(protocol.run(content, self._patience))
 
 
 class AsyncCrew(_AnyCrew):
-    """As Crew, for asyncio. Use it in an `async with` block, or close it."""
+    """Does the same as Crew, for asyncio. Use it in an `async with` block, or close it."""
 
     def __init__(
         self,
@@ -121,7 +143,7 @@ class AsyncCrew(_AnyCrew):
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         super().__init__(address(base_url), patience)
-        self._line = AsyncLine(self.base_url, known_token(token), transport)
+        self._transport = AsyncTransport(self.base_url, known_token(token), transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -130,10 +152,10 @@ class AsyncCrew(_AnyCrew):
         await self.close()
 
     async def close(self) -> None:
-        await self._line.close()
+        await self._transport.close()
 
     async def inputs(self) -> Inputs:
-        return await self._line.converse(talks.inputs(self._patience))
+        return await self._transport.perform(protocol.inputs(self._patience))
 
     async def kickoff(
         self,
@@ -144,23 +166,31 @@ class AsyncCrew(_AnyCrew):
         **members: Any,
     ) -> str:
         content = body(Kickoff(inputs, meta, idempotency_key, members))
-        return await self._line.converse(talks.kickoff(content, self._patience))
+        return await self._transport.perform(protocol.kickoff(content, self._patience))
 
     async def kickoff_many(self, items: Iterable[Item], *, idempotency_key: str | None = None) -> list[str | Refused]:
-        return await self._line.converse(talks.kickoff_many(bodies(items, idempotency_key), self._patience))
+        return await self._transport.perform(protocol.kickoff_many(bodies(items, idempotency_key), self._patience))
 
     async def status(self, kickoff_id: str, wait: float | timedelta | None = None) -> Status:
-        return await self._line.converse(talks.status(kickoff_id, seconds("wait", wait or 0.0), self._patience))
+        return await self._transport.perform(protocol.status(kickoff_id, seconds("wait", wait or 0.0), self._patience))
 
     async def wait(
         self,
         kickoff_id: str,
-        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - seconds of the talk
+        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - it applies to the whole exchange
     ) -> Status:
-        return await self._line.converse(talks.wait(kickoff_id, _limit(timeout), self._patience))
+        return await self._transport.perform(protocol.wait(kickoff_id, _limit(timeout), self._patience))
 
     async def stop(self, kickoff_id: str) -> Stopped:
-        return await self._line.converse(talks.stop(kickoff_id, self._patience))
+        return await self._transport.perform(protocol.stop(kickoff_id, self._patience))
+
+    async def stop_all(
+        self, *, state: str | None = None, user: str | None = None, before: datetime | None = None
+    ) -> int:
+        return await self._transport.perform(protocol.stop_all(requests.stop_all(state, user, before), self._patience))
+
+    async def delete(self, kickoff_id: str, *, stop: bool = False) -> None:
+        await self._transport.perform(protocol.delete(kickoff_id, stop, self._patience))
 
     async def run(
         self,
@@ -171,7 +201,7 @@ class AsyncCrew(_AnyCrew):
         **members: Any,
     ) -> Result:
         content = body(Kickoff(inputs, meta, idempotency_key, members))
-        return await self._line.converse(talks.run(content, self._patience))
+        return await self._transport.perform(protocol.run(content, self._patience))
 
 
 def _limit(timeout: float | timedelta | None) -> float | None:

@@ -1,14 +1,16 @@
-"""
-CrewError              `message` says what happened, `hint` what to do, `status` is the answer's, None without one
-├── Unreachable        no answer came
-├── Refused            any answer but a success; `details` are the server's facts
-│   ├── InvalidRequest    400, 413, 422, or not sent at all: it stays wrong until the request changes
+"""The errors of the client.
+
+CrewError              `message`: what happened, `hint`: what to do, `status`: the status code, None without an answer
+├── Unreachable        the server did not answer
+├── Refused            an answer without success; `details` holds the server's facts
+│   ├── InvalidRequest    400, 413, 422, or refused by the client: repeating it does not help
 │   ├── Unauthorized      401
+│   ├── Forbidden         403: `required_scope` is the scope that the token does not have
 │   ├── NotFound          404
 │   ├── Conflict          409
-│   └── NotACrew          something else answers at this address
-├── KickoffFailed      the kickoff came to a bad end; `kickoff` tells which
-└── StillRunning       it has not ended in the time that was given; `kickoff` is how it stood
+│   └── NotACrew          the answer is not that of a crew
+├── KickoffFailed      the kickoff failed; `kickoff` is its status
+└── StillRunning       the kickoff has not ended within the timeout; `kickoff` is its last known status
 """
 
 from __future__ import annotations
@@ -21,28 +23,28 @@ from windlass.errors import WindlassError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-AWAY = {
+TEMPORARY = {
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""Answers after which the same request may succeed a little later."""
+"""Status codes after which the same request may succeed later."""
 
 
 class CrewError(WindlassError):
     status: int | None = None
     retry_after = 0.0
-    """Seconds that the server asks to be left alone."""
+    """Seconds to wait before the next request, as the server asks in `Retry-After`."""
 
     @property
     def may_pass(self) -> bool:
-        """The same request may succeed a little later."""
+        """Returns whether the same request may succeed later."""
         return False
 
 
-class Unreachable(CrewError):  # noqa: N818 - said of the server
-    """`was_sent` is false where the request certainly did not reach the server."""
+class Unreachable(CrewError):  # noqa: N818 - the name describes the server
+    """The server did not answer. `was_sent` is false if the request certainly did not reach the server."""
 
     def __init__(self, message: str, hint: str = "", *, was_sent: bool = True) -> None:
         super().__init__(message, hint)
@@ -53,7 +55,7 @@ class Unreachable(CrewError):  # noqa: N818 - said of the server
         return True
 
 
-class Refused(CrewError):  # noqa: N818 - said of the request
+class Refused(CrewError):  # noqa: N818 - the name describes the request
     status: int
 
     def __init__(
@@ -72,15 +74,23 @@ class Refused(CrewError):  # noqa: N818 - said of the request
 
     @property
     def may_pass(self) -> bool:
-        return self.status in AWAY
+        return self.status in TEMPORARY
 
 
 class InvalidRequest(Refused):
-    """Also of what is not sent at all, because no server would take it; its status is 400 then."""
+    """The request is invalid. The client also raises it, with status 400, for a request that no server would accept."""
 
 
 class Unauthorized(Refused):
     pass
+
+
+class Forbidden(Refused):
+    @property
+    def required_scope(self) -> str | None:
+        """Returns the scope that the token does not have, or None if the server does not name it."""
+        found = self.details.get("required_scope")
+        return found if isinstance(found, str) else None
 
 
 class NotFound(Refused):
@@ -100,6 +110,7 @@ _OF_STATUS: dict[int, type[Refused]] = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: InvalidRequest,
     HTTPStatus.UNPROCESSABLE_ENTITY: InvalidRequest,
     HTTPStatus.UNAUTHORIZED: Unauthorized,
+    HTTPStatus.FORBIDDEN: Forbidden,
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.CONFLICT: Conflict,
 }

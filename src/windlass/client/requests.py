@@ -1,4 +1,4 @@
-"""What is sent to a crew, as values."""
+"""The requests to a crew, as values."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ MEMBERS = (
     "concurrencyKey",
     "concurrencyStrategy",
 )
-"""Members of a kickoff beside `inputs`, `meta` and `idempotencyKey`."""
+"""Members of a kickoff request, without `inputs`, `meta` and `idempotencyKey`."""
 ANSWER_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`wait` are seconds for which the server may hold its answer back, `grace` those in which the whole of it has to
-    come then; `after` are those to let pass before it is sent.
+    """A request with its times in seconds. The client waits for `after` before it sends the request. The server may
+    hold back its answer for `wait`. The whole answer must then arrive within `grace`.
     """
 
     method: str
@@ -55,7 +55,7 @@ class Request:
 
     @property
     def seconds(self) -> float:
-        """From its sending to the end of its answer at most."""
+        """Returns the maximum time in seconds from sending the request to the end of its answer."""
         return self.wait + self.grace
 
     def later(self, seconds: float) -> Request:
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Kickoff:
-    """One of many. `members` are the others of the request (docs/api.md), as `priority` or `run_at`."""
+    """One of many kickoffs. `members` are the other members of the request (docs/api.md), such as `priority`."""
 
     inputs: Mapping[str, Any]
     meta: Mapping[str, Any] | None = None
@@ -102,10 +102,20 @@ def stop(kickoff_id: str) -> Request:
     return Request("POST", f"/stop/{_segment(kickoff_id)}")
 
 
-def body(kickoff: Kickoff) -> bytes:
-    """With a key of its own where none is given: whatever becomes of the answer, it can be sent again.
+def delete(kickoff_id: str, *, stop: bool) -> Request:
+    return Request("DELETE", f"/kickoffs/{_segment(kickoff_id)}{'?stop=true' if stop else ''}")
 
-    Raises InvalidRequest for what no server would take.
+
+def stop_all(state: str | None, user: str | None, before: datetime | None) -> Request:
+    wanted = {"state": state, "user": user, "before": _member("before", before)}
+    return Request("POST", "/stop", _json({name: value for name, value in wanted.items() if value is not None}))
+
+
+def body(kickoff: Kickoff) -> bytes:
+    """Returns the body of a kickoff request. It always has an idempotency key, so that the request can be repeated if
+    the answer is lost.
+
+    Raises InvalidRequest for a kickoff that no server would accept.
     """
     members = {
         _on_the_wire(name): _member(name, value)
@@ -118,17 +128,18 @@ def body(kickoff: Kickoff) -> bytes:
 
 
 def bodies(items: Iterable[Item], key: str | None) -> list[bytes | InvalidRequest]:
-    """For each item its body, or why it can't be sent. `key` is that of all together: the same one gives the same key
-    to the same place. Raises InvalidRequest for what is no list, and for an empty key.
+    """Returns the body of each item, or the reason why it can't be sent. `key` is the idempotency key of the whole
+    list. The key of an item is derived from `key` and the item's place. Raises InvalidRequest if `items` is not a list,
+    and for an empty key.
     """
     if not isinstance(items, Iterable) or isinstance(items, Mapping | str | bytes):
-        raise _not_sent(f"Many kickoffs are given as a list, not as {_kind(items)}.", "Give a list of dicts.")
+        raise _not_sent(f"The kickoffs must be a list, not {_kind(items)}.", "Pass a list of dicts.")
     if key == "":
-        raise _not_sent("The idempotency key is empty.", "Leave it out, or give a text that names the list.")
-    return [_body_or_why(one_of_many(item, place, key)) for place, item in enumerate(items)]
+        raise _not_sent("The idempotency key is empty.", "Omit it, or pass a non-empty string.")
+    return [_body_or_why(_with_key(item, place, key)) for place, item in enumerate(items)]
 
 
-def one_of_many(given: Item, place: int, key: str | None) -> Kickoff:
+def _with_key(given: Item, place: int, key: str | None) -> Kickoff:
     kickoff = given if isinstance(given, Kickoff) else Kickoff(given)
     if kickoff.idempotency_key is not None or key is None:
         return kickoff
@@ -139,7 +150,7 @@ def seconds(name: str, given: float | timedelta) -> float:
     if isinstance(given, timedelta):
         return given.total_seconds()
     if not isinstance(given, int | float) or math.isnan(given):
-        raise _not_sent(f"`{name}` is no time: {given!r}.", "Give seconds as a number, or a timedelta.")
+        raise _not_sent(f"`{name}` is not a time: {given!r}.", "Pass seconds as a number, or a timedelta.")
     return float(given)
 
 
@@ -155,7 +166,7 @@ def _segment(kickoff_id: str) -> str:
         return quote(kickoff_id, safe="")
     except (TypeError, ValueError):
         raise _not_sent(
-            f"This is no id of a kickoff: {kickoff_id!r}.", "Give the text that kickoff() returned."
+            f"This is not the id of a kickoff: {kickoff_id!r}.", "Pass the string that kickoff() returned."
         ) from None
 
 
@@ -176,14 +187,14 @@ def _member(name: str, value: Any) -> Any:
     if value.utcoffset() is None:
         raise _not_sent(
             f"`{name}` has no time zone: {value.isoformat()}.",
-            "Give it one: datetime.now(UTC), or .astimezone() for this machine's own.",
+            "Add one: datetime.now(UTC), or .astimezone() for the local time zone.",
         )
     return value.isoformat()
 
 
 def _object(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise _not_sent(f"`{name}` has to be a dict of names and values, not {_kind(value)}.", "Give a dict.")
+        raise _not_sent(f"`{name}` must be a dict of names and values, not {_kind(value)}.", "Pass a dict.")
     return dict(value)
 
 
@@ -193,7 +204,7 @@ def _json(value: dict[str, Any]) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise _not_sent(
             f"The kickoff can't be written as JSON: {error}.",
-            "Give text, finite numbers, True, False, None, and lists and dicts of these.",
+            "Pass strings, finite numbers, True, False, None, and lists and dicts of these.",
         ) from None
 
 

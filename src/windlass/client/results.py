@@ -1,4 +1,4 @@
-"""The answers of a crew as types: what an answer lacks is None or empty, and what it has beyond is in `answer`."""
+"""The answers of a crew as types. A missing member is None or empty. `Status.answer` holds the whole answer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ STATE_OF: dict[str, State] = {
     "completed": "SUCCESS",
     "error": "FAILED",
 }
-"""For servers that tell the `status` alone."""
+"""The state for each `status`, for servers that send only `status`."""
 
-
-Part = TypeVar("Part", bound="TaskOutput | Task | Warning_ | Waiting")
+Record = TypeVar("Record", bound="TaskOutput | Task | Warning_ | Waiting")
 TIMES = {"started_at", "finished_at"}
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """`required` are names, in the order in which the crew mentions them; `schema` is JSON Schema of the inputs."""
+    """The inputs of a crew. `required` holds names in the order of their first use in the crew's texts. `schema` is the
+    JSON Schema of the inputs.
+    """
 
     required: list[str]
     schema: dict[str, Any]
@@ -36,13 +37,13 @@ class Inputs:
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
         if not isinstance(answer.get("inputs"), list):
-            raise _foreign("inputs")
+            raise _not_a_crew("inputs")
         return cls(answer["inputs"], _object(answer, "schema"))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """`execution_time` is in seconds."""
+    """The output of one task. `execution_time` is in seconds."""
 
     task_id: str | None
     name: str | None
@@ -53,7 +54,7 @@ class TaskOutput:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`json` is the structured output, None where the crew gives none."""
+    """The result of a kickoff. `json` is the structured output, or None if the crew has none."""
 
     output: str
     json: Any
@@ -61,18 +62,18 @@ class Result:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
-        """In either form, `documented` and `live` (docs/api.md)."""
+        """Parses a result in either profile, `documented` or `live` (docs/api.md)."""
         found = answer.get("result")
         if not isinstance(found, dict):
             found = {"output": found, "json": answer.get("result_json"), "tasks": answer.get("tasks_output")}
         output = found.get("output")
-        tasks = [_only(TaskOutput, task) for task in _objects(found, "tasks")]
+        tasks = [_record(TaskOutput, task) for task in _objects(found, "tasks")]
         return cls("" if output is None else str(output), found.get("json"), tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`state` is `pending_run`, `running`, `pending_human_input`, `completed`, `failed` or `skipped`."""
+    """A task record. `state` is `pending_run`, `running`, `pending_human_input`, `completed`, `failed` or `skipped`."""
 
     task_id: str | None
     name: str | None
@@ -83,7 +84,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Warning_:  # noqa: N801 - Warning is Python's
+class Warning_:  # noqa: N801 - Warning is a built-in name
     code: str | None
     message: str | None
     task_id: str | None
@@ -91,7 +92,7 @@ class Warning_:  # noqa: N801 - Warning is Python's
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a kickoff waits for; `message` completes the sentence "It waits for ..."."""
+    """The reason why a kickoff waits. `message` completes the sentence "It waits for ..."."""
 
     code: str | None
     message: str | None
@@ -100,8 +101,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a kickoff stands. `result` is there when it came to one, `reason` and `error` when it ended badly;
-    `execution_time` is in seconds.
+    """The status of a kickoff. `result` is set if it succeeded, `reason` and `error` if it failed. `execution_time` is
+    in seconds.
     """
 
     kickoff_id: str
@@ -143,12 +144,12 @@ class Status:
             finished_at=_moment(answer.get("finished_at")),
             attempt=answer.get("attempt"),
             meta=answer.get("meta"),
-            tasks=[_only(Task, task) for task in _objects(answer, "tasks")],
-            warnings=[_only(Warning_, warning) for warning in _objects(answer, "warnings")],
+            tasks=[_record(Task, task) for task in _objects(answer, "tasks")],
+            warnings=[_record(Warning_, warning) for warning in _objects(answer, "warnings")],
             current_task=answer.get("current_task"),
             completed_tasks=progress.get("completed_tasks"),
             total_tasks=progress.get("total_tasks"),
-            waiting_for=_only(Waiting, waiting) if waiting else None,
+            waiting_for=_record(Waiting, waiting) if waiting else None,
             result=Result.of(answer) if state == "SUCCESS" else None,
             reason=answer.get("reason"),
             error=answer.get("error"),
@@ -160,7 +161,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """What a stop came to; `message` says it for a person."""
+    """The effect of a stop. `message` describes it for a person."""
 
     kickoff_id: str
     state: State
@@ -171,18 +172,18 @@ class Stopped:
         return cls(str(answer.get("kickoff_id")), _state(answer), answer.get("message"))
 
 
-class KickoffFailed(CrewError):  # noqa: N818 - said of the kickoff
+class KickoffFailed(CrewError):  # noqa: N818 - the name describes the kickoff
     def __init__(self, kickoff: Status) -> None:
-        why = kickoff.error or "the server does not say why"
-        super().__init__(f"Kickoff {kickoff.kickoff_id} failed ({kickoff.reason or 'error'}): {why}")
+        reason = kickoff.error or "the server gives no reason"
+        super().__init__(f"Kickoff {kickoff.kickoff_id} failed ({kickoff.reason or 'error'}): {reason}")
         self.kickoff = kickoff
 
 
-class StillRunning(CrewError):  # noqa: N818 - said of the kickoff
+class StillRunning(CrewError):  # noqa: N818 - the name describes the kickoff
     def __init__(self, kickoff: Status, seconds: float) -> None:
         super().__init__(
             f"Kickoff {kickoff.kickoff_id} has not ended after {seconds:g} s.",
-            "It goes on: wait for it again, or stop it.",
+            "It is still running: wait for it again, or stop it.",
         )
         self.kickoff = kickoff
 
@@ -191,13 +192,13 @@ def _state(answer: Mapping[str, Any]) -> State:
     given = answer.get("state", STATE_OF.get(str(answer.get("status"))))
     found = next((state for state in STATES if state == given), None)
     if found is None:
-        raise _foreign("state")
+        raise _not_a_crew("state")
     return found
 
 
-def _only(kind: type[Part], said: Mapping[str, Any]) -> Part:
-    """Its fields alone, of an object that may have fewer or more."""
-    return kind(**{one.name: _value(one.name, said.get(one.name)) for one in fields(kind)})
+def _record(kind: type[Record], members: Mapping[str, Any]) -> Record:
+    """Builds a record from the members of an object. The object may have fewer or more members than the record."""
+    return kind(**{one.name: _value(one.name, members.get(one.name)) for one in fields(kind)})
 
 
 def _value(name: str, value: Any) -> Any:
@@ -221,7 +222,9 @@ def _moment(text: object) -> datetime | None:
         return None
 
 
-def _foreign(lacking: str) -> NotACrew:
+def _not_a_crew(missing: str) -> NotACrew:
     return NotACrew(
-        200, f"The answer has no `{lacking}` that a crew gives.", "Check the address: it is a crew's base URL."
+        200,
+        f"The answer has no `{missing}`, so it is not from a crew.",
+        "Check the address.",
     )

@@ -8,16 +8,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 AttemptEnd = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "lost", "released", "retried"]
-"""The state that the kickoff ended in, or why it went on without this attempt."""
+"""The final state of the kickoff, or the reason why the kickoff went on without this attempt."""
 RETRIED: AttemptEnd = "retried"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One run of a kickoff, on the machine `host`; `ended_at`, `ended_as` and `why` are None while it runs.
+    """Describes one run of a kickoff, on the machine `host`. `ended_at`, `ended_as` and `why` are None while it runs.
 
-    `restored` counts the journal's entries that it began with. `from_journal` are the tasks that it did not have to
-    run, `ran` those that no later attempt ran again: their names, or ids where they have none.
+    `restored` counts the journal entries that existed when the attempt began. `from_journal` are the tasks that the
+    attempt took from the journal. `ran` are the tasks that it ran and that no later attempt ran again. Both hold the
+    names of the tasks, or the ids of tasks without a name.
     """
 
     attempt: int

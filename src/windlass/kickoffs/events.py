@@ -4,13 +4,14 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-LARGEST_PAYLOAD = 256 * 1024
-"""Bytes of JSON; a larger payload is cut, with a mark that says so."""
+from windlass_child.process.messages import LARGEST_EVENT
+from windlass_child.process.truncation import cut
+from windlass_child.process.validation import Encoded
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """`at` is Unix time in seconds, `payload` JSON text, `seq` counts from 1 over all attempts of the kickoff."""
+    """`at` is Unix time in seconds, `payload` is JSON text. `seq` counts from 1 over all attempts of the kickoff."""
 
     seq: int
     type: str
@@ -19,18 +20,16 @@ class StoredEvent:
 
 
 def to_json(value: Any) -> str:
-    """ASCII, so that NUL and lone surrogates in a crew's strings are escapes, which PostgreSQL's `json` stores as they
-    are.
+    """Returns the value as JSON in ASCII.
+
+    NUL and lone surrogates in a crew's strings become escapes, which PostgreSQL's `json` stores unchanged.
     """
     return json.dumps(value, separators=(",", ":"))
 
 
-def stored_event(seq: int, kind: str, at: float, payload: dict[str, Any]) -> StoredEvent:
+def stored_event(seq: int, kind: str, at: float, payload: dict[str, Any] | Encoded) -> StoredEvent:
+    """Returns the event to store. Cuts a payload of more than LARGEST_EVENT bytes, and keeps an encoded one."""
+    if isinstance(payload, Encoded):
+        return StoredEvent(seq, kind, at, str(payload.data, "ascii"))
     text = to_json(payload)
-    return StoredEvent(seq, kind, at, text if len(text) <= LARGEST_PAYLOAD else _cut(text))
-
-
-def _cut(text: str) -> str:
-    """Keeps the beginning as text: a cut JSON document is no JSON any more."""
-    kept = text[: LARGEST_PAYLOAD // 2 - 512]  # escaping can double it
-    return to_json({"cut": {"bytes": len(text), "kept": len(kept), "limit": LARGEST_PAYLOAD}, "beginning": kept})
+    return StoredEvent(seq, kind, at, text if len(text) <= LARGEST_EVENT else to_json(cut(payload)))

@@ -9,8 +9,8 @@ _VARIANT = 0x2 << 62
 
 
 def new_id() -> UUID:
-    """A UUIDv7 (RFC 9562): its order is the order of creation, to a quarter of a microsecond within one process's
-    clock.
+    """Returns a UUIDv7 (RFC 9562). Ids sort in the order of their creation, to a quarter of a microsecond of the
+    process's clock.
     """
     nanoseconds = time.time_ns()
     milliseconds, rest = divmod(nanoseconds, 1_000_000)
@@ -20,7 +20,7 @@ def new_id() -> UUID:
 
 
 def parse_id(text: str) -> UUID | None:
-    """The canonical form only: anything else is no kickoff_id of ours."""
+    """Returns the id if `text` has the canonical form of a UUID, else None. No other text is an id of Windlass."""
     try:
         found = UUID(text)
     except ValueError:

@@ -19,17 +19,17 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """Why each input breaks the schema, by the input's name."""
+    """Holds the reason why each invalid input breaks the schema, by the input's name."""
 
     reasons: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class InputsCheck:
-    """A crew's input schema, compiled once for many kickoffs.
+    """Checks inputs against a crew's input schema, which is compiled once for many kickoffs.
 
-    Inputs that the schema does not name are accepted. A property whose schema says nothing of its values is not looked
-    at: a crew's placeholders take any JSON.
+    Inputs that the schema does not name are accepted. A property whose schema does not restrict its values is not
+    checked, because a crew's placeholders accept any JSON.
     """
 
     required: tuple[str, ...]
@@ -37,7 +37,7 @@ class InputsCheck:
 
     @classmethod
     def of(cls, schema: dict[str, Any]) -> InputsCheck:
-        """Raises ValueError, in words, for a schema that can't be one of inputs."""
+        """Raises ValueError, with a message for a person, for an invalid schema."""
         checked = Schema(schema)
         return cls(
             required=tuple(schema.get("required", ())),
@@ -49,7 +49,7 @@ class InputsCheck:
         )
 
     def __call__(self, inputs: Inputs) -> Missing | Invalid | None:
-        """Missing ones are told before invalid ones."""
+        """Returns the missing inputs, else the invalid ones, else None."""
         missing = [name for name in self.required if name not in inputs]
         if missing:
             return Missing(missing)
@@ -62,7 +62,7 @@ class InputsCheck:
 
 
 def _constrains(schema: dict[str, Any] | bool) -> bool:
-    """A schema may be `true`, which takes anything, or `false`, which takes nothing."""
+    """Returns whether the schema restricts its values. The schema `true` accepts any value, and `false` none."""
     if isinstance(schema, bool):
         return not schema
     return bool(schema.keys() - {"title", "description", "default", "examples", "deprecated"})

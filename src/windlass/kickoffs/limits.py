@@ -1,4 +1,4 @@
-"""What a run may use at most: read from a project's pyproject.toml and from a kickoff's request, by the same names."""
+"""Reads the limits of a run, from a project's pyproject.toml and from a kickoff's request. Both use the same names."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMG]B|)", re.IGNORECASE | re.ASCII)
 
 
-class BadLimit(ValueError):  # noqa: N818 - said of the limit
-    """A limit of an unknown name or with a value that it can't have; the text says which and what it takes."""
+class BadLimit(ValueError):  # noqa: N818 - describes the limit
+    """Reports a limit with an unknown name or an invalid value. The message names the limit and its valid values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None stands for no limit; as an override, for one that is not given.
+    """Holds the limits of a run. None stands for no limit; in an override, None stands for a limit that is not set.
 
-    Sizes are in bytes: `memory_limit` of all processes of the run together (PSS), `output_limit` of what they print and
-    is kept, `result_limit` of the result as JSON. `timeout` and `stall_after` are in seconds: from the first start to
-    the end, and from one sign of life to the next.
+    Sizes are in bytes:
+
+    - `memory_limit`: the memory of all processes of the run together (PSS)
+    - `output_limit`: the printed output that is kept
+    - `result_limit`: the result as JSON
+    - `disk_limit`: the blocks of the files in the run's folder
+    - `stored_limit`: the rows that the run adds to the database
+
+    `file_limit` and `event_limit` are counts. `timeout` is in seconds, from the first start to the end. `stall_after`
+    is in seconds, from one sign of life to the next.
     """
 
     timeout: float | None = None
@@ -32,15 +39,19 @@ class Limits:
     process_limit: int | None = None
     output_limit: int | None = None
     result_limit: int | None = None
+    disk_limit: int | None = None
+    file_limit: int | None = None
+    event_limit: int | None = None
+    stored_limit: int | None = None
     token_limit: int | None = None
     model_call_limit: int | None = None
     stall_after: float | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """From names and values as people write them: numbers, and for sizes also text such as "512 MB".
+        """Returns the limits for names and values as people write them. Raises BadLimit.
 
-        Raises BadLimit.
+        Values are numbers. Sizes may also be text such as "512 MB".
         """
         known = {field.name for field in fields(cls)}
         if unknown := sorted(given.keys() - known):
@@ -49,15 +60,15 @@ class Limits:
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
-        """Those that are given; `parse` reads it back."""
+        """Returns the limits that are set. `parse` accepts this value."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def replaced_by(self, other: Limits) -> Limits:
-        """The other's where it has one."""
+        """Returns the limits of `other`, and those of this one where `other` has none."""
         return replace(self, **other.to_json())
 
     def lowered_by(self, other: Limits) -> Limits:
-        """The smaller of the two, one by one: who starts a kickoff may tighten what its deployment allows."""
+        """Returns the smaller of each two limits. A client may lower the limits of the deployment for its kickoff."""
         mine = asdict(self)
         smaller = {
             name: value if mine[name] is None else min(mine[name], value) for name, value in other.to_json().items()
@@ -67,11 +78,14 @@ class Limits:
 
 LONGEST_SHOWN = 60
 SECONDS = {"timeout", "stall_after"}
-SIZES = {"memory_limit", "output_limit", "result_limit"}
+SIZES = {"memory_limit", "output_limit", "result_limit", "disk_limit", "stored_limit"}
 
+
+WHERE = "under [tool.windlass.limits] in pyproject.toml, and in the kickoff's `limits` if it set one"
+"""The place where a person raises a limit. Each error about a limit ends with this text."""
 
 MOST = 10**13
-"""Of anything: what is more is a typing error, and some arithmetic would fail at it."""
+"""The largest value of any limit. A larger value is a typing error, and arithmetic with it could fail."""
 
 
 def _value(name: str, value: Any) -> float | int:
@@ -86,7 +100,7 @@ def _value(name: str, value: Any) -> float | int:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value) if not isinstance(value, int) or value <= MOST else "so much"
+    text = repr(value) if not isinstance(value, int) or value <= MOST else f"a number above {MOST}"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
@@ -104,7 +118,7 @@ def _wanted(name: str) -> str:
 
 
 def size_in_words(size: float) -> str:
-    """`512 MB`, `1.5 GB`: as limits are written."""
+    """Returns a size as limits are written: `512 MB`, `1.5 GB`."""
     for unit in ("GB", "MB", "KB"):
         if size >= UNITS[unit]:
             return f"{round(size / UNITS[unit], 1):g} {unit}"

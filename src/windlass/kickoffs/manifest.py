@@ -6,10 +6,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
-    """A task as the project declares it.
+    """Describes a task as the project declares it.
 
-    `key` is the MD5 of the description as written, placeholders not filled in; `task_id` is the name where there is
-    one, else the key, made unique within the crew.
+    `key` is the MD5 of the description as written, with unfilled placeholders. `task_id` is the name of the task, or
+    the key of a task without a name. It is made unique within the crew.
     """
 
     task_id: str
@@ -26,10 +26,10 @@ class AgentDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What inspection found in a project.
+    """Holds the data of a project that inspection found.
 
-    `inputs_schema` is JSON Schema 2020-12 of the inputs object; its `required` is in the order in which the project
-    mentions them.
+    `inputs_schema` is the JSON Schema 2020-12 of the inputs object. Its `required` is in the order in which the project
+    mentions the inputs.
     """
 
     kind: str
@@ -50,7 +50,10 @@ class Manifest:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Manifest:
-        """`value` is what `to_json` made, or an inspection's: its tasks have no `task_id` yet and get one."""
+        """Returns the manifest for a value from `to_json` or from an inspection.
+
+        The tasks of an inspection have no `task_id` and get one here.
+        """
         found = dict(value)
         found["tasks"] = identify(found.get("tasks", ()))
         found["agents"] = tuple(AgentDefinition(**agent) for agent in found.get("agents", ()))
@@ -59,7 +62,7 @@ class Manifest:
 
 
 def identify(tasks: list[dict[str, Any]]) -> tuple[TaskDefinition, ...]:
-    """Gives each task its `task_id`: name, else key, with -2, -3 ... behind a repeated one."""
+    """Gives each task its `task_id`: its name, else its key. Appends -2, -3 and so on to a repeated one."""
     seen: dict[str, int] = {}
     return tuple(_identified(task, seen) for task in tasks)
 

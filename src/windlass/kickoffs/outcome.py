@@ -1,30 +1,36 @@
+"""Decides the outcome of a run from the end of its process, and writes its error messages."""
+
 from __future__ import annotations
 
 import json
 import os
 import signal
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from windlass.kickoffs.numbers import how_often
 from windlass.kickoffs.states import Reason, State
-from windlass_crewside.messages import Failed, Inspected, Succeeded
+from windlass.kickoffs.waiting import how_often
+from windlass_child.process.messages import Failed, Inspected, Succeeded
+from windlass_child.process.truncation import beginning
+
+if TYPE_CHECKING:
+    from windlass_child.process.messages import Text, Tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended, before anything acts on it.
+    """Describes how a run ended.
 
-    `state` is SUCCESS with `output`, or with `output_of`, the position of the task record that holds it (and
-    `structured` where there is structured output: JSON text that nobody has read yet), or FAILED with `reason` and
-    `error`, one line that a person can act on. `trace` is for the log alone. `final` says that another attempt would
-    end the same way: the inputs were refused.
+    With the `state` SUCCESS, the output is in `output`, or in the task record at the position `output_of`. `structured`
+    holds the structured output, if there is one, as JSON text that is not parsed yet. With the `state` FAILED, there
+    are a `reason` and an `error`, one line that a person can act on. `trace` is for the log only. `final` means that
+    another attempt would end the same way: the inputs were refused, or the process broke the protocol.
     """
 
     state: State
-    output: str | None = None
+    output: Text | None = None
     output_of: int | None = None
-    structured: str | None = None
+    structured: Text | None = None
     reason: Reason | None = None
     error: str | None = None
     trace: str = ""
@@ -32,19 +38,21 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """The structured output. Reading it may take seconds: nothing that others wait for should."""
-        return None if self.structured is None else json.loads(self.structured)
+        """Returns the parsed structured output. Parsing may take seconds: other requests must not wait for it."""
+        if self.structured is None or isinstance(self.structured, str):
+            return json.loads(self.structured or "null")
+        return self.structured.value
 
 
 Answer = Inspected | Succeeded | Failed
-"""The last message of a child that came to its end."""
+"""The last message of a child that completed its order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """What a run is to end as, decided outside of it: it was stopped, or a limit was reached.
+class Termination:
+    """Requests the end of a run, with the state and reason to record: a stop, or a limit that was reached.
 
-    `at_once` leaves it no time to come to an end by itself.
+    With `at_once` the run gets no time to end on its own.
     """
 
     state: State
@@ -55,36 +63,49 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What is known of a child that is no more.
+    """Holds the facts about a child that has ended.
 
-    `status` its wait status, None when no one saw it end (the
-    zygote, its parent, is gone); `garbled` that it sent bytes that are no message; `asked` why it was made to end.
+    - `status`: its wait status; None if no process waited for it, because its parent, the zygote, is gone
+    - `garbled`: it sent bytes that are no message
+    - `refused`: the reason why its message was not accepted
+    - `over_limit`: the reason why its message was too large
+    - `asked`: the termination that was requested
+    - `memory_known`: the kernel counts processes that it kills for lack of memory, and it counted none
     """
 
     answer: Answer | None = None
     status: int | None = None
     garbled: bool = False
-    asked: Ending | None = None
+    refused: str = ""
+    over_limit: str = ""
+    asked: Termination | None = None
+    memory_known: bool = False
 
 
 def decide(ended: Ended) -> Outcome:
-    """A result counts whatever became of the process after it, for it may have cost much."""
+    """Returns the outcome of a run. A result counts even if the process failed after it: it may have cost much."""
     match ended:
         case Ended(answer=Succeeded(output=output, structured=structured, output_of=output_of)):
-            told = output if output_of is None else None
-            return Outcome(State.SUCCESS, output=told, output_of=output_of, structured=structured)
-        case Ended(asked=Ending() as asked):
+            text = output if output_of is None else None
+            return Outcome(State.SUCCESS, output=text, output_of=output_of, structured=structured)
+        case Ended(asked=Termination() as asked):
             return Outcome(asked.state, reason=asked.reason, error=asked.error)
         case Ended(answer=Failed() as failed):
-            words = f"{failed.message} {failed.hint}".strip()
-            return failure(Reason(failed.reason), words, failed.trace, final=failed.stage == "inputs")
-    if ended.garbled:
-        return failure(
-            Reason.CRASHED, "the crew's code wrote to the socket that its process reports on. Look for os.write."
-        )
+            message = f"{beginning(failed.message, LONGEST_WORDS)} {beginning(failed.hint, LONGEST_WORDS)}".strip()
+            trace = beginning(failed.trace, LONGEST_TRACE)
+            return failure(Reason(failed.reason), message, trace, final=failed.stage == "inputs")
+    if ended.garbled or ended.over_limit:
+        reason = Reason.LIMIT if ended.over_limit else Reason.CRASHED
+        return failure(reason, ended.over_limit or ended.refused or GARBLED, final=True)
     if ended.status is None:
         return lost("the crew's process was lost: the process that started it is gone")
-    return failure(Reason.CRASHED, words_for(ended.status))
+    return failure(Reason.CRASHED, words_for(ended.status, memory_known=ended.memory_known))
+
+
+GARBLED = "the crew's code wrote to the socket that its process reports on. Look for os.write."
+LONGEST_WORDS = 2000
+LONGEST_TRACE = 200_000
+"""Characters of the message and of the trace of a failure that are kept."""
 
 
 def failure(reason: Reason, error: str, trace: str = "", *, final: bool = False) -> Outcome:
@@ -92,25 +113,26 @@ def failure(reason: Reason, error: str, trace: str = "", *, final: bool = False)
 
 
 def lost(error: str) -> Outcome:
-    """Not the crew's fault: it may be tried again."""
+    """Returns the outcome of a lost run. The crew did not cause the loss, so the kickoff may be run again."""
     return failure(Reason.LOST, error)
 
 
 def lost_too_often(max_losses: int) -> str:
     return (
-        f"The process or the worker that ran this kickoff was lost {how_often(max_losses + 1)}, so it is not tried "
-        "again. Look in the server's log for what ended them (often: out of memory)."
+        f"The process or the worker that ran this kickoff was lost {how_often(max_losses + 1)}, so the kickoff is not "
+        "run again. Look in the server's log for the cause (often: out of memory)."
     )
 
 
-def words_for(status: int) -> str:
-    """What a wait status says of a process that ended without an answer."""
+def words_for(status: int, *, memory_known: bool = False) -> str:
+    """Returns the error for a process that ended with this wait status and without an answer."""
     if not os.WIFSIGNALED(status):
         code = os.waitstatus_to_exitcode(status)
         look = WHERE_TO_LOOK.get(code, "Look for os._exit in its code.")
         return f"the crew's process ended with exit code {code} before it gave a result. {look}"
     number = os.WTERMSIG(status)
-    return f"the crew's process was killed by {signal_name(number)}. {ADVICE.get(number, '')}".strip()
+    advice = NOT_FOR_MEMORY if memory_known and number == signal.SIGKILL else ADVICE.get(number, "")
+    return f"the crew's process was killed by {signal_name(number)}. {advice}".strip()
 
 
 def signal_name(number: int) -> str:
@@ -118,18 +140,50 @@ def signal_name(number: int) -> str:
 
 
 WHERE_TO_LOOK = {
-    os.EX_SOFTWARE: "The last lines of its output tell why; if none do, look for os._exit in its code.",
+    os.EX_SOFTWARE: "See the last lines of its output for the cause; if they show none, look for os._exit in its code.",
     os.EX_OSERR: "Most likely its code closed the socket that the process reports on: look for os.closerange, os.close "
     "and os._exit.",
 }
-"""For the exit codes of a child that failed in code of Windlass's own, which prints the trace (child.live), or that
-could not reach the worker (report.end_unheard).
+"""Advice for two exit codes of a child. EX_SOFTWARE: code of Windlass failed and printed its trace (child.live).
+EX_OSERR: the child could not reach the worker (report.end_without_reader).
 """
 
-NATIVE = "A library with native code failed: the last lines of its output tell which."
+NOT_FOR_MEMORY = "Memory did not run out: the kernel counts that. Look for the process that sent the signal."
+NATIVE = "A library with native code failed: see the last lines of its output for its name."
 ADVICE: dict[int, str] = {
     signal.SIGKILL: "Perhaps the machine ran out of memory.",
     signal.SIGSEGV: NATIVE,
     signal.SIGABRT: NATIVE,
     signal.SIGBUS: NATIVE,
 }
+
+
+STOPPED = "the kickoff was stopped on request."
+SUPERSEDED = "a newer kickoff with the same concurrencyKey took its place."
+
+
+def stopped() -> Termination:
+    return Termination(State.CANCELLED, Reason.CANCELLED, STOPPED)
+
+
+@dataclass(slots=True)
+class TokenUsage:
+    """Sums the tokens of a kickoff's model calls. The names of the fields are the framework's."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    reasoning_tokens: int = 0
+    successful_requests: int = 0
+
+    def add(self, call: Tokens) -> None:
+        self.prompt_tokens += call.prompt
+        self.completion_tokens += call.completion
+        self.total_tokens += call.total
+        self.cached_prompt_tokens += call.cached_prompt
+        self.reasoning_tokens += call.reasoning
+        self.successful_requests += 1
+
+    def to_json(self) -> dict[str, int]:
+        return asdict(self)

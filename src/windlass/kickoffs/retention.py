@@ -1,4 +1,4 @@
-"""How long what kickoffs leave behind is kept: read from settings and from a project's pyproject.toml."""
+"""Reads retention times from settings and from a project's pyproject.toml."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 FOREVER = "forever"
 MOST = 36_500
-"""Days; what is more is a typing error."""
+"""Days. A larger value is a typing error."""
 
 
-class BadAge(ValueError):  # noqa: N818 - said of the age
-    """The text says what an age takes."""
+class BadAge(ValueError):  # noqa: N818 - describes the age
+    """Reports an invalid retention time. The message names the valid values."""
 
 
 def age(value: Any) -> float:
-    """Days, 0 for ever, from a number or from text, "forever" too. Raises BadAge."""
+    """Returns days, from a number or from text. Returns 0 for "forever". Raises BadAge."""
     if isinstance(value, str):
         value = 0 if value.strip().lower() == FOREVER else _number(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
-        raise BadAge(f'must be a number of days up to {MOST}, or "forever" (which 0 is too)')
+        raise BadAge(f'must be a number of days up to {MOST}, or "forever" (the same as 0)')
     return value
 
 
@@ -35,8 +35,9 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Days after its end that a kickoff is kept, and before that its events and its journal; 0 is for ever, None not
-    said.
+    """Holds the days after the end of a kickoff for which the kickoff, its events and its journal are kept.
+
+    0 stands for ever, and None for a time that is not set.
     """
 
     kickoffs: float | None = None
@@ -45,18 +46,18 @@ class Retention:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Raises BadAge."""
+        """Returns the retention for names and values as people write them. Raises BadAge."""
         known = {field.name for field in fields(cls)}
         if unknown := sorted(given.keys() - known):
-            raise BadAge(f"{unknown[0]} is nothing that is kept; there are: {', '.join(sorted(known))}")
+            raise BadAge(f"there is no retention time {unknown[0]!r}; there are: {', '.join(sorted(known))}")
         return cls(**{name: _named(name, value) for name, value in given.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """Those that are said; `parse` reads it back."""
+        """Returns the times that are set. `parse` accepts this value."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def over(self, usual: Retention) -> Retention:
-        """With the usual where nothing is said."""
+        """Returns these times, with those of `usual` where none is set."""
         return Retention(**{**usual.to_json(), **self.to_json()})
 
 

@@ -1,4 +1,4 @@
-"""When a kickoff that failed is run again: only where its project says so, in [tool.windlass.retries]."""
+"""Decides when a failed kickoff is run again. The project must allow that in [tool.windlass.retries]."""
 
 from __future__ import annotations
 
@@ -15,21 +15,25 @@ if TYPE_CHECKING:
     from windlass.kickoffs.outcome import Outcome
 
 REASONS = (Reason.ERROR, Reason.CRASHED, Reason.LIMIT)
-"""Those that another attempt may get over. A timeout counts from the first start, and a loss is not a failure."""
+"""Reasons after which another attempt may succeed. A timeout is missing because it counts from the first start, and a
+loss because it is not a failure.
+"""
 
 MOST_ATTEMPTS = 100
 LONGEST_BACKOFF = 86_400.0
 
 
-class BadRetries(ValueError):  # noqa: N818 - said of the table
-    """A retries table that can't be meant; the text says which key, and what it takes."""
+class BadRetries(ValueError):  # noqa: N818 - describes the table
+    """Reports an invalid retries table. The message names the key and its valid values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """`attempts` is how often a kickoff is tried at most while it fails, 1 for no retry. The first pause before another
-    attempt is `backoff` seconds, each further one twice as long, up to `longest_backoff`. `reasons` are the failures
-    that are tried again.
+    """Holds the retry settings of a project.
+
+    `attempts` is the maximum number of attempts of a kickoff that fails; 1 stands for no retry. The first pause between
+    two attempts is `backoff` seconds. Each further pause is twice as long, up to `longest_backoff` seconds. `reasons`
+    are the failures after which the kickoff is run again.
     """
 
     attempts: int = 1
@@ -39,27 +43,30 @@ class Retries:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """From names and values as people write them. Raises BadRetries."""
+        """Returns the settings for names and values as people write them. Raises BadRetries."""
         known = {one.name for one in fields(cls)}
         if unknown := sorted(given.keys() - known):
             raise BadRetries(f"there is no {unknown[0]!r}; there are: {', '.join(sorted(known))}")
         return cls(**{name: CHECKS[name](name, value) for name, value in given.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """Those that are not the default; `parse` reads it back."""
+        """Returns the values that differ from the defaults. `parse` accepts this value."""
         usual = Retries()
         found = {one.name: getattr(self, one.name) for one in fields(self)}
-        told = {name: value for name, value in found.items() if value != getattr(usual, name)}
-        return {name: list(value) if name == "reasons" else value for name, value in told.items()}
+        changed = {name: value for name, value in found.items() if value != getattr(usual, name)}
+        return {name: list(value) if name == "reasons" else value for name, value in changed.items()}
 
     def pause(self, outcome: Outcome, retries: int) -> float | None:
-        """Seconds to wait before another attempt, with some chance in them so that failures that came together do not
-        come together again; None when this outcome, after so many retries, is the last.
+        """Returns the seconds to wait before the next attempt, or None if this outcome is final after `retries`
+        retries.
+
+        The pause is partly random, so that kickoffs that failed at the same time are not all run again at the same
+        time.
         """
         if outcome.reason not in self.reasons or outcome.final or retries + 1 >= self.attempts:
             return None
         pause: float = min(self.backoff * 2.0 ** min(retries, 60), self.longest_backoff)
-        return pause * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+        return pause * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
 
 
 def _attempts(name: str, value: Any) -> int:

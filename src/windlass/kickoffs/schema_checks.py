@@ -1,8 +1,9 @@
-"""JSON Schema as a server can afford it: the schema is a crew's, the value a stranger's, and others wait meanwhile.
+"""Checks values against JSON Schema at a bounded cost. The schema comes from a crew and the value from a client, and
+other requests wait during the check.
 
-Nothing is fetched, whatever a `$ref` names. Regular expressions are matched in linear time. A value that takes too many
-steps, or meets what is not checked here, is left to the crew's own process, which knows all that its schema says: names
-of members by pattern, unevaluated ones, expressions that need a backtracking engine.
+A `$ref` never causes a download. Regular expressions are matched in linear time. Some checks are left to the crew's own
+process: a value that takes too many steps, members named by a pattern, unevaluated members, and regular expressions
+that need a backtracking engine.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ if TYPE_CHECKING:
     Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
 MOST_STEPS = 20_000
-"""Keywords that are looked at for one value: about a tenth of a second."""
+"""Keywords that are evaluated for one value at most. They take about a tenth of a second."""
 HERE = "urn:windlass:inputs"
 VALUES = {"default", "const", "enum", "examples"}
-"""What stands under these is no schema."""
+"""Keywords whose value is not a schema."""
 BY_NAME = {"properties", "$defs", "definitions", "dependentSchemas", "patternProperties"}
-"""Under these stand schemas by names of any sort."""
+"""Keywords whose value is an object of schemas, under arbitrary names."""
 REFERENCES = ("$ref", "$dynamicRef")
 
 _left: ContextVar[list[int]] = ContextVar("windlass_steps_left")
 
 
-class NotHere(Exception):  # noqa: N818 - it is no fault
-    """The value is to be checked elsewhere."""
+class NotHere(Exception):  # noqa: N818 - it is not an error
+    """Stops a check that is left to the crew's process."""
 
 
 class Schema:
     def __init__(self, schema: dict[str, Any]) -> None:
-        """Raises ValueError, in words, for what is no JSON Schema, and for a `$ref` to what is not in it."""
+        """Raises ValueError, with a message for a person, for an invalid schema or a `$ref` to nothing in it."""
         try:
             Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
             self._registry: Registry[Any] = Registry().with_resource(HERE, DRAFT202012.create_resource(schema)).crawl()
@@ -73,7 +74,7 @@ class Schema:
 
 
 def first_error(validator: Validator, value: Any) -> ValidationError | None:
-    """None, too, for what is left to the crew."""
+    """Returns the first error, or None. Returns None too if the check is left to the crew's process."""
     token = _left.set([MOST_STEPS])
     try:
         return next(validator.iter_errors(value), None)
@@ -84,7 +85,7 @@ def first_error(validator: Validator, value: Any) -> ValidationError | None:
 
 
 def references(schema: Any, base: Any) -> Iterator[tuple[str, Any]]:
-    """Each with what resolves it where it stands."""
+    """Yields each reference with the resolver of its position in the schema."""
     if isinstance(schema, list):
         for item in schema:
             yield from references(item, base)
@@ -123,7 +124,7 @@ def found_in(wanted: str, text: str) -> bool:
 
 @lru_cache(maxsize=1000)
 def linear(wanted: str) -> SchemaValidator | None:
-    """By pydantic's engine for regular expressions, which takes linear time; None for what it does not know."""
+    """Compiles the expression for pydantic's linear-time engine. Returns None if the engine does not support it."""
     try:
         return SchemaValidator(core_schema.str_schema(pattern=wanted, regex_engine="rust-regex"))
     except NoExpression:
@@ -146,7 +147,7 @@ def additional_properties(validator: Any, wanted: Any, value: Any, schema: Any) 
 
 
 def multiple_of(validator: Any, wanted: float, value: Any, _: Any) -> Iterator[ValidationError]:
-    """Of the numbers as they are written: 19.99 is a multiple of 0.01."""
+    """Compares the numbers as decimals, as they are written: 19.99 is a multiple of 0.01."""
     if validator.is_type(value, "number") and Decimal(str(value)) % Decimal(str(wanted)):
         yield ValidationError(f"{value!r} is not a multiple of {wanted!r}")
 

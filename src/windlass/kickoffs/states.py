@@ -1,8 +1,15 @@
-"""The states of a kickoff and of a task record, and the only moves between them (drawn in docs/states.md)."""
+"""Defines the states of kickoffs and task records, and the allowed moves between the states of a kickoff.
+
+docs/states.md has the diagram.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 
 class State(StrEnum):
@@ -20,7 +27,9 @@ class State(StrEnum):
 
     @property
     def state_on_the_wire(self) -> str:
-        """Clients know five states: a cancelled or timed-out kickoff is FAILED there, with its reason beside it."""
+        """Returns one of the five states that clients know. A cancelled or timed-out kickoff is FAILED there, with a
+        reason.
+        """
         return "FAILED" if self in {State.TIMED_OUT, State.CANCELLED} else self.value
 
     @property
@@ -61,7 +70,7 @@ STATUS_ON_THE_WIRE: dict[State, str] = {
 
 
 class Reason(StrEnum):
-    """Why a kickoff ended badly."""
+    """Names why a kickoff ended without success."""
 
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
@@ -79,3 +88,26 @@ class TaskState(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     SKIPPED = "skipped"
+
+
+class Scope(StrEnum):
+    """Names the rights of a token. `read`: inputs, status, attempts. `run`: kickoff and stop. `admin`: delete."""
+
+    READ = "read"
+    RUN = "run"
+    ADMIN = "admin"
+
+
+SCOPES_OF_KIND: dict[str, tuple[Scope, ...]] = {
+    "organization": (Scope.READ, Scope.RUN, Scope.ADMIN),
+    "user": (Scope.READ, Scope.RUN),
+}
+
+
+def may_see(asker: UUID | None, owner: UUID | None) -> bool:
+    """Returns whether `asker` may see a kickoff that `owner` started.
+
+    None stands for the organization, as asker and as owner. The organization sees all kickoffs. A user sees only the
+    kickoffs that this user started.
+    """
+    return asker is None or asker == owner

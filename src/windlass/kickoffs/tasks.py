@@ -1,25 +1,39 @@
-"""Task records: what became of each task of a kickoff, folded from what its runs report."""
+"""Builds the task records of a kickoff from the reports of its runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from windlass.kickoffs.states import TaskState
-from windlass_crewside.messages import TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.messages import LONGEST_NAME, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from windlass.kickoffs.manifest import TaskDefinition
+    from windlass_child.process.messages import Text
 
 UNSTABLE = "unstable_task_description"
+
+MOST_RECORDS = 10_000
+"""Task records of one kickoff. Each status shows all of them."""
+MOST_WARNINGS = 200
+"""Warnings that one run adds to its kickoff."""
+LONGEST_WARNING = 4000
+"""Characters of a warning's text."""
+
+
+class TooManyRecords(Exception):  # noqa: N818 - describes the run
+    """Reports that the run has more tasks than a kickoff can have task records."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """`started_at` and `finished_at` are Unix times in seconds, `execution_time` seconds: of all starts of the task, in
-    earlier attempts too, but for one that is not over.
+    """`started_at` and `finished_at` are Unix times in seconds. `execution_time` is in seconds, and sums all finished
+    runs of the task, those in earlier attempts included.
     """
 
     position: int
@@ -31,7 +45,7 @@ class TaskRecord:
     registered: bool = True
     started_at: float | None = None
     finished_at: float | None = None
-    output: str | None = None
+    output: Text | None = None
     execution_time: float | None = None
 
 
@@ -42,33 +56,39 @@ class Warning_:  # noqa: N801 - Warning is a builtin
     task_id: str | None = None
 
     def to_json(self) -> dict[str, str]:
-        told = {"code": self.code, "message": self.message, "task_id": self.task_id}
-        return {name: value for name, value in told.items() if value is not None}
+        members = {"code": self.code, "message": self.message, "task_id": self.task_id}
+        return {name: value for name, value in members.items() if value is not None}
 
 
 def pending_records(tasks: Sequence[TaskDefinition]) -> list[TaskRecord]:
-    """The records of a kickoff that nothing has run of yet."""
+    """Returns the task records of a kickoff that has not run yet."""
     return [TaskRecord(at, task.task_id, task.key, task.name, task.agent) for at, task in enumerate(tasks)]
 
 
-@dataclass(slots=True)
 class TaskRecords:
-    """The records of one run. `take_changed` gives those that changed since it was last asked."""
+    """Holds the task records of one run. A record keeps its output only until `take_changed` has returned it.
 
-    registered: Sequence[TaskDefinition]
-    by_position: dict[int, TaskRecord] = field(init=False)
-    warnings: list[Warning_] = field(default_factory=list)
-    _changed: set[int] = field(default_factory=set)
+    Every method that adds a record raises TooManyRecords.
+    """
 
-    def __post_init__(self) -> None:
-        self.by_position = {record.position: record for record in pending_records(self.registered)}
+    def __init__(self, registered: Sequence[TaskDefinition]) -> None:
+        self.registered = registered
+        self.by_position = {record.position: record for record in pending_records(registered)}
+        self.warnings: list[Warning_] = []
+        self._changed: set[int] = set()
+        self._position_of = {record.task_id: at for at, record in self.by_position.items()}
+        self._last_number: dict[str, int] = {}
+
+    @property
+    def changed(self) -> bool:
+        return bool(self._changed)
 
     def remember(self, earlier: Iterable[TaskRecord]) -> None:
-        """The records as earlier attempts have left them."""
+        """Adds the task records of earlier attempts."""
         for record in earlier:
-            self.by_position[record.position] = record
+            self._keep(record)
 
-    def hear(self, message: TasksKnown | TaskStarted | TaskEnded) -> None:
+    def apply(self, message: TasksKnown | TaskStarted | TaskEnded) -> None:
         match message:
             case TasksKnown():
                 self.know(message)
@@ -78,7 +98,7 @@ class TaskRecords:
                 self.end(message)
 
     def know(self, message: TasksKnown) -> None:
-        """Compares the crew that was built for this run with the registered tasks, place by place."""
+        """Compares the tasks of the crew that was built for this run with the registered tasks, by position."""
         for position, task in enumerate(message.tasks):
             if self._differs(position, task["key"]):
                 record = self._unregistered(position, task["key"], task.get("name"), task.get("agent"))
@@ -89,7 +109,7 @@ class TaskRecords:
         if self._differs(message.position, message.key):
             record = self._unregistered(message.position, message.key, message.name, message.agent)
             self._put(record)
-            if message.position < len(self.registered):  # else it is one that the run itself has made: a step, a plan
+            if message.position < len(self.registered):  # later positions are tasks that the run created: steps, plans
                 self._warn_of(record)
         record = self.by_position[message.position]
         self._put(
@@ -97,8 +117,8 @@ class TaskRecords:
                 record,
                 state=TaskState.RUNNING,
                 started_at=message.at,
-                agent=message.agent or record.agent,
-                # of an earlier start of the same task
+                agent=beginning(message.agent or record.agent or "", LONGEST_NAME) or None,
+                # these may be set from an earlier start of the same task
                 finished_at=None,
                 output=None,
             )
@@ -115,7 +135,7 @@ class TaskRecords:
                 finished_at=message.at,
                 started_at=record.started_at or (None if message.state == TaskState.SKIPPED else message.at),
                 output=message.output,
-                agent=message.agent or record.agent,
+                agent=beginning(message.agent or record.agent or "", LONGEST_NAME) or None,
                 execution_time=_sum(record.execution_time, message.seconds),
             )
         )
@@ -124,29 +144,69 @@ class TaskRecords:
         record = self.by_position.get(position) if position is not None else None
         return record.task_id if record else None
 
-    def take_changed(self) -> list[TaskRecord]:
-        changed = [self.by_position[position] for position in sorted(self._changed)]
-        self._changed.clear()
-        return changed
+    def take_changed(self, most: float = math.inf) -> list[TaskRecord]:
+        """Returns the changed records that were not returned yet, by position.
+
+        Stops before the outputs exceed `most` bytes; the next call returns the rest. The first record is returned even
+        if it is larger.
+        """
+        taken: list[TaskRecord] = []
+        for position in sorted(self._changed):
+            record = self.by_position[position]
+            most -= len(record.output or "")
+            if taken and most < 0:
+                break
+            taken.append(record)
+            self.by_position[position] = replace(record, output=None)  # from here on only the database holds the output
+            self._changed.discard(position)
+        return taken
+
+    def warn(self, warning: Warning_) -> None:
+        """Adds a warning, up to MOST_WARNINGS. The last one reports that further warnings are dropped."""
+        if len(self.warnings) < MOST_WARNINGS - 1:
+            self.warnings.append(replace(warning, message=beginning(warning.message, LONGEST_WARNING)))
+        elif len(self.warnings) < MOST_WARNINGS:
+            message = f"The run gave more than {MOST_WARNINGS - 1} warnings. The server dropped the others."
+            self.warnings.append(Warning_("warnings_cut", message))
 
     def _put(self, record: TaskRecord) -> None:
-        self.by_position[record.position] = record
+        self._keep(record)
         self._changed.add(record.position)
+
+    def _keep(self, record: TaskRecord) -> None:
+        before = self.by_position.get(record.position)
+        if before is None and len(self.by_position) >= MOST_RECORDS:
+            raise TooManyRecords
+        if before is not None and self._position_of.get(before.task_id) == record.position:
+            del self._position_of[before.task_id]
+        self._position_of[record.task_id] = record.position
+        self.by_position[record.position] = record
 
     def _differs(self, position: int, key: str) -> bool:
         record = self.by_position.get(position)
         return record is None or record.key != key
 
     def _unregistered(self, position: int, key: str, name: str | None, agent: str | None) -> TaskRecord:
-        task_id = _free(name or key, (r.task_id for r in self.by_position.values() if r.position != position))
-        return TaskRecord(position, task_id, key, name, agent, registered=False)
+        name, agent = name and beginning(name, LONGEST_NAME), agent and beginning(agent, LONGEST_NAME)
+        return TaskRecord(position, self._free(name or key, position), key, name, agent, registered=False)
+
+    def _free(self, wanted: str, position: int) -> str:
+        """Returns `wanted`, or `wanted-2` and so on if a record at another position has that id."""
+        # numbers only rise: the search starts at the last one, so many tasks of one name take no quadratic time
+        number = self._last_number.get(wanted, 1)
+        found = wanted if number == 1 else f"{wanted}-{number}"
+        while self._position_of.get(found, position) != position:
+            number += 1
+            found = f"{wanted}-{number}"
+        self._last_number[wanted] = number
+        return found
 
     def _warn_of(self, record: TaskRecord) -> None:
-        self.warnings.append(
+        self.warn(
             Warning_(
                 UNSTABLE,
-                f"The description of task {record.task_id} is not the registered one: keep descriptions free of values "
-                "that change from run to run (dates, secrets); pass them as inputs or read them in a tool.",
+                f"The description of task {record.task_id} differs from the registered one. Keep descriptions free of "
+                "values that change from run to run (dates, secrets): pass them as inputs, or read them in a tool.",
                 record.task_id,
             )
         )
@@ -154,11 +214,3 @@ class TaskRecords:
 
 def _sum(before: float | None, seconds: float | None) -> float | None:
     return before if seconds is None else (before or 0.0) + seconds
-
-
-def _free(wanted: str, taken: Iterable[str]) -> str:
-    used, found, number = set(taken), wanted, 1
-    while found in used:
-        number += 1
-        found = f"{wanted}-{number}"
-    return found

@@ -1,4 +1,4 @@
-"""What a kickoff waits for, in words, decided from the facts that the database tells."""
+"""Decides what a kickoff waits for, from facts in the database, and describes it for people."""
 
 from __future__ import annotations
 
@@ -7,23 +7,35 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 
 from windlass.kickoffs.attempts import RETRIED
-from windlass.kickoffs.numbers import how_often, ordinal
-from windlass.kickoffs.states import State
-from windlass.kickoffs.visibility import may_see
+from windlass.kickoffs.states import State, may_see
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.kickoffs.attempts import AttemptEnd
 
+
+def ordinal(number: int) -> str:
+    """Returns `1st`, `2nd`, `11th` and so on."""
+    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")  # noqa: PLR2004
+    return f"{number}{ending}"
+
+
+def how_often(count: int) -> str:
+    """Returns `once`, `2 times` and so on."""
+    return "once" if count == 1 else f"{count} times"
+
+
 Code = Literal["slot", "concurrency", "key", "time", "retry", "paused", "worker", "zygote", "human", "end"]
 MOST_COUNTED = 200
-"""Further back than this a place in a queue is not counted."""
+"""Places in a queue are counted up to this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`message` goes on after "It waits for". `place` is its place in the queue, 1 for the next, where it has one."""
+    """`message` continues the sentence "It waits for". `place` is the place in the queue, 1 for the next kickoff. It is
+    None for a kickoff without a place.
+    """
 
     code: Code
     message: str
@@ -32,10 +44,16 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`holder` is the kickoff that has its turn with the same key, None where that is not to be told, `holder_user` who
-    started it, and `holder_state` None where there is none; `ahead` how many of those that wait for the same come
-    before it, MOST_COUNTED for that many or more; `running_here` counts those of its crew, `running` all; `workers`
-    and `slots` those that are alive. `ended_as` is how its latest attempt ended, `why` the reason.
+    """Holds the facts from which `waiting` decides.
+
+    - `holder`: the kickoff that has its turn with the same key; None if the asker may not see it
+    - `holder_user`: the user who started the holder
+    - `holder_state`: the state of the holder; None if there is no holder
+    - `ahead`: how many kickoffs that wait for the same thing come before this one; MOST_COUNTED for that many or more
+    - `running_here`: the number of running kickoffs of the crew
+    - `running`: the number of all running kickoffs; None if the asker may not see it
+    - `workers`, `slots`: the number of workers that are alive, and of their slots
+    - `ended_as`, `why`: how the latest attempt ended, and the reason
     """
 
     state: State
@@ -55,13 +73,17 @@ class Facts:
     waiting_for: str | None = None
     ahead: int = 0
     running_here: int = 0
-    running: int = 0
+    running: int | None = 0
     workers: int = 1
     slots: int = 1
 
-    def told_to(self, asker: UUID | None) -> Self:
-        """Without the name of a kickoff that the user `asker` may not see."""
-        return self if may_see(asker, self.holder_user) else replace(self, holder=None)
+    def visible_to(self, asker: UUID | None) -> Self:
+        """Returns the facts that `asker` may see. None stands for the organization, which sees all facts.
+
+        For a user, removes the id of a kickoff that the user may not see, and the count of all running kickoffs.
+        """
+        holder = self.holder if may_see(asker, self.holder_user) else None
+        return replace(self, holder=holder, running=None if asker else self.running)
 
     @property
     def place(self) -> int | None:
@@ -77,7 +99,10 @@ class Facts:
 
 
 def waiting(facts: Facts) -> Waiting | None:
-    """None for what runs or has ended. Of several things that it waits for, the one that a person looks for first."""
+    """Returns what the kickoff waits for, or None if it runs or has ended.
+
+    Of several causes, returns the one that a person checks first.
+    """
     match facts:
         case Facts(state=State.PENDING_HUMAN_INPUT):
             return Waiting("human", "a person to answer a question of its crew")
@@ -129,6 +154,8 @@ def _key(facts: Facts) -> str:
 
 
 def _slot(facts: Facts) -> str:
+    if facts.running is None:
+        return "a free slot of a worker"
     if facts.running < facts.slots:
         return "a worker to take it, which has a free slot"
     are = "is" if facts.running == 1 else "are"

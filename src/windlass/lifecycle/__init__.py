@@ -1,3 +1,1 @@
-"""The moves of a kickoff: accepted, claimed, run, settled, released, reaped. What holds them together is the worker's
-loop.
-"""
+"""Moves a kickoff through its life: accept, claim, run, settle, release, reap. The worker's loops drive these moves."""

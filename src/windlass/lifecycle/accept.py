@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.kickoffs.visibility import may_see
-from windlass.lifecycle.batching import Batcher
+from windlass.kickoffs.states import may_see
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,46 +14,49 @@ if TYPE_CHECKING:
 
 SHORTEST, LONGEST = 1, 60
 PER_SECOND = 100
-"""Kickoffs of a crew that are taken to leave its queue in a second, for want of better knowledge."""
+"""The assumed number of kickoffs that leave the queue of a crew in a second. The real number is not known."""
 
 
-class IdempotencyKeyReused(WindlassError):  # noqa: N818 - said of the key
-    """The same key came with another request within its 24 hours."""
+class IdempotencyKeyReused(WindlassError):  # noqa: N818 - describes the key
+    """Reports that the same key was used for another request within 24 hours."""
 
 
-class QueueFull(WindlassError):  # noqa: N818 - said of the queue
-    """As many kickoffs of the deployment wait as may.
+class QueueFull(WindlassError):  # noqa: N818 - describes the queue
+    """Reports that the queue of the deployment is full or, with `of_user`, that one user's share of it is full.
 
-    `waiting` is how many do, `max_waiting` how many may. `retry_after` is in seconds: a hundredth of what waits, as if
-    a hundred left the queue in a second, between 1 and 60. It spreads the clients that come again; it is no promise.
+    `waiting` is the number of kickoffs that wait, and `max_waiting` the limit. `retry_after` is in seconds: a hundredth
+    of `waiting`, as if 100 kickoffs left the queue in a second, and between 1 and 60. It spreads the clients that try
+    again. The queue may still be full after that time.
     """
 
-    def __init__(self, waiting: int, max_waiting: int) -> None:
-        super().__init__(
-            f"The queue of this crew is full: {waiting} {_wait(waiting)}, and {max_waiting} may.",
-            "Try again later, or raise max_waiting under [tool.windlass] in pyproject.toml, or WINDLASS_MAX_WAITING.",
-        )
+    def __init__(self, waiting: int, max_waiting: int, *, of_user: bool = False) -> None:
+        super().__init__(*(_share_is_full if of_user else _queue_is_full)(waiting, max_waiting))
+        self.of_user = of_user
         self.waiting = waiting
         self.max_waiting = max_waiting
         self.retry_after = min(LONGEST, max(SHORTEST, waiting // PER_SECOND))
 
 
-class KeyInUse(WindlassError):  # noqa: N818 - said of the key
-    """Another kickoff has the same concurrency key and has not ended, and the strategy is to refuse. `kickoff_id` is
-    None for who may not see it.
+class KeyInUse(WindlassError):  # noqa: N818 - describes the key
+    """Reports that another kickoff with the same concurrency key has not ended, and that the strategy is to refuse.
+
+    `kickoff_id` is None for a client that may not see the other kickoff.
     """
 
     def __init__(self, kickoff_id: UUID | None) -> None:
         which = f"Kickoff {kickoff_id}" if kickoff_id else "Another kickoff"
         super().__init__(
             f"{which} has the same concurrencyKey and has not ended.",
-            "Try again when it has, or choose another concurrencyStrategy: enqueue or cancel_running.",
+            "Try again after it has ended, or choose another concurrencyStrategy: enqueue or cancel_running.",
         )
         self.kickoff_id = kickoff_id
 
 
 class Acceptor:
-    """Kickoffs that arrive while a commit runs share the next one. What `accept` has returned is on disk."""
+    """Accepts kickoffs in batches: those that arrive during a commit share the next commit.
+
+    A kickoff is on disk when `accept` returns.
+    """
 
     def __init__(self, store: KickoffStore) -> None:
         self._store = store
@@ -62,26 +65,45 @@ class Acceptor:
         )
 
     async def accept(self, new: NewKickoff) -> UUID:
-        """The kickoff's id: the given one, or that of the kickoff which the same request made before, whatever else
-        would speak against it now. Raises QueueFull, KeyInUse, IdempotencyKeyReused.
+        """Returns the id of the new kickoff, or of the kickoff that the same request created before.
+
+        A repeated request gets its id even if a new kickoff would be refused now. Raises QueueFull, KeyInUse and
+        IdempotencyKeyReused.
         """
         while (answer := await self._batches.ask(new)) is not True:
             if reserved := await self._reserved(new):
                 return _same_request(new, reserved)
             if isinstance(answer, WindlassError):
                 raise answer
-            # The key ended between the two statements: it is free again.
+            # The key expired between the two statements, so it is free again.
         return new.id
 
     async def _insert(self, batch: list[NewKickoff]) -> Sequence[bool | WindlassError]:
         accepted = await self._store.accept(batch)
-        full = {new: QueueFull(backlog.waiting, backlog.most) for new, backlog in accepted.full.items()}
+        full = {
+            new: QueueFull(backlog.waiting, backlog.most, of_user=backlog.of_user)
+            for new, backlog in accepted.full.items()
+        }
         return [
             full.get(new.id) or _key_in_use(new, accepted.taken.get(new.id)) or new.id in accepted.ids for new in batch
         ]
 
     async def _reserved(self, new: NewKickoff) -> Reserved | None:
         return await self._store.reserved(new.reservation) if new.reservation else None
+
+
+def _queue_is_full(waiting: int, most: int) -> tuple[str, str]:
+    return (
+        f"The queue of this crew is full: {waiting} {_wait(waiting)}, and the limit is {most}.",
+        "Try again later, or raise max_waiting under [tool.windlass] in pyproject.toml, or WINDLASS_MAX_WAITING.",
+    )
+
+
+def _share_is_full(waiting: int, most: int) -> tuple[str, str]:
+    return (
+        f"This user's share of the crew's queue is full: {waiting} {_wait(waiting)}, and the limit is {most}.",
+        "Try again after some have started, or stop some with POST /stop. WINDLASS_USER_QUEUE_SHARE sets the share.",
+    )
 
 
 def _wait(count: int) -> str:
@@ -98,6 +120,6 @@ def _same_request(new: NewKickoff, reserved: Reserved) -> UUID:
     if reserved.request_digest != new.request_digest:
         raise IdempotencyKeyReused(
             f"The idempotency key was used for kickoff {reserved.kickoff_id} with another request.",
-            "Send the same request again, or take a new key.",
+            "Send the same request again, or use a new key.",
         )
     return reserved.kickoff_id

@@ -1,4 +1,4 @@
-"""What is over for long enough goes: kickoffs, before that their events and journals, and rows that nobody has."""
+"""Removes data whose retention time is over: events, journals and kickoffs, and rows without a kickoff."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.retention import Retention
     from windlass.store.kickoffs import KickoffStore
-    from windlass.store.retention import Details, Kept, RetentionStore, Table
+    from windlass.store.retention import Details, RetentionSettings, RetentionStore, Table
 
 BREATH = 0.02
-"""Seconds between two turns, for those who need the database now."""
+"""Seconds between two transactions, in which other statements can run."""
 KEYS_AT_ONCE = 1000
 
 logger = log.logger(__name__)
 
 
 class Retaining:
-    """All of it may be stopped at any time and begun again: what is left to do is found anew. `usual` is for
-    deployments whose project says nothing.
+    """Removes expired data. Each method may be interrupted at any time: the next run finds the rest.
+
+    `usual` is the retention of deployments whose project sets none.
     """
 
     def __init__(self, store: RetentionStore, kickoffs: KickoffStore, usual: Retention) -> None:
@@ -40,19 +41,21 @@ class Retaining:
             after = some[-1].deployment
 
     async def sweep_leftovers(self) -> None:
-        """Rows of kickoffs that are no more, which nothing of ours leaves behind: by hand, or by an older release."""
+        """Removes rows whose kickoff does not exist. Windlass leaves no such rows. They come from deletions by hand or
+        from an older release.
+        """
         for table in TABLES:
             await self._sweep(table)
 
     async def forget_the_expired(self) -> None:
-        """Idempotency keys whose time is over, and workers that nobody has heard of for long."""
+        """Removes expired idempotency keys, and workers that have not reported for an hour."""
         await self._kickoffs.workers.forget_silent()
         forgotten = KEYS_AT_ONCE
         while forgotten == KEYS_AT_ONCE:
             forgotten = await self._kickoffs.forget_idempotency_keys(limit=KEYS_AT_ONCE)
             await asyncio.sleep(BREATH)
 
-    async def _remove_of(self, kept: Kept) -> None:
+    async def _remove_of(self, kept: RetentionSettings) -> None:
         retention = kept.retention.over(self._usual)
         removed = await self._remove_kickoffs(kept.deployment, retention.kickoffs or 0)
         rows = [await self._remove_details(kept.deployment, what, getattr(retention, what) or 0) for what in DETAILS]

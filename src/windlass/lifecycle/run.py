@@ -8,53 +8,70 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.errors import WindlassError
-from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost, lost_too_often
+from windlass.errors import Unstorable, WindlassError
+from windlass.kickoffs.limits import size_in_words
+from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, lost_too_often, stopped
 from windlass.kickoffs.states import Reason, State
-from windlass.kickoffs.stopping import stopped
-from windlass.kickoffs.tasks import TaskRecords, Warning_
+from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
+from windlass.lifecycle.background_tasks import until_stored, until_the_database_answers
 from windlass.lifecycle.journal import Journal
-from windlass.lifecycle.loops import until_the_database_answers
-from windlass.lifecycle.reports import NoLongerOurs, Reports
-from windlass.projects import Options
-from windlass.runner import Ender, Output, Preparing, Runner, RunOrder, Tether
+from windlass.lifecycle.run_recorder import NoLongerOurs, RunRecorder
+from windlass.projects import Options, TrustedProjects, interpreter_of
+from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
 from windlass.runner.runner import timed_out
 from windlass.store.kickoffs import Claimed, Interruption
-from windlass_crewside.messages import (
+from windlass_child.process.budget import hint
+from windlass_child.process.messages import (
     Event,
-    Journaled,
+    JournalAppend,
+    JournalReplay,
     Message,
     ModelCalled,
     Project,
-    Remember,
     TaskEnded,
     TasksKnown,
     TaskStarted,
     Tokens,
     Warned,
 )
+from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
     from windlass.kickoffs.limits import Limits
+    from windlass.secrets.key_ring import KeyRing
     from windlass.store.kickoffs import KickoffStore
-    from windlass.vault.key_ring import KeyRing
 
 Watcher = Callable[["Claimed", object], None]
-"""Told of what happens in a run: None when it begins, its reports, and at last its Outcome. It must not raise."""
+"""Is called with None when a run begins, with each of its reports, and at last with its Outcome. It must not raise."""
 
 Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
-"""A kickoff that starts now -> the environment of its crew."""
+"""Returns the environment of the crew of a kickoff that starts now."""
+
+LONGEST_TYPE = 200
+"""Characters of an event's type and of a warning's code."""
+MOST_CALLS_AT_ONCE = 100
+"""Model calls that a run may have begun in its own threads before it noticed that its token_limit was reached."""
+TOO_MANY = (
+    f"the run reported more than {MOST_RECORDS:,} tasks, which is the most that a kickoff can have. Do more in each "
+    "task or step, or start several kickoffs."
+)
 
 logger = log.logger(__name__)
 
 
+class OverLimit(Exception):  # noqa: N818 - describes the run
+    """Reports that the run exceeds a limit. The message is for the person who started the kickoff."""
+
+
 def unwatched(_: Claimed, __: object) -> None:
-    """A Watcher that looks away."""
+    """Is the Watcher that does nothing."""
 
 
 class Run:
-    """One attempt of one kickoff in this worker: from claimed to settled. `limits` are the server's, `tether` holds it
-    to the worker's lease, `key_ring` opens its journal.
+    """Runs one attempt of one kickoff in this worker, from claimed to settled.
+
+    `limits` are the server's. `lease_handle` ties the run to the worker's lease. `key_ring` decrypts the journal.
+    `projects` checks that the project's folder is one from which code may be run.
     """
 
     def __init__(
@@ -62,46 +79,48 @@ class Run:
         claimed: Claimed,
         store: KickoffStore,
         runner: Runner,
-        tether: Tether,
+        lease_handle: LeaseHandle,
         key_ring: KeyRing,
         *,
         max_losses: int,
         limits: Limits,
         watcher: Watcher,
+        projects: TrustedProjects,
     ) -> None:
         self.claimed = claimed
+        self._projects = projects
         self._watcher = watcher
-        self.tether = tether
+        self.lease_handle = lease_handle
         self._options = Options.from_json(claimed.source.get("options", {}))
         self._limits = limits.replaced_by(self._options.limits).lowered_by(claimed.limits)
-        self._ender = Ender()
+        self._ender = Terminator()
         self._store = store
         self._runner = runner
         self._max_losses = max_losses
         self._records = TaskRecords(claimed.manifest.tasks)
-        self._reports = Reports(store, claimed, self._records, tether)
+        self._reports = RunRecorder(store, claimed, self._records, lease_handle, self._limits, self._ender)
         self._journal = Journal(store, key_ring, claimed.id)
-        self._remembered: list[Remember] = []
+        self._journal_entries: list[JournalReplay] = []
+        self._calls_past_limit = 0
         self._began = time.monotonic()
         self.over = False
-        """The crew has come to its end, and only that is left to be written."""
+        """True after the crew has ended. Only the outcome and the last reports are still to be written."""
 
     async def __call__(self, environment: Environment) -> None:
-        """Returns when the outcome is committed, or counts for nothing."""
+        """Runs the attempt. Returns when its outcome is committed, or when the kickoff went on without this run."""
         self._watcher(self.claimed, None)
         try:
             outcome = await self._outcome(environment)
         except NoLongerOurs:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
         else:
-            await until_the_database_answers(lambda: self._settle(outcome))
-            self._watcher(self.claimed, outcome)
+            self._watcher(self.claimed, await self._settle_for_sure(outcome))
 
     def stop(self) -> None:
         self._ender.end(stopped())
 
     async def lose(self, why: str) -> None:
-        """For a run that came to no outcome: the kickoff is run again, unless that happened too often."""
+        """Settles a run without an outcome as a loss. The kickoff is run again, unless it was lost too often."""
         await until_the_database_answers(lambda: self._settle(lost(why)))
 
     async def _outcome(self, environment: Environment) -> Outcome:
@@ -109,16 +128,24 @@ class Run:
         try:
             async with asyncio.TaskGroup() as both:
                 writing = both.create_task(self._reports.write())
-                outcome = await self._run(environment)
+                try:
+                    outcome = await self._run(environment)
+                except OverLimit as over:
+                    outcome = failure(Reason.LIMIT, str(over), final=True)
+                except TooManyRecords:
+                    outcome = failure(Reason.LIMIT, TOO_MANY, final=True)
                 self.over = True
                 self._reports.close()
                 await writing
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # the other one was ended for it
+            first = errors.exceptions[0]  # the other task was cancelled because of this error
+            if not isinstance(first, Unstorable):
+                raise first from None
+            outcome = failure(Reason.LIMIT, str(first), final=True)
         return outcome
 
     async def _recall(self) -> None:
-        """What earlier attempts have left."""
+        """Reads the counts and task records of earlier attempts."""
         if self.claimed.attempt > 1:
             await self._reports.open()
             self._records.remember(await self._store.earlier_records(self.claimed.id))
@@ -129,30 +156,34 @@ class Run:
         if self._ender.asked:
             return decide(Ended(asked=self._ender.asked))
         try:
-            order = self._order(await environment(self.claimed))
+            root = self._projects.checked(Path(self.claimed.source["root"]))  # checked before any file in it is read
+            order = self._order(root, await environment(self.claimed))
             if self.claimed.attempt > 1:
                 await until_the_database_answers(self._recall_journal)
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
-        order = replace(order, journal=self._remembered)
-        return await self._runner.run(order, self._hear, self._ender, self.tether)
+        order = replace(order, journal=self._journal_entries)
+        return await self._runner.run(order, self._handle, self._ender, self.lease_handle)
 
     async def _recall_journal(self) -> None:
-        self._remembered = await self._journal.remembered()
+        self._journal_entries = await self._journal.entries()
 
     @property
     def _seconds_left(self) -> float | None:
         timeout = self._limits.timeout
         return None if timeout is None else timeout - self.claimed.ran_for - (time.monotonic() - self._began)
 
-    def _order(self, environment: Mapping[str, str]) -> RunOrder:
+    def _order(self, root: Path, environment: Mapping[str, str]) -> RunSpec:
+        """Returns the specification of the run. The interpreter is the one found on this machine. The one in the row is
+        only for display.
+        """
         source = self.claimed.source
-        return RunOrder(
+        return RunSpec(
             kickoff_id=str(self.claimed.id),
             attempt=self.claimed.attempt,
-            interpreter=Path(source["interpreter"]),
+            interpreter=interpreter_of(root),
             preload=source["preload"],
-            project=Project(source["kind"], source["root"], source["entrypoint"]),
+            project=Project(source["kind"], str(root), source["entrypoint"]),
             environment=environment,
             inputs=self.claimed.inputs,
             limits=self._limits,
@@ -161,31 +192,64 @@ class Run:
             digest=self.claimed.digest,
             start=self._options.start,
             alone=self.claimed.alone,
-            lease=self.tether.until,
+            lease=self.lease_handle.until,
             tokens_used=self.claimed.usage.total_tokens,
             model_calls_made=self.claimed.model_calls,
         )
 
-    async def _hear(self, report: Message | Output | Preparing) -> None:
+    async def _handle(self, report: Message | Output | Preparing) -> None:
         self._watcher(self.claimed, report)
+        if not isinstance(report, TaskEnded | JournalAppend) or self._reports.stored.take(report):
+            await self._take(report)
+        self._reports.wake()
+
+    async def _take(self, report: Message | Output | Preparing) -> None:
         match report:
             case Event():
-                await self._reports.add(report.type, report.at, report.payload)
+                await self._reports.add(report.type[:LONGEST_TYPE], report.at, report.payload)
             case Output():
                 await self._reports.add(f"output_{report.stream}", report.at, {"line": report.line})
             case TasksKnown() | TaskStarted() | TaskEnded():
-                self._records.hear(report)
+                await self._reports.task(report)
             case Tokens():
                 self._reports.usage.add(report)
+                self._check_budget()
             case ModelCalled():
                 self._reports.model_calls += 1
-            case Journaled():
-                self._reports.journal(await self._journal.entry(report))
+                self._check_budget()
+            case JournalAppend():
+                await self._reports.journal(await self._journal.entry(report))
             case Warned():
-                self._reports.warn(Warning_(report.code, report.message, self._records.task_id(report.task)))
+                self._reports.warn(
+                    Warning_(report.code[:LONGEST_TYPE], report.message, self._records.task_id(report.task))
+                )
             case Preparing():
                 self._reports.waiting_for = report.what
-        self._reports.wake()
+
+    def _check_budget(self) -> None:
+        """Raises OverLimit when the process continues past its limits. A process that follows the protocol ends itself
+        before that.
+        """
+        calls, tokens = self._limits.model_call_limit, self._limits.token_limit
+        if calls is not None and self._reports.model_calls > calls:
+            raise OverLimit(f"made more model calls than its limit of {calls}. {hint('model_call_limit')}")
+        if tokens is not None and self._reports.usage.total_tokens >= tokens:
+            self._calls_past_limit += 1
+            if self._calls_past_limit > MOST_CALLS_AT_ONCE:
+                raise OverLimit(f"used more tokens than its limit of {tokens}. {hint('token_limit')}")
+
+    async def _settle_for_sure(self, outcome: Outcome) -> Outcome:
+        """Settles the kickoff and returns the settled outcome: a failure if the whole result can't be stored."""
+        size = len(outcome.output or "") + len(outcome.structured or "")
+        try:
+            await until_stored(lambda: self._settle(outcome), self._store.answers, size)
+        except Unstorable as error:
+            message = f"the result is {size_in_words(size)}, and {error}"
+            reduced = failure(Reason.LIMIT, beginning(message, LONGEST_WORDS), final=True)
+            self._records.warnings.clear()
+            await until_the_database_answers(lambda: self._settle(reduced))
+            return reduced
+        return outcome
 
     async def _settle(self, outcome: Outcome) -> None:
         if outcome.reason is Reason.LOST:
@@ -208,7 +272,7 @@ class Run:
     async def _retry(self, outcome: Outcome) -> bool:
         pause = self._options.retries.pause(outcome, self.claimed.retries)
         if pause is None or (self._seconds_left is not None and pause >= self._seconds_left):
-            return False  # it would wait for nothing but its timeout
+            return False  # the kickoff would reach its timeout before the next attempt
         kickoff, attempt, why = self.claimed.id, self.claimed.attempt, outcome.error or ""
         retried = await self._store.retry(kickoff, attempt, self._interruption(why), pause=pause)
         if retried:
@@ -217,8 +281,8 @@ class Run:
 
     async def _put_back(self, why: str) -> bool:
         kickoff, attempt = self.claimed.id, self.claimed.attempt
-        alone = not self.tether.lapsed  # else it was not the crew that ended it
-        state = await self._store.put_back(
+        alone = not self.lease_handle.lapsed  # after the end of the lease, the crew did not cause the loss
+        state = await self._store.requeue(
             kickoff, attempt, self._interruption(why), max_losses=self._max_losses, alone=alone
         )
         if state is not None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from windlass.lifecycle.loops import BETWEEN_ATTEMPTS, Loops
+from windlass.lifecycle.background_tasks import BETWEEN_ATTEMPTS, BackgroundTasks
 from windlass.store.side_jobs import SideJob
 
 if TYPE_CHECKING:
@@ -11,27 +11,29 @@ if TYPE_CHECKING:
     from windlass.store.side_jobs import SideJobs
 
 BETWEEN_LOOKS = 10.0
-"""Seconds between looks for jobs whose worker has died."""
+"""Seconds between two searches for jobs whose worker has died."""
 
 
 class SideJobWorker:
-    """Does side jobs, whatever happens to the database or to procrastinate: when its worker ends, it is begun again."""
+    """Runs side jobs. When procrastinate's worker ends, for example because the database is down, starts it again."""
 
     def __init__(self, jobs: SideJobs, *, look_every: float = BETWEEN_LOOKS) -> None:
         self._jobs = jobs
         self._look_every = look_every
-        self._loops = Loops(self._do_side_jobs, self._put_back_stalled)
+        self._loops = BackgroundTasks(self._do_side_jobs, self._put_back_stalled)
 
     async def start(self) -> None:
         await self._loops.start()
 
     async def stop(self) -> None:
-        """A job that runs may end within half a second, else it is put back."""
+        """Gives a running job half a second to end. Requeues a job that takes longer."""
         await self._loops.stop()
 
     async def _do_side_jobs(self) -> None:
         await self._jobs.work()
-        await asyncio.sleep(BETWEEN_ATTEMPTS)  # it ended by itself, as it does when one of its own parts fails
+        await asyncio.sleep(
+            BETWEEN_ATTEMPTS
+        )  # procrastinate's worker ends without an error when one of its parts fails
 
     async def _put_back_stalled(self) -> None:
         await asyncio.sleep(self._look_every)
@@ -39,7 +41,7 @@ class SideJobWorker:
 
 
 def side_jobs(retaining: Retaining) -> list[SideJob]:
-    """All that there are, for every server: what one defers, any other may do."""
+    """Returns all side jobs. Each server has the same list, because any server may run a job that another deferred."""
     return [
         SideJob("remove_what_is_over", retaining.remove_what_is_over, cron="7 * * * *"),
         SideJob("sweep_leftovers", retaining.sweep_leftovers, cron="37 3 * * *"),

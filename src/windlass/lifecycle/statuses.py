@@ -2,32 +2,40 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.waiting import waiting
-from windlass.lifecycle.batching import Batcher
 from windlass.store.listener import ENDED, Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from windlass.kickoffs.attempts import Attempt
     from windlass.kickoffs.waiting import Facts, Waiting
-    from windlass.store.kickoffs import KickoffStatus, KickoffStore
+    from windlass.store.kickoffs import KickoffStatus, KickoffStore, Pieces
 
 LANES = 2
+MOST_TOGETHER = 64
+"""Statuses that one statement reads. Each has at most 256 KB (store/reading.py), so this number bounds the answer."""
+LARGE_READS = 2
+"""Large statuses that are read at once. Each holds a connection of the pool, and takes three times the size of the
+status in PostgreSQL.
+"""
 
 
 class Statuses:
-    """Looks kickoffs up, those that are asked for at the same time together; and waits for their end."""
+    """Reads the statuses of kickoffs, and waits for the end of kickoffs. Simultaneous requests share one statement."""
 
     def __init__(self, store: KickoffStore, listener: Listener) -> None:
         self._store = store
         self._batches: Batcher[UUID, KickoffStatus | None] = Batcher(
-            self._look_up, hopeless=DatabaseUnavailable, lanes=LANES
+            self._look_up, hopeless=DatabaseUnavailable, largest=MOST_TOGETHER, lanes=LANES
         )
+        self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._facts: Batcher[UUID, Facts | None] = Batcher(
             self._look_up_facts, hopeless=DatabaseUnavailable, lanes=LANES
         )
@@ -38,26 +46,33 @@ class Statuses:
     async def get(self, kickoff: UUID) -> KickoffStatus | None:
         return await self._batches.ask(kickoff)
 
+    @asynccontextmanager
+    async def large_members(self, kickoff: UUID) -> AsyncIterator[Pieces]:
+        """Reads the members of a large status. Waits while LARGE_READS other large statuses are being read."""
+        async with self._large_reads, self._store.large_members(kickoff) as pieces:
+            yield pieces
+
     async def waiting(self, kickoff: UUID, asker: UUID | None) -> Waiting | None:
-        """What it waits for, as the user `asker` may know it, None for the organization; None for one that runs or has
-        ended, or is none.
+        """Returns what the kickoff waits for, as far as the user `asker` may see it; None stands for the organization.
+
+        Returns None for a kickoff that runs, has ended or does not exist.
         """
         facts = await self._facts.ask(kickoff)
-        return waiting(facts.told_to(asker)) if facts else None
+        return waiting(facts.visible_to(asker)) if facts else None
 
     async def attempts(self, kickoff: UUID) -> list[Attempt]:
-        """The newest hundred, the oldest of them first."""
+        """Returns the newest 100 attempts, oldest first."""
         return await self._store.attempts(kickoff)
 
     async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:
-        """As `get`, but held back until the kickoff has ended, `seconds` at most."""
+        """Returns the same as `get`, but waits at most `seconds` for the end of the kickoff."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
         while True:
             notice = self._notice(kickoff)
             try:
                 found = await self.get(kickoff)
-                if found is None or found.state.ended or not await _heard(notice, deadline - clock.time()):
+                if found is None or found.state.ended or not await _notified(notice, deadline - clock.time()):
                     return found
             finally:
                 self._forget(kickoff, notice)
@@ -71,7 +86,9 @@ class Statuses:
         return [found.get(kickoff) for kickoff in kickoffs]
 
     def _notice(self, kickoff: UUID) -> asyncio.Future[None]:
-        """Made before the row is read: an end between the two is heard."""
+        """Returns a future that the end of the kickoff resolves. The caller calls this before it reads the row, so that
+        no end between the two is missed.
+        """
         notice: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[kickoff].add(notice)
         return notice
@@ -92,6 +109,6 @@ class Statuses:
             self._wake(kickoff)
 
 
-async def _heard(notice: asyncio.Future[None], seconds: float) -> bool:
+async def _notified(notice: asyncio.Future[None], seconds: float) -> bool:
     done, _ = await asyncio.wait({notice}, timeout=max(seconds, 0))
     return bool(done)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass import log
+from windlass.aio import cancelled
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
+from windlass.lifecycle.background_tasks import BackgroundTasks
 from windlass.lifecycle.journal import PURPOSE
-from windlass.lifecycle.loops import Loops
 from windlass.lifecycle.run import Environment, Run, Watcher, unwatched
-from windlass.runner import Tether, boottime
-from windlass.store.cancelling import cancelled
+from windlass.projects import TrustedProjects
+from windlass.runner import LeaseHandle, boottime
 from windlass.store.claiming import AT_ONCE, FIRST
 from windlass.store.listener import KICKOFFS, STOPS, Listener
 
@@ -23,23 +24,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windlass.runner import Runner
+    from windlass.secrets.key_ring import KeyRing
     from windlass.store.kickoffs import Claimed, KickoffStore
-    from windlass.vault.key_ring import KeyRing
 
 MARGIN = 0.1
-"""Share of the lease, a second at most, by which its runs end before it does: ending them takes a moment."""
+"""Share of the lease, at most one second, by which runs end before the lease does. Ending the processes takes time."""
 
 LOOK_AGAIN = 1.0
-"""Seconds after which waiting kickoffs are looked for without having been called: a call can be lost with its
+"""Seconds after which the worker looks for waiting kickoffs without a notification. A notification can be lost with its
 connection.
 """
-LAST_WORDS = 3.0
-"""Seconds that a stopping worker has to write what has ended, and again to give the rest back; after that their leases
-end by themselves.
+SHUTDOWN_SECONDS = 3.0
+"""Seconds in which a stopping worker writes the outcomes of ended runs, and again to release the rest. After that, the
+leases of the remaining kickoffs expire.
 """
 
 BETWEEN_PROMOTIONS = 0.5
-"""Seconds between looks for kickoffs whose time has come, or whose key is free."""
+"""Seconds between two searches for kickoffs whose start time has come, or whose concurrency key is free."""
 
 logger = log.logger(__name__)
 
@@ -50,14 +51,16 @@ class Running:
     task: asyncio.Task[None]
 
     def end(self) -> None:
-        """Unless the crew has come to its end: its outcome is kept, for it may have cost much."""
+        """Cancels the run, unless the crew has ended. The outcome of an ended crew is kept: it may have cost much."""
         if not self.run.over:
             self.task.cancel()
 
 
 class Worker:
-    """Claims kickoffs while slots are free, runs them, stops those that are to stop, renews their leases, and takes
-    over those of silent workers. `limits` are for runs whose deployment sets none.
+    """Claims kickoffs while slots are free, runs them, renews their leases, and stops them on request.
+
+    A worker also reaps the kickoffs of workers that no longer renew their leases. `limits` are for runs whose
+    deployment sets none.
     """
 
     def __init__(
@@ -81,17 +84,19 @@ class Worker:
         self._key_ring = key_ring.for_purpose(PURPOSE)
         self._slots, self._lease, self._renewal, self._max_losses = slots, lease, renewal, max_losses
         self._limits = limits or Limits()
+        self.projects = TrustedProjects.of(())
+        """The projects whose code this worker may run."""
         self.watcher: Watcher = unwatched
         self._runs: dict[tuple[UUID, int], Running] = {}
-        self._stops_heard: set[UUID] = set()
+        self._stop_requests: set[UUID] = set()
         self._keys_from = FIRST
-        self._called = asyncio.Event()
+        self._notified = asyncio.Event()
         self._draining = False
-        self._claiming = Loops(self._claim)
-        self._upkeep = Loops(self._keep_leases, self._promote)
-        listener.on(KICKOFFS, lambda _: self._called.set())
-        listener.on(STOPS, lambda kickoff: self._hear_stop(UUID(kickoff)))
-        listener.on_gap(self._called.set)
+        self._claiming = BackgroundTasks(self._claim)
+        self._upkeep = BackgroundTasks(self._keep_leases, self._promote)
+        listener.on(KICKOFFS, lambda _: self._notified.set())
+        listener.on(STOPS, lambda kickoff: self._on_stop(UUID(kickoff)))
+        listener.on_gap(self._notified.set)
 
     @property
     def claiming(self) -> bool:
@@ -102,13 +107,14 @@ class Worker:
         await self._claiming.start()
 
     async def drain(self, seconds: float, hurry: asyncio.Event) -> None:
-        """Claims nothing more, and waits until what runs here has ended, or for `seconds`, or until there is a hurry.
-        Its leases are renewed meanwhile.
+        """Stops claiming, and waits until the runs of this worker have ended.
+
+        Waits for at most `seconds`, or until `hurry` is set. The leases are renewed meanwhile.
         """
         self._draining = True
         await self._claiming.stop()
         with suppress(DatabaseUnavailable):
-            await self._release([kickoff for kickoff, _ in self._runs])  # a claim that was under way
+            await self._release([kickoff for kickoff, _ in self._runs])  # kickoffs of a claim that was cancelled
         if self._runs and seconds > 0 and not hurry.is_set():
             logger.event("worker.draining", runs=len(self._runs), seconds=seconds)
             hurried = asyncio.create_task(hurry.wait())
@@ -121,12 +127,12 @@ class Worker:
             await asyncio.wait(tasks)
 
     async def stop(self) -> None:
-        """Ends what runs here and gives it back; complete when it returns."""
+        """Ends the runs of this worker and releases their kickoffs. All of them have ended when it returns."""
         await self._claiming.stop()
         await self._end_runs()
         await self._upkeep.stop()
         with suppress(TimeoutError, DatabaseUnavailable):
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout(SHUTDOWN_SECONDS):
                 await self._release([])
                 await self._store.workers.leave(self.id)
 
@@ -135,7 +141,7 @@ class Worker:
         for running in list(self._runs.values()):
             running.end()
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=LAST_WORDS)
+            _, late = await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
             await cancelled(*late)
 
     async def _release(self, running: Sequence[UUID]) -> None:
@@ -147,45 +153,45 @@ class Worker:
 
     async def _claim(self) -> None:
         free = self._slots - len(self._runs)
-        self._stops_heard.clear()
+        self._stop_requests.clear()
         until = self._leased_until()
         claimed = await self._store.claim(self.id, free, self._lease) if free > 0 else []
         for kickoff in claimed:
             self._begin(kickoff, until)
-            if kickoff.stop_requested or kickoff.id in self._stops_heard:
-                self._hear_stop(kickoff.id)
+            if kickoff.stop_requested or kickoff.id in self._stop_requests:
+                self._on_stop(kickoff.id)
         if len(claimed) < free or free == 0:
-            await self._call()
+            await self._wait_for_notification()
 
     def _leased_until(self) -> float:
-        """Of a lease that is asked for now: it ends here before it does in the database."""
+        """Returns the end of a lease that is requested now. The lease ends here earlier than in the database."""
         return boottime() + self._lease - min(1.0, self._lease * MARGIN)
 
-    def _hear_stop(self, kickoff: UUID) -> None:
-        self._stops_heard.add(kickoff)  # one that is being claimed just now is not in `_runs` yet
+    def _on_stop(self, kickoff: UUID) -> None:
+        self._stop_requests.add(kickoff)  # a kickoff that is being claimed is not in `_runs` yet
         for (running, _), started in self._runs.items():
             if running == kickoff:
                 started.run.stop()
 
-    async def _call(self) -> None:
+    async def _wait_for_notification(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_AGAIN):
-                await self._called.wait()
-        self._called.clear()
+                await self._notified.wait()
+        self._notified.clear()
 
     def _begin(self, claimed: Claimed, until: float) -> None:
         logger.event("kickoff.started", kickoff_id=claimed.id, deployment=claimed.slug, attempt=claimed.attempt)
         key = (claimed.id, claimed.attempt)
-        tether = Tether(until)
         run = Run(
             claimed,
             self._store,
             self._runner,
-            tether,
+            LeaseHandle(until),
             self._key_ring,
             max_losses=self._max_losses,
             limits=self._limits,
             watcher=self.watcher,
+            projects=self.projects,
         )
         task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
         self._runs[key] = Running(run, task)
@@ -193,17 +199,18 @@ class Worker:
 
     def _end(self, key: tuple[UUID, int]) -> None:
         self._runs.pop(key, None)
-        self._called.set()
+        self._notified.set()
 
     async def _run(self, run: Run) -> None:
         try:
             await run(self._environment)
-        except Exception as error:  # noqa: BLE001 - one kickoff's trouble is not the worker's
+        except Exception as error:  # noqa: BLE001 - an error of one run must not end the worker
             logger.event("worker.run_failed", kickoff_id=run.claimed.id, attempt=run.claimed.attempt, exc=error)
-            await run.lose(f"the worker could not run it ({type(error).__name__}); its log says why.")
+            await run.lose(f"the worker could not run it ({type(error).__name__}). See the server's log for the cause.")
 
     async def _keep_leases(self) -> None:
-        # Its own first: when the database was away for long, they have ended, and nobody but itself is there to reap.
+        # The worker renews its own leases before it reaps. After a long outage of the database they have ended, and a
+        # single worker would reap its own kickoffs.
         await self._renew()
         await self._reap()
         await self._store.workers.seen(self.id, slots=0 if self._draining else self._slots, lease=self._lease)
@@ -217,11 +224,11 @@ class Worker:
         ours = await self._store.renew(self.id, [kickoff for kickoff, _ in before], self._lease)
         for key, running in before.items():
             if key not in ours:
-                running.end()  # another worker may have it by now
+                running.end()  # another worker may run the kickoff by now
                 continue
-            running.run.tether.extend(until)
+            running.run.lease_handle.extend(until)
             if ours[key]:
-                running.run.stop()  # nobody may have heard it being told
+                running.run.stop()  # the notification of the stop may have been lost
 
     async def _reap(self) -> None:
         for kickoff, state in await self._store.reap(max_losses=self._max_losses):

@@ -1,4 +1,4 @@
-"""What a project is made of: in which state its files are, and which of them changed."""
+"""Detects changes of a project's files."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 IGNORED_FOLDERS = {
     "__pycache__", "build", "dist", "env", "htmlcov", "node_modules", "venv",
 }  # fmt: skip
-"""And all whose names begin with a dot."""
+"""Ignored folders. All folders whose names begin with a dot are ignored, too."""
 
 DATABASES = tuple(
     f"{kind}{part}" for kind in (".db", ".sqlite", ".sqlite3") for part in ("", "-journal", "-wal", "-shm")
 )
 IGNORED_ENDINGS = (".pyc", ".pyo", ".log", ".pid", ".tmp", ".egg-info", "~", *DATABASES)
 CODE = (".py", ".pyi", ".toml", ".yaml", ".yml", ".jsonc")
-"""Endings of what people write, and programs hardly ever."""
+"""Endings of files that people write and programs rarely write."""
 
 VARIABLES = ".env"
 PROJECT_FILE = "pyproject.toml"
 
 WHOLE = 8 * 1024 * 1024
-"""Bytes; of a larger file only size and time of change count."""
+"""The size limit, in bytes, up to which contents are read. Of a larger file only size and modification time count."""
 
-Glance = dict[str, tuple[int, int, int]]
-"""Size, time of change and inode of each file, by its path in the project."""
+Snapshot = dict[str, tuple[int, int, int]]
+"""The size, modification time and inode of each file, by its path in the project."""
 
 
 def digest(project: Path, ignore: Collection[str] = ()) -> str:
-    """SHA-256 of what the project's code is made of, as hex: another one means that the project has changed.
+    """Returns the SHA-256 of the project's files as hex. Another digest means that the project has changed.
 
-    Names and contents of its files count, not what tools and runs leave behind, nor what `ignore` names (patterns of
-    paths in the project); nor does .env, which is no code.
+    The digest covers names and contents. It excludes .env, which is no code, and files that tools and runs write. It
+    also excludes the paths in the project that match a pattern in `ignore`.
     """
     found = hashlib.sha256()
     for name, path in sorted(Files(project, ignore)):
@@ -48,26 +48,30 @@ def digest(project: Path, ignore: Collection[str] = ()) -> str:
     return found.hexdigest()
 
 
-def glance(project: Path, ignore: Collection[str] = ()) -> Glance:
-    """Changes whenever `digest` does, or .env, and takes far less: nothing is read."""
+def glance(project: Path, ignore: Collection[str] = ()) -> Snapshot:
+    """Returns a snapshot that differs whenever `digest` or .env changes.
+
+    It is much cheaper than `digest`, because no file is read.
+    """
     found = {name: facts for name, path in Files(project, ignore) if (facts := facts_of(path))}
     if facts := facts_of(os.path.join(project, VARIABLES)):  # noqa: PTH118 - like those of the others
         found[VARIABLES] = facts
     return found
 
 
-def changes(before: Glance, now: Glance) -> set[str]:
-    """Paths of what is new, gone, or another."""
+def changes(before: Snapshot, now: Snapshot) -> set[str]:
+    """Returns the paths of new, removed and changed files."""
     if before == now:
         return set()
     return {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
 
 
 class Files:
-    """Each file that counts: its path in the project, and where it is.
+    """Iterates over the files that count, as (path in the project, path to open).
 
-    A link to a folder is followed, each folder once, unless the project is in that folder; of what is in it only code
-    counts, for data are linked because they are large. Any other link to a folder, or to nothing, is like a file.
+    A link to a folder is followed once per folder, unless the folder contains the project. In a linked folder only code
+    counts, because data folders are linked for their size. Any other link to a folder, and a broken link, count as
+    files.
     """
 
     def __init__(self, project: Path, ignore: Collection[str]) -> None:
@@ -94,7 +98,7 @@ class Files:
         return self._left_out(name) is not None and name != PROJECT_FILE
 
     def _is_folder(self, entry: os.DirEntry[str]) -> bool:
-        """One whose files count."""
+        """Returns whether this is a folder whose files count."""
         if entry.name in IGNORED_FOLDERS:
             return False
         if not entry.is_symlink():
@@ -111,12 +115,12 @@ class Files:
 def is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself, say
+    except OSError:  # for example a link to itself
         return False
 
 
 def listed(folder: str) -> list[os.DirEntry[str]]:
-    """In order of their names; none of a folder that went meanwhile, or is closed to us."""
+    """Returns the entries sorted by name, or [] if the folder was removed meanwhile or can't be read."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -125,7 +129,7 @@ def listed(folder: str) -> list[os.DirEntry[str]]:
 
 
 def facts_of(path: str) -> tuple[int, int, int] | None:
-    """None for what went meanwhile."""
+    """Returns size, modification time and inode of a file, or None if it was removed meanwhile."""
     facts = regular(path)
     if facts is None:
         try:
@@ -136,23 +140,28 @@ def facts_of(path: str) -> tuple[int, int, int] | None:
 
 
 def identity(path: str) -> bytes:
-    """32 bytes for the contents of a file; for a link to anything else, or to nothing, of where it leads."""
+    """Returns a 32-byte hash of a file's contents. For any other link, and a broken one, hashes the link's target."""
     facts = regular(path)
     if facts is None:
         return hashlib.sha256(target_of(path)).digest()
     if facts.st_size > WHOLE:
         return hashlib.sha256(f"{facts.st_size} {facts.st_mtime_ns}".encode()).digest()
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - see below
-            return hashlib.sha256(file.read()).digest()
+        with open(path, "rb", opener=at_once) as file:
+            return hashlib.sha256(file.read(WHOLE)).digest()
     except OSError as error:
         return hashlib.sha256(f"{error.errno}".encode()).digest()
 
 
+def at_once(path: str, flags: int) -> int:
+    """Opens a path without blocking, because the file may have been replaced by a pipe since."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
 def regular(path: str) -> os.stat_result | None:
-    """None for what is no regular file, nor a link to one: a pipe must not be waited for."""
+    """Returns the facts of a regular file or of a link to one. Returns None for others: reading a pipe would block."""
     try:
-        facts = os.stat(path)  # noqa: PTH116 - a Path for each of many thousand files takes longer than all else
+        facts = os.stat(path)  # noqa: PTH116 - Path objects for many thousand files would take most of the time
     except OSError:
         return None
     return facts if stat.S_ISREG(facts.st_mode) else None
@@ -161,5 +170,5 @@ def regular(path: str) -> os.stat_result | None:
 def target_of(link: str) -> bytes:
     try:
         return os.fsencode(os.readlink(link))  # noqa: PTH115 - see above
-    except OSError:  # it went meanwhile
+    except OSError:  # the link was removed meanwhile
         return b""

@@ -1,4 +1,4 @@
-"""Which kind a project is, from its pyproject.toml and the names of its files (docs/projects.md)."""
+"""Recognises the kind of a project from its pyproject.toml and the names of its files (docs/projects.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.errors import ProjectError
 from windlass.projects.options import Options
-from windlass_crewside.messages import Project
+from windlass_child.process.messages import Project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,16 +22,16 @@ HOW = (
 BYTE_ORDER_MARK = "\ufeff"
 CREW_FILES = ("crew.jsonc", "crew.json")
 CHOICES = {"entrypoint": "module:function", "crew": "module or module:Class", "flow": "module or module:Class"}
-"""Options of [tool.windlass] that say what is run, and their forms; of several the first counts."""
+"""Options of [tool.windlass] that name the entrypoint, and their forms. If there are several, the first is used."""
 
 NAME = r"\w+(?:\.\w+)*"
 DEFINITIONS = {"crew": (".jsonc", ".json"), "flow": (".yaml", ".yml", ".json")}
-"""What the names of files that declare one end in."""
+"""The file name endings of declarations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """`preload` is what the zygote of such a project imports first, None for nothing."""
+    """A recognised project. `preload` is the package that its zygote imports first, or None."""
 
     project: Project
     preload: str | None
@@ -41,7 +41,7 @@ class Recognised:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a pyproject.toml says, table by table."""
+    """The contents of a pyproject.toml."""
 
     root: Path
     document: dict[str, Any]
@@ -58,7 +58,7 @@ class Declared:
 
     @property
     def choices(self) -> list[tuple[str, str]]:
-        """Those of CHOICES that it makes, in their order."""
+        """The options of CHOICES that are set, in the order of CHOICES."""
         return [(name, value) for name in CHOICES if (value := self.text("tool", "windlass", name))]
 
     @property
@@ -67,7 +67,7 @@ class Declared:
 
 
 def recognise(path: Path) -> Recognised:
-    """Raises ProjectError, in words, for what is no project."""
+    """Recognises the project in a folder. Raises ProjectError, with a message for users, if there is none."""
     declared = read(path)
     options = Options.parse(declared.table("tool", "windlass"), declared.root / "pyproject.toml")
     return replace(kind_of(declared), options=options)
@@ -84,7 +84,7 @@ def kind_of(declared: Declared) -> Recognised:
     if kind == "crew" or crew_scripts(declared):
         return of_kind("crew", declared, find_crew(declared))
     other = f": [tool.crewai] type is {kind!r}, which is neither crew nor flow" if kind else ""
-    raise ProjectError(f"{declared.root / 'pyproject.toml'} tells of no crew{other}.", HOW)
+    raise ProjectError(f"{declared.root / 'pyproject.toml'} declares no crew{other}.", HOW)
 
 
 def read(path: Path) -> Declared:
@@ -112,7 +112,7 @@ def read(path: Path) -> Declared:
 
 
 def declaration(declared: Declared) -> str | None:
-    """The file that declares its crew or flow, by its path in the project; None where one is written in Python."""
+    """Returns the path, in the project, of the file that declares its crew or flow. Returns None for one in Python."""
     kind = "flow" if is_flow(declared) else "crew"
     named = declared.text("tool", "crewai", "definition")
     if named is None:
@@ -122,7 +122,7 @@ def declaration(declared: Declared) -> str | None:
     how = f'[tool.crewai] definition = "{named}" in {declared.root / "pyproject.toml"}'
     try:
         path = (declared.root / named).resolve()
-    except (OSError, ValueError) as error:  # a NUL character in it, say
+    except (OSError, ValueError) as error:  # for example a NUL character in the path
         raise ProjectError(f"{how} is no path: {error}.", "Name a file in it, by its path from there.") from None
     if not path.is_relative_to(declared.root):
         raise ProjectError(f"{how} is not in the project.", "Name a file in it, by its path from there.")
@@ -150,7 +150,7 @@ def chosen(declared: Declared, choice: str, entrypoint: str) -> Recognised:
 
 
 def of_kind(kind: str, declared: Declared, entrypoint: str) -> Recognised:
-    """One that runs by crewai."""
+    """Returns a project of a kind that runs with crewai."""
     return Recognised(Project(kind, str(declared.root), entrypoint), CREW_PRELOAD, declared.name)
 
 
@@ -163,25 +163,25 @@ def depends_on_crewai(declared: Declared) -> bool:
 
 
 def crew_scripts(declared: Declared) -> list[str]:
-    """Packages of the commands that crewai's own templates declare: run_crew = "package.main:run"."""
+    """Returns the packages of the commands that crewai's own templates declare: run_crew = "package.main:run"."""
     return [module.rpartition(".")[0] for module in scripts(declared, "run_crew")]
 
 
 def scripts(declared: Declared, command: str) -> list[str]:
-    """Modules of the commands of this name."""
+    """Returns the module of the command with this name, in a list, or [] if there is none."""
     named = declared.table("project", "scripts") | declared.table("tool", "poetry", "scripts")
     module = str(named.get(command, "")).partition(":")[0]
     return [module] if re.fullmatch(NAME, module) else []
 
 
 def find_crew(declared: Declared) -> str:
-    """The module of the crew: crew.py in the package that the project names, else the only one that there is."""
+    """Returns the module of the crew: crew.py in the package that the project names, or else the only crew.py."""
     named = [*crew_scripts(declared), package_named(declared)]
     return found_module(declared, "crew", [f"{package}.crew" for package in named if package])
 
 
 def find_flow(declared: Declared) -> str:
-    """The module of the flow: that of the command `kickoff`, else main.py as a crew's crew.py is found."""
+    """Returns the module of the flow: that of the command `kickoff`, or else main.py, by the same rule as crew.py."""
     named = [*scripts(declared, "kickoff"), f"{package_named(declared)}.main"]
     return found_module(declared, "flow", named)
 
@@ -191,7 +191,10 @@ def package_named(declared: Declared) -> str:
 
 
 def found_module(declared: Declared, kind: str, named: list[str]) -> str:
-    """The first of these modules that is there, else the only one of a name like theirs."""
+    """Returns the first of these modules that exists, or else the only module with the same file name.
+
+    Raises ProjectError for none and for several.
+    """
     folders = source_folders(declared.root)
     for module in named:
         if any(is_file(folder / file_of(module)) for folder in folders):
@@ -219,7 +222,7 @@ def not_one(declared: Declared, kind: str, named: list[str], found: list[str]) -
 def is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name that is too long, or a folder that may not be looked into
+    except OSError:  # for example a name that is too long, or a folder without permission to read
         return False
 
 
@@ -232,7 +235,7 @@ def source_folders(root: Path) -> tuple[Path, ...]:
 
 
 def modules_at(folder: Path, file: str) -> list[str]:
-    """Modules in files of this name, in the folder itself and in the packages in it."""
+    """Returns the modules in files of this name, in the folder and in the packages in it."""
     name = file.removesuffix(".py")
     flat = [name] if (folder / file).is_file() else []
     packages = [path.parent.name for path in folder.glob(f"*/{file}")]

@@ -1,4 +1,4 @@
-"""Makes new projects, from templates/KIND: `$name`, `$package` and `$camel` in them are of the project's folder."""
+"""Makes new projects from templates/KIND. `$name`, `$package` and `$camel` in them come from the folder's name."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 TAKEN = sys.stdlib_module_names | {
     "build", "config", "crewai", "crewai_tools", "dist", "env", "httpx", "openai", "pydantic", "src", "tests", "tools",
-    "venv", "windlass", "windlass_crewside", "yaml", *KINDS,
+    "venv", "windlass", "windlass_child", "yaml", *KINDS,
 }  # fmt: skip
-"""A package of such a name would stand before the one that is meant, or would not be taken for the project's. So would
-one that has the name of another package that is installed.
+"""Names that a project's package must not have.
+
+Such a package would hide the package that is meant, or would not be recognised as the project's. The same applies to
+the names of other installed packages.
 """
 
 LONGEST = 60
@@ -38,7 +40,7 @@ ENDING = ".tmpl"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """`package` can be imported, `name` can be a project's, and `camel` a class's."""
+    """The names of a new project: `package` for its package, `name` for the project, and `camel` for its class."""
 
     package: str
     name: str
@@ -60,7 +62,10 @@ class Names:
 
 
 def new_project(folder: Path, kind: Kind) -> list[Path]:
-    """Writes its files, and tells which. Raises ProjectError, and has written nothing, where any is in the way."""
+    """Writes the files of a new project and returns their paths.
+
+    Raises ProjectError before it writes anything, if a file is in the way.
+    """
     wanted = {folder / name: text for name, text in contents(folder.resolve().name, kind).items()}
     if taken := list(in_the_way(folder, wanted)):
         listed = ", ".join(str(path) for path in taken)
@@ -82,7 +87,7 @@ def new_project(folder: Path, kind: Kind) -> list[Path]:
 
 
 def in_the_way(folder: Path, wanted: dict[Path, str]) -> Iterator[Path]:
-    """Files that are there, and files and broken links where a folder must be."""
+    """Yields existing files that would be written or are a crew, and files and broken links in place of a folder."""
     for path in dict.fromkeys([*wanted, *(folder / name for name in CREW_FILES)]):
         if os.path.lexists(path):
             yield path
@@ -91,7 +96,7 @@ def in_the_way(folder: Path, wanted: dict[Path, str]) -> Iterator[Path]:
 
 
 def contents(folder: str, kind: Kind) -> dict[str, str]:
-    """The files of a new project in a folder of this name: path -> text."""
+    """Returns the files of a new project in a folder of this name: path -> text."""
     names = Names.of(folder, kind)
     return {
         path.removesuffix(ENDING).replace("/package/", f"/{names.package}/"): Template(

@@ -1,4 +1,4 @@
-"""What a project says of how it is run, in [tool.windlass] of its pyproject.toml (docs/queue.md, docs/limits.md)."""
+"""Parses a project's options, [tool.windlass] in its pyproject.toml (docs/queue.md, docs/limits.md)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 
 Strategy = Literal["enqueue", "reject", "cancel_running"]
 OTHERS = {"entrypoint", "crew", "flow"}
-"""Keys of the same table that say what the crew is (kinds.py)."""
+"""Keys of the same table that name the entrypoint (kinds.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`concurrency` is how many of its kickoffs run at once at most, over all workers; `weight` its share of the slots
-    against those of others; `max_waiting` how many may wait, None for the server's default.
+    """The options of a project.
 
-    With `preload` "project" its processes are forked from one that has imported its own modules too; with `start`
-    "exec" they are not forked but begin as fresh interpreters. `ignore` are patterns of paths in it: a change of what
-    they name does not change the project.
+    - `concurrency`: the maximum number of its kickoffs that run at once, over all workers.
+    - `weight`: its share of the slots, relative to other projects.
+    - `max_waiting`: the maximum number of waiting kickoffs, or None for the server's default.
+    - `preload`: with "project", its processes are forked from one that has imported the project's modules too.
+    - `start`: with "exec", its processes are not forked. They start as fresh interpreters.
+    - `ignore`: patterns of paths in the project. A change of a matching file does not change the project.
     """
 
     concurrency: int | None = None
@@ -43,7 +45,7 @@ class Options:
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], file: Path) -> Self:
-        """Raises ProjectError, which names the file and the key."""
+        """Parses the table. Raises ProjectError with the file and the key."""
         known = {one.name for one in fields(cls)}
         if unknown := sorted(table.keys() - known - OTHERS):
             raise _fault(file, unknown[0], f"is no option; there are: {', '.join(sorted(known | OTHERS))}")
@@ -56,11 +58,11 @@ class Options:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """`value` is what `to_json` made."""
+        """Restores options from the value of `to_json`."""
         return cls(**{**value, **{name: kind.parse(value.get(name, {})) for name, kind in TABLES.items()}})
 
     def to_json(self) -> dict[str, Any]:
-        """Those that are not the default."""
+        """Returns the options that differ from the defaults."""
         usual = Options()
         given = {one.name: getattr(self, one.name) for one in fields(self)}
         found = {name: value for name, value in given.items() if value != getattr(usual, name)}
@@ -122,7 +124,7 @@ TABLES: dict[str, type[Limits | Retention | Retries]] = {
     "retention": Retention,
     "retries": Retries,
 }
-"""Options that are tables of their own, [tool.windlass.limits] and so on."""
+"""Options that are tables: [tool.windlass.limits] and so on."""
 
 
 def _table(name: str, table: Any, file: Path) -> Limits | Retention | Retries:

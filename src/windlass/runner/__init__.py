@@ -1,10 +1,21 @@
-"""Zygotes and children: starts them, speaks with them, ends them, and makes each end an outcome. It knows no rows."""
+"""Starts, supervises and ends zygotes and children, and turns each end into an outcome. Has no access to the
+database.
+"""
 
-from windlass.runner.ender import Ender
-from windlass.runner.orders import Output, Preparing, Report, RunOrder
+from windlass.runner.lease import LeaseHandle
+from windlass.runner.run_spec import Output, Preparing, Report, RunnerConfig, RunSpec
 from windlass.runner.runner import Runner
-from windlass.runner.tether import Tether
-from windlass.runner.ways import Ways
-from windlass_crewside.lease import boottime
+from windlass.runner.termination import Terminator
+from windlass_child.process.lease import boottime
 
-__all__ = ["Ender", "Output", "Preparing", "Report", "RunOrder", "Runner", "Tether", "Ways", "boottime"]
+__all__ = [
+    "LeaseHandle",
+    "Output",
+    "Preparing",
+    "Report",
+    "RunSpec",
+    "Runner",
+    "RunnerConfig",
+    "Terminator",
+    "boottime",
+]

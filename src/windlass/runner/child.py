@@ -1,3 +1,5 @@
+"""A running child, seen from the server: its messages, its output, its lease and its end."""
+
 from __future__ import annotations
 
 import asyncio
@@ -10,183 +12,269 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from windlass.away import away
+from windlass import log
+from windlass.aio import shielded
 from windlass.kickoffs.outcome import Answer, Ended
-from windlass.runner.output import Kept
-from windlass.runner.readable import Readable, ReadableSocket
-from windlass.runner.remembering import next_frames
-from windlass.runner.stacks import stacks_of
-from windlass.runner.tether import LAPSED
-from windlass.runner.uninterrupted import uninterrupted
-from windlass.runner.watch import Watched, end_family
-from windlass_crewside.frames import BadMessage, Frames, decoded, encode
-from windlass_crewside.messages import Abort, Born, Event, Lease, Warned
+from windlass.offload import offload
+from windlass.runner.incoming import MOST_AT_ONCE, ROOM, Incoming, OverLimit, ResultSize
+from windlass.runner.io import FdReader, OutputCapture, SocketReader, UnexpectedDescriptors, next_frames
+from windlass.runner.lease import LAPSED
+from windlass.runner.processes import end_family
+from windlass.runner.resource_monitor import WatchedRun, out_of_memory
+from windlass_child.process.frames import BadMessage, encode
+from windlass_child.process.messages import DUMP_SIGNAL, FROM_CHILD, Abort, Born, Event, Lease, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from windlass.kickoffs.limits import Limits
-    from windlass.kickoffs.outcome import Ending
-    from windlass.runner.orders import Report
-    from windlass.runner.tether import Tether, Ties
-    from windlass.runner.watch import Watch
+    from windlass.kickoffs.outcome import Termination
+    from windlass.runner.disk import DiskUse
+    from windlass.runner.lease import LeaseHandle, RunContext
+    from windlass.runner.processes import Process
+    from windlass.runner.resource_monitor import ResourceMonitor
+    from windlass.runner.run_spec import Report
+    from windlass.runner.shared_memory import Share
     from windlass.runner.zygote import Zygote
-    from windlass_crewside.messages import Remember
+    from windlass_child.process.messages import JournalReplay, Message
+
+
+SECONDS = 2.0
+LARGEST = 64 * 1024
+NONE_CAME = "(the process did not write them)"
+
+
+async def stacks_of(zygote: Zygote, name: str, file: int | None) -> str:
+    """Returns the stack of each thread of a child, also of a thread that is blocked in C code.
+
+    The child's interpreter writes the stacks on a signal. `file` is the descriptor of the file that it writes to, None
+    if the child has sent none.
+    """
+    if file is None:
+        return NONE_CAME
+    before = os.fstat(file).st_size
+    zygote.signal(name, DUMP_SIGNAL)
+    deadline, seen = time.monotonic() + SECONDS, before
+    while time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+        now = os.fstat(file).st_size
+        if now > before and now == seen:  # the file no longer grows: it is complete
+            return os.pread(file, LARGEST, before).decode("utf-8", "replace").strip()
+        seen = now
+    return NONE_CAME
+
+
+MOST_DESCRIPTORS = 2
+"""Descriptors that a child sends with its `Born`."""
 
 COOPERATIVE_SHARE = 0.6
-"""Of the grace time: for the run to end by itself, before it is sent SIGTERM."""
+"""The share of the grace time in which the run may end on the message `Abort`, before it gets SIGTERM."""
+
+
+DESCRIPTORS = (
+    "the crew's code sent open files or sockets to the server, which accepts none. "
+    "Look for socket.send_fds and socket.sendmsg."
+)
+
+logger = log.logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """How a child is seen to its end: by whom, and within what bounds.
+class Supervision:
+    """The parts and the bounds with which a child is supervised until its end.
 
-    `grace` is in seconds; `cooperative` says that what runs in it can hear a request to end.
+    `grace` is in seconds. `cooperative` is true when the code in the child reads the message `Abort`.
     """
 
-    ties: Ties
-    watch: Watch
+    context: RunContext
+    watch: ResourceMonitor
     limits: Limits
     grace: float
     cooperative: bool
+    disk: DiskUse | None = None
+    share: Share | None = None
 
 
 class Child:
-    """A child that runs, seen from the server: its socket and the two pipes of its output."""
+    """A running child, seen from the server: its socket and the two pipes of its output."""
 
-    def __init__(self, zygote: Zygote, name: str, pid: int, channel: socket.socket, output: int, errors: int) -> None:
+    def __init__(
+        self, zygote: Zygote, name: str, process: Process, messages: SocketReader, output: int, errors: int
+    ) -> None:
         self._zygote = zygote
         self._name = name
-        self._pid = pid
-        self._channel = channel
-        self._messages = ReadableSocket(channel)
-        self._pipes: dict[Literal["stdout", "stderr"], Readable] = {
-            "stdout": Readable(output),
-            "stderr": Readable(errors),
+        self._process = process
+        self._messages = messages
+        self._pipes: dict[Literal["stdout", "stderr"], FdReader] = {
+            "stdout": FdReader(output),
+            "stderr": FdReader(errors),
         }
         self._sending = asyncio.Lock()
         self._garbled = False
+        self._refused = self._over_limit = ""
 
-    async def follow(self, journal: Sequence[Remember], order: bytes, seen: Seen) -> Ended:
-        """Gives the child what it is to know and its order, and sees it to its end. What is raised by who hears of it
-        ends the child, and is raised here.
+    async def follow(self, journal: Sequence[JournalReplay], order: bytes, seen: Supervision) -> Ended:
+        """Sends the journal and the order to the child, and supervises it until its end. An exception of the report
+        callback ends the child and is raised here.
         """
-        watched = Watched(self._pid, seen.limits, seen.ties.ender)
-        watched.stalled = lambda silence: self._tell_stall(silence, watched, seen)
-        heard = noting_life(watched, seen.ties.report)
-        kept = Kept(seen.limits.output_limit)
+        watched = WatchedRun(
+            self._process.pid,
+            seen.limits,
+            seen.context.ender,
+            started=self._process.started,
+            disk=seen.disk,
+            share=seen.share,
+        )
+        cgroup = seen.share.cgroup if seen.share else None
+        if cgroup is not None and cgroup.take(self._process.pid):  # before it has its order
+            watched.cgroup = cgroup
+        watched.stalled = lambda silence: self._report_stall(silence, watched, seen)
+        report = noting_life(watched, seen.context.report)
+        kept = OutputCapture(seen.limits.output_limit)
         try:
-            with seen.watch.over(watched), seen.ties.tether.held(partial(self._zygote.lease, self._name)):
+            with seen.watch.over(watched), seen.context.lease_handle.held(partial(self._zygote.lease, self._name)):
                 async with asyncio.TaskGroup() as group:
-                    giving = group.create_task(self._give_all(journal, order, seen.ties.tether))
+                    sending = group.create_task(self._send_all(journal, order, seen.context.lease_handle))
                     ending = group.create_task(self._end_when_asked(seen))
-                    answer = group.create_task(self._listen(heard, watched, seen.ties.tether))
+                    answer = group.create_task(self._listen(report, watched, seen))
                     for stream, pipe in self._pipes.items():
-                        group.create_task(kept.read(stream, pipe, heard))
+                        group.create_task(kept.read(stream, pipe, report))
                     exited = await self._zygote.exit_of(self._name)
                     if exited is not None and exited.lapsed:
-                        seen.ties.ender.end(LAPSED)
-                    asked = seen.ties.ender.asked  # what is asked for later is asked of nobody
+                        seen.context.ender.end(LAPSED)
+                    asked = seen.context.ender.asked  # a later request has no process to end
+                    if asked is None and watched.cgroup and (found := watched.cgroup.out_of_memory()):
+                        asked = out_of_memory(found, seen.limits)
                     ending.cancel()
-                    giving.cancel()
+                    sending.cancel()
                     for readable in (self._messages, *self._pipes.values()):
                         readable.finish()
                 if exited is None:
-                    end_family(watched.family)
+                    end_family(watched.family, self._zygote.user)
         except BaseExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
-        await kept.tell_what_was_dropped(seen.ties.report)
-        return Ended(answer.result(), exited.status if exited else None, garbled=self._garbled, asked=asked)
+        await kept.report_dropped(seen.context.report)
+        return Ended(
+            answer.result(),
+            exited.status if exited else None,
+            garbled=self._garbled,
+            refused=self._refused,
+            over_limit=self._over_limit,
+            asked=asked,
+            memory_known=watched.cgroup is not None,
+        )
 
-    async def _give_all(self, journal: Sequence[Remember], order: bytes, tether: Tether) -> None:
-        if tether.until is not None:
-            await self._give(encode(Lease(tether.until)))
+    async def _send_all(self, journal: Sequence[JournalReplay], order: bytes, lease_handle: LeaseHandle) -> None:
+        if lease_handle.until is not None:
+            await self._send(encode(Lease(lease_handle.until)))
         entries = iter(journal)
         while journal and (frames := await next_frames(entries)):
-            await self._give(frames)
-        await self._give(order)
+            await self._send(frames)
+        await self._send(order)
         while True:
-            for news in await tether.news():
-                await self._give(encode(news))
+            for news in await lease_handle.news():
+                await self._send(encode(news))
 
-    async def _give(self, frames: bytes) -> None:
-        with contextlib.suppress(ConnectionError):  # told by its end
+    async def _send(self, frames: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # the end of the child reports the fault
             async with self._sending:
-                await asyncio.get_running_loop().sock_sendall(self._channel, frames)
+                await asyncio.get_running_loop().sock_sendall(self._messages.socket, frames)
 
-    async def _end_when_asked(self, seen: Seen) -> None:
-        """In three steps: by itself, by SIGTERM, by SIGKILL. On ways that what the crew writes can't block."""
-        ending = await seen.ties.ender.wait()
+    async def _end_when_asked(self, seen: Supervision) -> None:
+        """Ends the child on request in three steps: `Abort`, SIGTERM, SIGKILL. No output of the crew can block them."""
+        ending = await seen.context.ender.wait()
         if not ending.at_once:
-            by_itself = seen.grace * COOPERATIVE_SHARE if seen.cooperative else 0.0
-            if by_itself:
-                await self._abort(ending, by_itself)
+            cooperative = seen.grace * COOPERATIVE_SHARE if seen.cooperative else 0.0
+            if cooperative:
+                await self._abort(ending, cooperative)
             self._zygote.signal(self._name, signal.SIGTERM, below=True)
-            await asyncio.sleep(seen.grace - by_itself)
+            await asyncio.sleep(seen.grace - cooperative)
         await self._zygote.end(self._name)
 
-    async def _abort(self, ending: Ending, seconds: float) -> None:
+    async def _abort(self, ending: Termination, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._give(encode(Abort(ending.error)))
-                await asyncio.Event().wait()  # its end cancels this
+                await self._send(encode(Abort(ending.error)))
+                await asyncio.Event().wait()  # the end of the child cancels this
 
-    async def _listen(self, report: Report, watched: Watched, tether: Tether) -> Answer | None:
-        frames, answer = Frames(), None
+    async def _listen(self, report: Report, watched: WatchedRun, seen: Supervision) -> Answer | None:
+        answer = None
+        size = ResultSize(seen.limits.result_limit)
         try:
-            while data := await self._messages.read():
-                for body in frames.bodies(data):
-                    message = await away(len(body), partial(decoded, body))
+            async with contextlib.aclosing(self._received(seen.limits.result_limit)) as messages:
+                async for message in messages:
+                    await size.check(message)
                     if isinstance(message, Born):
-                        watched.take(message, self._messages.take_descriptors())
+                        self._messages.refuse(watched.take(message, self._messages.take_descriptors()))
                     elif isinstance(message, Answer):
-                        answer = None if tether.lapsed else message
+                        answer = None if seen.context.lease_handle.lapsed else message
                     else:
                         await report(message)
-        except BadMessage:
+        except BadMessage as error:
             self._garbled = True
+            if isinstance(error, UnexpectedDescriptors):
+                self._refused = DESCRIPTORS
+                logger.event("run.descriptors_refused", run=self._name)
+            if isinstance(error, OverLimit):
+                self._over_limit = error.words
             await self._zygote.end(self._name)
-        finally:
-            for left in self._messages.take_descriptors():
-                os.close(left)
         return answer
 
-    async def _tell_stall(self, seconds: float, watched: Watched, seen: Seen) -> None:
+    async def _received(self, result_limit: int | None) -> AsyncGenerator[Message, None]:
+        """Yields the messages of the child. Raises BadMessage."""
+        incoming, count = Incoming(FROM_CHILD, result_limit), 0
+        with ROOM.share() as share:
+            while data := await share.in_time(self._messages.read):
+                for received in incoming.feed(data):
+                    yield await offload(received.work, received.message)
+                    count += 1
+                    if count % MOST_AT_ONCE == 0:  # one read may hold thousands: let other tasks run
+                        await asyncio.sleep(0)
+                await share.hold(count, incoming.announced)
+
+    async def _report_stall(self, seconds: float, watched: WatchedRun, seen: Supervision) -> None:
         stacks = await stacks_of(self._zygote, self._name, watched.stacks)
-        await seen.ties.report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))
-        await seen.ties.report(
+        await seen.context.report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))
+        await seen.context.report(
             Warned(
                 "stalled",
-                f"The run gave no sign of life for {seconds:.0f} s and goes on; where each of its threads stood is "
-                "kept in its event `stalled`.",
+                f"The run gave no sign of life for {seconds:.0f} s and goes on. Its event `stalled` has the stack of "
+                "each of its threads.",
             )
         )
 
 
-def noting_life(watched: Watched, report: Report) -> Report:
-    """A run whose report waits to be written is not silent."""
+def noting_life(watched: WatchedRun, report: Report) -> Report:
+    """Returns `report` with a sign of life at each call. A run whose report waits to be written is not silent."""
 
-    async def heard(what: object) -> None:
-        with watched.heard():
-            await report(what)  # type: ignore[arg-type]  # passed on as it came
+    async def report_and_note(message: object) -> None:
+        with watched.receiving():
+            await report(message)  # type: ignore[arg-type]  # passed on unchanged
 
-    return heard
+    return report_and_note
 
 
 @contextlib.asynccontextmanager
 async def born(zygote: Zygote, name: str, start: str = "fork", lease: float | None = None) -> AsyncIterator[Child]:
-    """A new child, dead by the end of the block, however that comes. Raises ChildLost when none could be started."""
+    """Starts a child, and ends it at the end of the block in all cases. Raises ChildLost when no child could be
+    started.
+    """
+    channel, far_end = socket.socketpair()
+    messages = SocketReader(channel, MOST_DESCRIPTORS)
+
+    async def end() -> None:
+        await zygote.end(name)
+        await messages.close()
+
     with contextlib.ExitStack() as ours:
         try:
             with contextlib.ExitStack() as theirs:
-                channel, far_end = socket.socketpair()
-                ours.enter_context(channel).setblocking(False)
                 theirs.enter_context(far_end)
                 output, errors = pipe(ours, theirs), pipe(ours, theirs)
-                pid = await zygote.fork(name, [far_end.fileno(), output.write, errors.write], start, lease)
-            yield Child(zygote, name, pid, channel, output.read, errors.read)
+                process = await zygote.fork(name, [far_end.fileno(), output.write, errors.write], start, lease)
+            yield Child(zygote, name, process, messages, output.read, errors.read)
         finally:
-            await uninterrupted(zygote.end(name))
+            await shielded(end())
 
 
 class Pipe(NamedTuple):
@@ -195,7 +283,7 @@ class Pipe(NamedTuple):
 
 
 def pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> Pipe:
-    """A pipe to read from here; each end is closed with its stack."""
+    """Makes a pipe that this process reads. Each end is closed with its stack."""
     made = Pipe(*os.pipe())
     ours.callback(os.close, made.read)
     theirs.callback(os.close, made.write)

@@ -1,9 +1,10 @@
-"""What Linux tells of processes, in /proc. Elsewhere there is nothing to read, and nothing is found."""
+"""Reads processes from /proc of Linux, and kills them. On other systems no process is found."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,9 @@ LARGEST_ROLLUP = 8192
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """`started` in clock ticks since the machine's start: with `pid` it names a process for good. `rss` in bytes."""
+    """A process as /proc shows it. `started` is in clock ticks since the machine's start: `pid` and `started` together
+    identify a process for good. `rss` is in bytes.
+    """
 
     pid: int
     parent: int
@@ -39,7 +42,7 @@ def process(pid: int) -> Process | None:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # the name, in brackets, may hold anything
+    # The name, in brackets, may contain any characters.
     fields = text[text.rindex(b")") + 2 :].split()
     return Process(
         pid,
@@ -69,10 +72,14 @@ class Families:
         for one in processes:
             self._children.setdefault(one.parent, []).append(one)
 
-    def of(self, pid: int) -> list[Process]:
-        """The process, and all below it, that have not ended."""
+    def of(self, pid: int, started: int | None = None) -> list[Process]:
+        """Returns the process and all below it that have not ended. With `started`, returns no processes if another
+        process has the number by now.
+        """
         first = self._by_pid.get(pid)
-        return [one for one in self._walk(first) if not one.ended] if first else []
+        if first is None or started not in {None, first.started}:
+            return []
+        return [one for one in self._walk(first) if not one.ended]
 
     def _walk(self, first: Process) -> Iterator[Process]:
         waiting = [first]
@@ -83,10 +90,11 @@ class Families:
 
 
 def proportional(pid: int, opened: int | None) -> int | None:
-    """The process's share of memory (PSS) in bytes, shared pages divided among those that share them.
+    """Returns the process's share of memory (PSS) in bytes, with shared pages divided among the processes that share
+    them. Returns None when the share can't be read.
 
-    From `opened`, a descriptor of its smaps_rollup, where there is one: who is not dumpable lets no one else open it.
-    None when it can't be told.
+    `opened` is a descriptor of the process's smaps_rollup, or None: nobody else may open that file of a process that is
+    not dumpable.
     """
     with suppress(OSError):
         text = Path(f"/proc/{pid}/smaps_rollup").read_bytes() if opened is None else os.pread(opened, LARGEST_ROLLUP, 0)
@@ -95,9 +103,71 @@ def proportional(pid: int, opened: int | None) -> int | None:
     return None
 
 
+class ForeignProcess(Exception):  # noqa: N818 - describes the process
+    """A zygote named a process that it did not start, or that runs as another user than the crews."""
+
+
+def child_of(parent: int, pid: int, uid: int | None) -> Process:
+    """Returns the child `pid` of the process `parent`. `uid` is the user that it must run as, None for any.
+
+    The number is from a process that runs code of a crew, so it can be that of any process of the machine. Raises
+    ForeignProcess when the process with this number is not such a child. Returns an ended process for a child that has
+    ended already; no process of the machine is equal to it.
+    """
+    gone = Process(pid, parent, "X", threads=0, started=-1, rss=0)
+    found = process(pid)
+    if found is None:
+        return gone
+    if found.parent != parent:
+        zygote = process(parent)
+        if zygote is None or zygote.ended:  # the children of an ended process have another parent
+            return gone
+        raise ForeignProcess(f"process {pid} is a child of process {found.parent}")
+    if uid is not None and (users := users_of(pid)) - {uid}:
+        raise ForeignProcess(f"process {pid} runs as the user {', '.join(map(str, sorted(users)))}")
+    return found
+
+
+def end_families(roots: list[Process], uid: int | None) -> None:
+    """Kills these processes and all below them. Blocks while it reads /proc."""
+    families = Families(all_processes())
+    for root in roots:
+        end_family(families.of(root.pid, root.started), uid)
+
+
+def end_family(family: list[Process], uid: int | None) -> None:
+    """Kills these processes, the last one first: a process whose parent has ended gets another parent."""
+    for one in reversed(family):
+        kill(one, uid)
+
+
+def kill(one: Process, uid: int | None) -> None:
+    """Kills the process, unless another process has its number by now or it runs as another user than `uid`."""
+    try:
+        handle = os.pidfd_open(one.pid)
+    except (OSError, AttributeError):  # it has ended, or this system is not Linux
+        return
+    try:
+        now = process(one.pid)  # the process of the handle: while it lives, no other process has its number
+        if now is not None and now.started == one.started and (uid is None or users_of(one.pid) == {uid}):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    except OSError:  # it has ended meanwhile, or it may not be reached
+        return
+    finally:
+        os.close(handle)
+
+
 def tasks_of_user(uid: int) -> int:
-    """Processes and threads of a user, as RLIMIT_NPROC counts them."""
+    """Returns the number of processes and threads of a user, as RLIMIT_NPROC counts them."""
     return sum(one.threads for one in all_processes() if _owner(one.pid) == uid)
+
+
+def users_of(pid: int) -> set[int]:
+    """Returns the real, effective, saved and file system user of a process; none for a process that has ended."""
+    with suppress(OSError):
+        found = re.search(rb"^Uid:\s+(.+)$", Path(f"/proc/{pid}/status").read_bytes(), re.MULTILINE)
+        return set(map(int, found[1].split())) if found else set()
+    return set()
 
 
 def _owner(pid: int) -> int | None:

@@ -4,38 +4,43 @@ import asyncio
 import contextlib
 import itertools
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
+from windlass.accounts import ROOT
+from windlass.aio import shielded
 from windlass.errors import ChildLost, ProjectError, WindlassError
 from windlass.kickoffs.inputs import InputsCheck
-from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.limits import WHERE, Limits
 from windlass.kickoffs.manifest import Manifest
-from windlass.kickoffs.outcome import Ended, Ending, Outcome, decide, failure, lost, words_for
+from windlass.kickoffs.outcome import Ended, Outcome, Termination, decide, failure, lost, words_for
 from windlass.kickoffs.states import Reason, State
-from windlass.runner.account import home_of, places_of
-from windlass.runner.child import Child, Seen, born
-from windlass.runner.ender import Ender, at_the_latest, unless_ended
-from windlass.runner.orders import Preparing, RunOrder, message_of, sendable, unheard
+from windlass.removal import removed
+from windlass.runner.child import Child, Supervision, born
+from windlass.runner.crew_account import check_interpreter, check_reach, home_of
+from windlass.runner.disk import DiskUse
+from windlass.runner.lease import LeaseHandle, RunContext, ended_with_its_lease, while_leased
+from windlass.runner.prepared_interpreters import ProjectCopies
 from windlass.runner.processes import tasks_of_user
-from windlass.runner.removal import remove
+from windlass.runner.resource_monitor import ResourceMonitor
+from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
 from windlass.runner.scratch import Scratch
-from windlass.runner.spawning import Mould
-from windlass.runner.tether import Tether, Ties, ended_with_its_lease, while_leased
-from windlass.runner.uninterrupted import uninterrupted
-from windlass.runner.watch import WHERE, Watch
-from windlass.runner.ways import Ways
+from windlass.runner.shared_memory import Share, SharedMemory
+from windlass.runner.spawning import ZygoteSpec
+from windlass.runner.termination import Terminator, at_the_latest, unless_ended
 from windlass.runner.zygote import Zygote
-from windlass.runner.zygotes import Zygotes
-from windlass_crewside.messages import Failed, Inspect, Inspected, Run, Surroundings
+from windlass.runner.zygote_pool import ZygotePool
+from windlass_child.process.messages import Failed, Inspect, Inspected, ProcessEnvironment, Run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from windlass.accounts import Account
-    from windlass.runner.orders import Report
-    from windlass_crewside.messages import Project
+    from windlass.runner.run_spec import Report
+    from windlass_child.process.messages import Project
 
 INSPECTION_SECONDS = 120.0
 
@@ -45,21 +50,23 @@ logger = log.logger(__name__)
 class Runner:
     """Runs crews, each in a process of its own.
 
-    `scratch` is a folder that runners may share; `machine` is the environment of zygotes, and what children have below
-    their own (machine_environment makes one).
+    `scratch` is a folder that runners may share. `machine` is the environment of zygotes; the environment of a child
+    overrides it (machine_environment makes one).
     """
 
-    def __init__(self, scratch: Path, machine: Mapping[str, str], ways: Ways | None = None) -> None:
+    def __init__(self, scratch: Path, machine: Mapping[str, str], config: RunnerConfig | None = None) -> None:
         self._base = scratch
         self._machine = dict(machine)
-        self._ways = ways or Ways()
+        self._config = config or RunnerConfig()
         self._scratch: Scratch | None = None
-        self._watch = Watch()
-        self._zygotes = Zygotes(
-            self._begin_zygote, idle_seconds=self._ways.zygote_idle, memory=self._ways.zygote_memory
+        self._watch = ResourceMonitor()
+        self._zygotes = ZygotePool(
+            self._begin_zygote, idle_seconds=self._config.zygote_idle, memory=self._config.zygote_memory
         )
         self._numbers = itertools.count(1)
-        self._accounts: dict[tuple[Path, Path | None], Account | None] = {}
+        account = self._config.crew_account
+        self._copies = ProjectCopies(account) if account else None
+        self._copying = asyncio.Lock()
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
 
@@ -70,7 +77,7 @@ class Runner:
             await self._zygotes.start()
 
     async def stop(self) -> None:
-        """When it returns no zygote, child or folder is left. Runs that are in progress end as lost."""
+        """Stops the runner. No zygote, child or folder is left when it returns. Runs in progress end as lost."""
         scratch, self._scratch = self._scratch, None
         if scratch is None:
             return
@@ -80,28 +87,54 @@ class Runner:
             await self._folders_gone.wait()
         await self._watch.stop()
         await asyncio.to_thread(scratch.close)
+        if self._config.cgroups is not None:
+            await asyncio.to_thread(self._config.cgroups.close)
 
     async def warm(self, interpreter: Path, preload: str | None) -> None:
-        """Has a zygote ready. Raises ProjectError when this interpreter can't serve, ChildLost when it can't now."""
-        async with self._zygotes.use(Mould(interpreter, preload, account=self.account_for(interpreter, None))):
+        """Starts a zygote, so that it is ready for the first run.
+
+        Raises ProjectError when this interpreter can't serve, and ChildLost when it can't serve now.
+        """
+        self._check(interpreter, None)
+        async with self._zygotes.use(self._base_spec(interpreter, preload)):
             pass
 
-    def account_for(self, interpreter: Path, root: Path | None) -> Account | None:
-        """The user that this crew's code runs as, None for our own. Raises ProjectError when it must be another one,
-        and that one can't reach the crew.
-        """
-        wanted = self._ways.crew_account
-        if wanted is None:
-            return None
-        key = (interpreter, root)
-        fault = wanted.fault([*places_of(interpreter, root), self._base])
-        if key not in self._accounts:  # once and for all: what is closed to it later on is no reason to become root
-            self._accounts[key] = wanted.account if fault is None or wanted.demanded else None
-            if root is not None and self._accounts[key] is None:
-                logger.event("crews.as_root", project=root, why=fault)
-        if fault is not None and self._accounts[key] is not None:
-            raise fault
-        return self._accounts[key]
+    def limits_of(self, own: Limits) -> Limits:
+        """Returns the limits of an inspection: the runner's limits, replaced by those that the project sets."""
+        return self._config.limits.replaced_by(own)
+
+    async def reachable(self, project: Project) -> Project:
+        """Returns the project at a place that crews can reach: a copy if it is in a folder that only root can open."""
+        copies, root = self._copies, Path(project.root)
+        if copies is None:
+            return project
+        try:
+            if not copies.needed(root):
+                return project
+            async with self._copying:
+                scratch = self._open_scratch()
+                copy = await shielded(asyncio.to_thread(copies.place, root, lambda: scratch.folder("p")))
+        except OSError as error:
+            raise ProjectError(f"{root} can't be read: {error.strerror}.", "Is the project still there?") from error
+        return replace(project, root=str(copy))
+
+    def _check(self, interpreter: Path, root: Path | None) -> None:
+        """Raises ProjectError when the crews' user can't reach a project, or when its interpreter can't be trusted."""
+        own = interpreter == Path(sys.executable)
+        if root is not None and not own and os.geteuid() == ROOT:
+            try:
+                check_interpreter(interpreter, root, self._config.crew_account)
+            except OSError as error:
+                raise ProjectError(f"{interpreter} can't be started: {error.strerror}.", "Make it again.") from error
+        if account := self._config.crew_account:
+            used = self._config.prepared.interpreter if own else interpreter
+            places = [
+                used.parent,
+                Path(os.path.realpath(used)).parent,
+                self._config.prepared.program.parent,
+                self._base,
+            ]
+            check_reach(account, [*places, *([root] if root else [])])
 
     async def inspect(
         self,
@@ -112,102 +145,125 @@ class Runner:
         report: Report | None = None,
         limits: Limits | None = None,
     ) -> Manifest:
-        """Loads the project in a child. `report` gets the lines that it writes, and its warnings, meanwhile.
+        """Loads the project in a child, and returns its manifest.
 
-        Raises ProjectError, in words, when it can't be loaded, and ChildLost when its process was lost.
+        `report` gets the lines that the project writes and its warnings. `limits` are those that the project sets.
+        Raises ProjectError with the reason when the project can't be loaded, and ChildLost when its process was lost.
         """
-        order = RunOrder("inspection", 1, interpreter, preload, project, environment, {}, limits or Limits())
-        async with self._zygotes.use(self._mould(order)):  # its start does not count
-            ties = Ties(report or unheard, Ender(), Tether())
-            with at_the_latest(ties.ender, INSPECTION_SECONDS, too_slow_to_load()):
-                ended = await self._live(order, lambda place: Inspect(project, place), ties)
+        project = await self.reachable(project)
+        limits = self.limits_of(limits or Limits())
+        order = RunSpec("inspection", 1, interpreter, preload, project, environment, {}, limits)
+        self._check(interpreter, Path(project.root))
+        async with self._zygotes.use(self._zygote_spec(order)):  # the start of the zygote does not count
+            context = RunContext(report or discard, Terminator(), LeaseHandle())
+            with at_the_latest(context.ender, INSPECTION_SECONDS, too_slow_to_load()):
+                ended = await self._live(order, lambda place: Inspect(project, place), context)
         return manifest_in(ended)
 
     async def run(
-        self, order: RunOrder, report: Report, ender: Ender | None = None, tether: Tether | None = None
+        self, order: RunSpec, report: Report, ender: Terminator | None = None, lease_handle: LeaseHandle | None = None
     ) -> Outcome:
-        """Runs the crew to its end, or until it is made to end, or its lease ends. `tether` tells it of renewals of the
-        lease, and of what of its journal is written.
+        """Runs the crew until it ends, `ender` ends it, or its lease ends. `lease_handle` passes renewals of the lease
+        and commits of the journal to the run.
 
-        Raises only what `report` raises; then, and when cancelled, the run is ended.
+        Raises only exceptions of `report`. The run is ended then, and also when this call is cancelled.
         """
-        ender, tether = ender or Ender(), tether or Tether()
-        tether.begin(order.lease)
-        ties = Ties(while_leased(tether, report), ender, tether)
+        ender, lease_handle = ender or Terminator(), lease_handle or LeaseHandle()
+        lease_handle.begin(order.lease)
+        context = RunContext(while_leased(lease_handle, report), ender, lease_handle)
         try:
-            async with ended_with_its_lease(tether, ender):
+            order = replace(order, project=await self.reachable(order.project))
+            self._check(order.interpreter, Path(order.project.root))
+            async with ended_with_its_lease(lease_handle, ender):
                 with at_the_latest(ender, order.seconds_left, timed_out(order.limits.timeout)):
-                    ended = await self._live(order, lambda place: message_of(order, place), ties)
+                    ended = await self._live(order, lambda place: message_of(order, place), context)
         except ChildLost as error:
             return decide(Ended(asked=ender.asked)) if ender.asked else lost(str(error))
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
         return decide(ended)
 
-    async def _live(self, order: RunOrder, message_in: Callable[[Surroundings], Run | Inspect], ties: Ties) -> Ended:
-        account = self.account_for(order.interpreter, Path(order.project.root))
+    async def _live(
+        self, order: RunSpec, message_in: Callable[[ProcessEnvironment], Run | Inspect], context: RunContext
+    ) -> Ended:
+        account = self._config.crew_account
         name = f"{order.kickoff_id}-{order.attempt}"
-        async with self._folder(account) as folder, contextlib.AsyncExitStack() as stack:
+        async with self._folder(account, order.limits) as (folder, share), contextlib.AsyncExitStack() as stack:
             message = sendable(message_in(self._surroundings(order, folder, account)))
-            child = await unless_ended(ties.ender, lambda: self._child(order, name, ties, stack))
+            child = await unless_ended(context.ender, lambda: self._child(order, name, context, stack))
             if child is None:
-                return Ended(asked=ties.ender.asked)
+                return Ended(asked=context.ender.asked)
             cooperative = order.preload is not None
-            seen = Seen(ties, self._watch, order.limits, self._ways.grace, cooperative)
+            seen = Supervision(context, self._watch, order.limits, self._config.grace, cooperative, share.disk, share)
             return await child.follow(order.journal, message, seen)
 
-    async def _child(self, order: RunOrder, name: str, ties: Ties, stack: contextlib.AsyncExitStack) -> Child:
-        """A new child, for as long as the stack. One more is tried when its zygote ended before it forked it."""
-        mould, alone = self._mould(order), name if order.alone else ""
-        preparing = not self._zygotes.ready(mould, alone)
+    async def _child(self, order: RunSpec, name: str, context: RunContext, stack: contextlib.AsyncExitStack) -> Child:
+        """Starts a child that lives as long as the stack. Tries a second time when the zygote ended before the fork."""
+        spec, alone = self._zygote_spec(order), name if order.alone else ""
+        preparing = not self._zygotes.ready(spec, alone)
         if preparing:
-            await ties.report(Preparing("zygote"))
+            await context.report(Preparing("zygote"))
         try:
-            child = await self._fork(mould, alone, name, order.start, ties.tether, stack)
+            child = await self._fork(spec, alone, name, order.start, context.lease_handle, stack)
         except ChildLost:
-            child = await self._fork(mould, alone, name, order.start, ties.tether, stack)
+            child = await self._fork(spec, alone, name, order.start, context.lease_handle, stack)
         if preparing:
-            await ties.report(Preparing(None))
+            await context.report(Preparing(None))
         return child
 
     async def _fork(
-        self, mould: Mould, alone: str, name: str, start: str, tether: Tether, stack: contextlib.AsyncExitStack
+        self,
+        spec: ZygoteSpec,
+        alone: str,
+        name: str,
+        start: str,
+        lease_handle: LeaseHandle,
+        stack: contextlib.AsyncExitStack,
     ) -> Child:
-        zygote = await stack.enter_async_context(self._zygotes.use(mould, alone))
-        return await stack.enter_async_context(born(zygote, f"{name}#{next(self._numbers)}", start, tether.until))
+        zygote = await stack.enter_async_context(self._zygotes.use(spec, alone))
+        return await stack.enter_async_context(born(zygote, f"{name}#{next(self._numbers)}", start, lease_handle.until))
 
-    def _mould(self, order: RunOrder) -> Mould:
-        account = self.account_for(order.interpreter, Path(order.project.root))
-        if order.start == "exec":  # nothing of its zygote is left in it
-            return Mould(order.interpreter, account=account)
+    def _zygote_spec(self, order: RunSpec) -> ZygoteSpec:
+        if order.start == "exec":  # the child keeps nothing of its zygote
+            return self._base_spec(order.interpreter, None)
+        spec = self._base_spec(order.interpreter, order.preload)
         if not order.preload_project:
-            return Mould(order.interpreter, order.preload, account=account)
+            return spec
         environment = tuple(sorted(order.environment.items()))
-        return Mould(order.interpreter, order.preload, order.project, environment, account, order.digest)
+        return replace(spec, project=order.project, environment=environment, digest=order.digest)
 
-    async def _begin_zygote(self, mould: Mould) -> Zygote:
-        folder = self._open_scratch().folder("z", mould.account)
+    def _base_spec(self, interpreter: Path, preload: str | None) -> ZygoteSpec:
+        prepared = self._config.prepared
+        used = prepared.interpreter if interpreter == Path(sys.executable) else interpreter
+        return ZygoteSpec(used, preload, account=self._config.crew_account, program=prepared.program)
+
+    async def _begin_zygote(self, spec: ZygoteSpec) -> Zygote:
+        folder = self._open_scratch().folder("z", spec.account)
         tasks = None
-        if self._ways.tasks is not None:
-            user = mould.account.uid if mould.account else os.geteuid()
-            tasks = self._ways.tasks + await asyncio.to_thread(tasks_of_user, user)
-        zygote = await Zygote.start(mould, {**self._machine, **home_of(mould.account, folder)}, folder, tasks)
-        logger.event("zygote.started", interpreter=mould.interpreter, preload=mould.preload, pid=zygote.pid)
+        if self._config.tasks is not None:
+            user = spec.account.uid if spec.account else os.geteuid()
+            tasks = self._config.tasks + await asyncio.to_thread(tasks_of_user, user)
+        zygote = await Zygote.start(spec, {**self._machine, **home_of(spec.account, folder)}, folder, tasks)
+        logger.event("zygote.started", interpreter=spec.interpreter, preload=spec.preload, pid=zygote.pid)
         return zygote
 
-    def _surroundings(self, order: RunOrder, folder: Path, account: Account | None) -> Surroundings:
-        return Surroundings({**self._machine, **home_of(account, folder), **order.environment}, str(folder))
+    def _surroundings(self, order: RunSpec, folder: Path, account: Account | None) -> ProcessEnvironment:
+        return ProcessEnvironment({**self._machine, **home_of(account, folder), **order.environment}, str(folder))
 
     @contextlib.asynccontextmanager
-    async def _folder(self, account: Account | None) -> AsyncIterator[Path]:
+    async def _folder(self, account: Account | None, limits: Limits) -> AsyncIterator[tuple[Path, Share]]:
         folder = self._open_scratch().folder("k", account)
         self._folders.add(folder)
+        share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, limits))
+        if self._config.cgroups is not None:
+            share.cgroup = self._config.cgroups.open(folder.name, limits)
+        self._watch.shared_memory.begin(share)
         try:
-            yield folder
+            yield folder, share
         finally:
             try:
-                await uninterrupted(asyncio.to_thread(remove, folder))
-            finally:  # also when it was cancelled meanwhile: `stop` waits for it
+                await shielded(clear(folder, share, self._watch.shared_memory))
+            finally:  # also after a cancellation, because `stop` waits for it
                 self._folders.discard(folder)
                 self._folders_gone.set()
 
@@ -217,8 +273,14 @@ class Runner:
         return self._scratch
 
 
-def too_slow_to_load() -> Ending:
-    return Ending(
+async def clear(folder: Path, share: Share, shared_memory: SharedMemory) -> None:
+    """Removes the shared memory, the cgroup and the folder of a run. None of its processes is left."""
+    await asyncio.to_thread(shared_memory.end, share)
+    await removed(folder)
+
+
+def too_slow_to_load() -> Termination:
+    return Termination(
         State.TIMED_OUT,
         Reason.TIMED_OUT,
         f"the project was not loaded within {INSPECTION_SECONDS:.0f} s.",
@@ -226,8 +288,8 @@ def too_slow_to_load() -> Ending:
     )
 
 
-def timed_out(timeout: float | None) -> Ending:
-    return Ending(
+def timed_out(timeout: float | None) -> Termination:
+    return Termination(
         State.TIMED_OUT,
         Reason.TIMED_OUT,
         f"the run took longer than its timeout of {timeout or 0:g} s, which counts from its first start. "
@@ -236,7 +298,7 @@ def timed_out(timeout: float | None) -> Ending:
 
 
 def with_a_schema(manifest: Manifest) -> Manifest:
-    """By which the inputs of kickoffs can be checked."""
+    """Returns the manifest. Raises ProjectError when its schema can't check the inputs of kickoffs."""
     try:
         InputsCheck.of(manifest.inputs_schema)
     except ValueError as error:
@@ -248,6 +310,8 @@ def manifest_in(ended: Ended) -> Manifest:
     if ended.asked:
         late = ended.asked.reason is Reason.TIMED_OUT
         raise ProjectError(ended.asked.error, "Look for code that waits at import." if late else "")
+    if ended.over_limit:
+        raise ProjectError(ended.over_limit)
     match ended.answer:
         case Inspected(manifest=manifest):
             return with_a_schema(Manifest.from_json(manifest))

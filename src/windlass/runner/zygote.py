@@ -2,22 +2,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass import log
-from windlass.errors import ChildLost, ProjectError
+from windlass.errors import ChildLost, ProjectError, WindlassError
 from windlass.kickoffs.outcome import signal_name
-from windlass.runner.child_record import ChildRecord, settle
-from windlass.runner.lines import Lines
-from windlass.runner.readable import CHUNK, Readable
-from windlass.runner.removal import remove
+from windlass.removal import removed
+from windlass.runner.descriptors import CHUNK
+from windlass.runner.incoming import Incoming
+from windlass.runner.io import LineSplitter, SocketReader, UnexpectedDescriptors
+from windlass.runner.processes import ForeignProcess, Process, child_of, end_families
 from windlass.runner.spawning import spawn
-from windlass_crewside.frames import BadMessage, Frames, encode
-from windlass_crewside.messages import (
+from windlass_child.process.frames import BadMessage, encode
+from windlass_child.process.messages import (
+    FROM_ZYGOTE,
     Exited,
     Fork,
     Forked,
@@ -35,69 +37,110 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from windlass.runner.spawning import Mould
+    from windlass.runner.spawning import ZygoteSpec
+
+
+T = TypeVar("T")
+
+
+def new_future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(slots=True)
+class ChildRecord:
+    """The reports of a zygote about one child.
+
+    `forked` is the child as the system shows it (processes.child_of), not as the zygote describes it. The result of
+    `exited` is None when the zygote was lost before it reported the exit.
+    """
+
+    forked: asyncio.Future[Process | WindlassError] = field(default_factory=new_future)
+    exited: asyncio.Future[Exited | None] = field(default_factory=new_future)
+
+    @property
+    def process(self) -> Process | None:
+        """The process of the child; None before its start, and when it could not be started."""
+        found = self.forked.result() if self.forked.done() else None
+        return None if isinstance(found, Exception) else found
+
+
+def settle(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
 
 START_SECONDS = 120.0
-"""How long importing and warming a framework may take; 6 s is usual, on a machine with nothing else to do."""
+"""How long importing and warming a framework may take; 6 s is usual on an idle machine."""
 
 FORK_SECONDS = 30.0
 STOP_SECONDS = 8.0
-"""A zygote takes 5 to end a child that has become hundreds of processes, and may be stuck after that."""
-LAST_WORDS = 5
+"""A zygote takes 5 s to end a child that has become hundreds of processes. After this time it counts as stuck."""
+LAST_LINES = 5
 
 FROM_OUTSIDE = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM}
-"""Signals that say nothing of the interpreter that they end."""
+"""Signals that come from outside: an interpreter that ends by one of them is not at fault."""
 
 logger = log.logger(__name__)
 
 
 class Zygote:
-    """A zygote that runs: its process, its socket, its children."""
+    """A running zygote: its process, its socket, its children."""
 
-    def __init__(self, mould: Mould, process: asyncio.subprocess.Process, channel: socket.socket, folder: Path) -> None:
-        self._mould = mould
+    def __init__(
+        self, spec: ZygoteSpec, process: asyncio.subprocess.Process, channel: socket.socket, folder: Path
+    ) -> None:
+        self._spec = spec
         self._folder = folder
         self._process = process
         self._channel = channel
         self._forking = asyncio.Lock()
         self._children: dict[str, ChildRecord] = {}
         self._ready: asyncio.Future[Ready | Unready | None] = asyncio.get_running_loop().create_future()
-        self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._overhear())]
+        self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._messages = SocketReader(channel)
+        self._tasks = [asyncio.create_task(work) for work in (self._listen(), self._read_output(), self._finish())]
         self._stopping = False
+        self._fault: ProjectError | None = None
         self.lost = False
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def user(self) -> int | None:
+        """The user that the zygote and its children run as; None for the server's own."""
+        return self._spec.account.uid if self._spec.account else None
+
     @classmethod
     async def start(
-        cls, mould: Mould, environment: Mapping[str, str], folder: Path, tasks: int | None = None
+        cls, spec: ZygoteSpec, environment: Mapping[str, str], folder: Path, tasks: int | None = None
     ) -> Zygote:
-        """`tasks` is how many processes and threads its user may have in all (RLIMIT_NPROC).
+        """Starts a zygote and waits until it is ready.
 
-        Raises ProjectError when the interpreter can't serve, ChildLost when it does not answer in time.
+        `tasks` is how many processes and threads its user may have in all (RLIMIT_NPROC). Raises ProjectError when the
+        interpreter can't serve, and ChildLost when it does not answer in time.
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with contextlib.ExitStack() as unless_started, theirs:
             unless_started.callback(ours.close)
-            process = await spawn(mould, environment, folder, theirs, tasks)
+            process = await spawn(spec, environment, folder, theirs, tasks)
             unless_started.pop_all()
-        zygote = cls(mould, process, ours, folder)
+        zygote = cls(spec, process, ours, folder)
         try:
-            if mould.project is not None:
-                await zygote._give(Preload(mould.project, {**environment, **dict(mould.environment)}))
-            await zygote._become_ready(mould.interpreter)
+            if spec.project is not None:
+                await zygote._send_all(Preload(spec.project, {**environment, **dict(spec.environment)}))
+            await zygote._become_ready(spec.interpreter)
         except BaseException:
             await asyncio.shield(zygote.stop())
             raise
         return zygote
 
-    async def _give(self, order: Message) -> None:
-        with contextlib.suppress(OSError):  # told by its end
-            await asyncio.get_running_loop().sock_sendall(self._channel, encode(order))
+    async def _send_all(self, message: Message) -> None:
+        with contextlib.suppress(OSError):  # the end of the zygote reports the fault
+            await asyncio.get_running_loop().sock_sendall(self._channel, encode(message))
 
     async def _become_ready(self, interpreter: Path) -> None:
         try:
@@ -106,50 +149,58 @@ class Zygote:
             raise ChildLost(f"{interpreter} was not ready to run crews within {START_SECONDS:.0f} s.") from None
         if isinstance(answer, Unready):
             raise ProjectError(answer.message)
+        if answer is None and self._fault:
+            raise self._fault
         if answer is None:
             status = await self._process.wait()
             if -status in FROM_OUTSIDE:
                 raise ChildLost(f"{interpreter} was killed by {signal_name(-status)} before it could run crews.")
-            raise ProjectError(f"{interpreter} ended before it could run crews: {self._said}")
+            raise ProjectError(f"{interpreter} ended before it could run crews: {self._printed}")
 
     @property
-    def _said(self) -> str:
-        if self._mould.project is not None:  # what a project prints may be a secret
-            return 'what its project printed is not told; with `preload = "framework"` each run keeps it'
-        return " ".join(self._last_words) or "it said nothing"
+    def _printed(self) -> str:
+        if self._spec.project is not None:  # the output of a project may hold a secret
+            return 'the output of its project is not shown here; with `preload = "framework"` each run keeps it'
+        return " ".join(self._last_lines) or "it printed nothing"
 
-    async def fork(self, name: str, descriptors: Sequence[int], start: str = "fork", lease: float | None = None) -> int:
-        """Starts a child; its process id. Raises ChildLost when there is none."""
-        async with self._forking:  # one at a time, as the zygote does it: more would only fill its socket
+    async def fork(
+        self, name: str, descriptors: Sequence[int], start: str = "fork", lease: float | None = None
+    ) -> Process:
+        """Starts a child.
+
+        Raises ChildLost when no child is started, and ProjectError when the zygote names a process that is not its
+        child.
+        """
+        async with self._forking:  # one at a time, like the zygote: more orders would only fill its socket
             record = self._children[name] = ChildRecord()
             self._send(Fork(name, start), descriptors)
             if lease is not None:
                 self.lease(name, lease)
             if self.lost:
-                self._mourn(record)
+                self._settle_lost(record)
             try:
                 answer = await asyncio.wait_for(asyncio.shield(record.forked), FORK_SECONDS)
             except TimeoutError:
                 self._end_process()
                 raise ChildLost(f"no process was started for the crew within {FORK_SECONDS:.0f} s.") from None
-        if isinstance(answer, ChildLost):
+        if isinstance(answer, WindlassError):
             raise answer
         return answer
 
     def signal(self, name: str, number: int, *, below: bool = False) -> None:
-        """Sends it to the child, and to the processes below it too when wanted."""
+        """Sends the signal to the child, and with `below` also to all processes below it."""
         self._send(Signal(name, number, below))
 
     def lease(self, name: str, until: float) -> None:
-        """The zygote ends the child then, unless it is told a later time before."""
+        """Has the zygote end the child at `until` (CLOCK_BOOTTIME), unless a later call renews the lease before."""
         self._send(Lease(until, name))
 
     async def exit_of(self, name: str) -> Exited | None:
-        """Waits for the end of a child. None when the zygote is gone and no one saw it end."""
+        """Waits for the end of a child. Returns None when the zygote is gone, so that nobody reported the end."""
         return await asyncio.shield(self._children[name].exited)
 
     async def end(self, name: str) -> None:
-        """Ends a child, if it has not ended yet, with its process group; complete when it returns."""
+        """Ends a child, if it has not ended yet, with its process group. The child has ended when this returns."""
         record = self._children.get(name)
         if record is None:
             return
@@ -157,12 +208,12 @@ class Zygote:
             self._send(Kill(name))
             await asyncio.wait([record.exited], timeout=STOP_SECONDS)
         if not record.exited.done():
-            self._end_process()  # it does not listen any more, and its children go with it
+            self._end_process()  # it no longer reads its socket; its children end with it
             await asyncio.wait([record.exited])
         self._children.pop(name, None)
 
     async def stop(self) -> None:
-        """Ends the zygote and all its children; complete when it returns."""
+        """Ends the zygote and all its children. They have ended when this returns."""
         if not self.lost:
             logger.event("zygote.stopped", pid=self._process.pid)
         self._stopping = True
@@ -178,59 +229,86 @@ class Zygote:
             task.cancel()
         if late:
             await asyncio.wait(late)
-        self._channel.close()
-        await asyncio.to_thread(remove, self._folder)
+        await self._messages.close()
+        await removed(self._folder)
 
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        # a zygote that is gone, or too busy for so short a message, is found out by who waits for its answer
+        # The caller that waits for the answer notices a zygote that is gone, or too busy for so short a message.
         with contextlib.suppress(OSError):
             socket.send_fds(self._channel, [encode(message)], list(descriptors))
 
     async def _listen(self) -> None:
-        reader, frames = Readable(self._channel.fileno()), Frames()
+        incoming = Incoming(FROM_ZYGOTE)
         try:
-            while data := await reader.read():
-                for message in frames.feed(data):
-                    self._hear(message)
+            while data := await self._messages.read():
+                for received in incoming.feed(data):
+                    self._handle(received.message())
+        except UnexpectedDescriptors as error:
+            self._refuse(str(error), "sent open files or sockets to the server", "socket.send_fds and socket.sendmsg")
         except BadMessage:
             self._end_process()
         finally:
-            self._be_lost()
+            await self._be_lost()
 
-    def _hear(self, message: Message) -> None:
+    async def _finish(self) -> None:
+        """Ends `_listen` with the zygote: a process that crew code started may hold the other end of the socket."""
+        await self._process.wait()
+        self._messages.finish()
+
+    def _handle(self, message: Message) -> None:
         match message:
             case Ready() | Unready():
                 settle(self._ready, message)
             case Forked(child=name, pid=pid) if name in self._children:
-                settle(self._children[name].forked, pid)
+                settle(self._children[name].forked, self._verified(pid))
             case NotForked(child=name, message=words) if name in self._children:
                 settle(self._children[name].forked, ChildLost(words))
                 settle(self._children[name].exited, None)
             case Exited(child=name) if name in self._children:
                 settle(self._children[name].exited, message)
 
-    def _be_lost(self) -> None:
+    def _verified(self, pid: int) -> Process | ProjectError:
+        """Returns the child that the zygote has named. Ends a zygote that names another process: code of the project
+        replaces os.fork in it, or writes to its socket.
+        """
+        try:
+            return child_of(self.pid, pid, self.user)
+        except ForeignProcess as error:
+            words = f"reported a child that it did not start ({error})"
+            return self._refuse(str(error), words, "code that replaces os.fork when it is imported")
+
+    def _refuse(self, why: str, words: str, look_for: str) -> ProjectError:
+        """Ends the zygote, and returns the error with which all its pending orders fail."""
+        logger.event("zygote.refused", pid=self.pid, why=why)
+        self._end_process()
+        self._fault = ProjectError(f"the process that starts this crew {words}.", f"Look for {look_for}.")
+        return self._fault
+
+    async def _be_lost(self) -> None:
+        """Ends the children of the lost zygote, because nobody is left to report their ends."""
         self.lost = True
         if not self._stopping:
-            logger.event("zygote.lost", pid=self._process.pid, children=len(self._children), said=self._said)
+            logger.event("zygote.lost", pid=self._process.pid, children=len(self._children), said=self._printed)
         settle(self._ready, None)
-        for record in self._children.values():
-            self._mourn(record)
+        records = list(self._children.values())
+        left = [record.process for record in records if record.process and not record.exited.done()]
+        try:
+            if left:
+                await asyncio.to_thread(end_families, left, self.user)
+        finally:
+            for record in records:
+                self._settle_lost(record)
 
-    def _mourn(self, record: ChildRecord) -> None:
-        """No one is left to tell of this child's end: it is ended here."""
-        settle(record.forked, ChildLost("the process that starts crews ended before it started this one."))
-        pid = record.forked.result()
-        if isinstance(pid, int) and not record.exited.done():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+    def _settle_lost(self, record: ChildRecord) -> None:
+        lost = ChildLost("the process that starts crews ended before it started this one.")
+        settle(record.forked, self._fault or lost)
         settle(record.exited, None)
 
-    async def _overhear(self) -> None:
-        """Keeps the last of what the zygote itself complains of."""
-        output, lines = self._process.stdout, Lines()
+    async def _read_output(self) -> None:
+        """Keeps the last lines that the zygote itself prints."""
+        output, lines = self._process.stdout, LineSplitter()
         while output is not None and (data := await output.read(CHUNK)):
-            self._last_words.extend(lines.feed(data))
+            self._last_lines.extend(lines.feed(data))
 
     def _end_process(self) -> None:
         with contextlib.suppress(ProcessLookupError):

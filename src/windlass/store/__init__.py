@@ -1,3 +1,4 @@
-"""PostgreSQL: the only package that knows SQL. Statements are in queries/*.sql, by name; the schema in
-migrations/*.sql, by number.
+"""Access to PostgreSQL. No other package contains SQL.
+
+Named statements are in queries/*.sql. The schema is in the numbered files migrations/*.sql.
 """

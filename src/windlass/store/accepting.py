@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from windlass.kickoffs.stopping import SUPERSEDED
+from windlass.kickoffs.outcome import SUPERSEDED
 from windlass.store.named_queries import queries
 
 if TYPE_CHECKING:
@@ -17,17 +17,22 @@ if TYPE_CHECKING:
 
 SQL = queries("accepting")
 KNOWN_FOR = 1.0
-"""Seconds."""
+"""Seconds for which a counted room of a queue is used."""
 MOST_KNOWN = 10_000
+"""The most queues whose room is remembered."""
+Queue = tuple[UUID, UUID | None]
+"""A deployment and a user: the kickoffs of that user in the deployment's queue. With None, the whole queue."""
+ANY_USER = UUID(int=0)
+"""Stands for every user. While the whole queue is smaller than one user's share, no user can exceed the share."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewKickoff:
-    """A row to be. `inputs`, `meta`, `unacted` and `limits` are JSON text; `request_digest` goes with
-    `idempotency_key`.
+    """A kickoff that is not stored yet.
 
-    It starts at `run_at` or later, and among those of its deployment that wait those of higher `priority` go first.
-    `concurrency_strategy` is "enqueue", "reject", "cancel_running", or None for what its deployment says.
+    `inputs`, `meta`, `unacted` and `limits` are JSON text. `request_digest` is set together with `idempotency_key`.
+    The kickoff starts at `run_at` or later. Waiting kickoffs of a deployment with a higher `priority` start first.
+    `concurrency_strategy` is "enqueue", "reject", "cancel_running", or None for the strategy of the deployment.
     """
 
     id: UUID
@@ -48,14 +53,17 @@ class NewKickoff:
 
     @property
     def reservation(self) -> tuple[UUID, UUID, str] | None:
-        """Who may not use the same idempotency key twice."""
+        """The scope in which an idempotency key is unique, and the key; None without a key."""
         if self.idempotency_key is None:
             return None
         return (self.deployment_id, self.user_id or self.deployment_id, self.idempotency_key)
 
     @property
     def claim_to_key(self) -> tuple[UUID, str] | None:
-        """The concurrency key that it does not just queue up for, as far as is known before its deployment is read."""
+        """The concurrency key, unless the kickoff is sure to queue up for it; None otherwise.
+
+        The strategy of the deployment is not known here.
+        """
         if self.concurrency_key is None or self.concurrency_strategy == "enqueue":
             return None
         return (self.deployment_id, self.concurrency_key)
@@ -63,15 +71,19 @@ class NewKickoff:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """`waiting` kickoffs of the deployment wait (it is not counted beyond the bound), and `most` may."""
+    """The number of waiting kickoffs of a deployment, and the largest number that is allowed.
+
+    `waiting` is not counted beyond `most`. With `of_user`, both numbers are those of one user.
+    """
 
     waiting: int
     most: int
+    of_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The open kickoff that has a concurrency key, and the user who started it, None for the organization."""
+    """The open kickoff that holds a concurrency key, and the user who started it, None for the organization."""
 
     id: UUID
     user_id: UUID | None
@@ -79,29 +91,36 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a batch, by id. One that is nowhere here has an idempotency key that is taken: ask `reserved`."""
+    """The result of a batch, by kickoff id.
+
+    A kickoff that is in no member has an idempotency key that is in use; `reserved` returns the earlier kickoff.
+    """
 
     ids: set[UUID]
     full: dict[UUID, Backlog] = field(default_factory=dict)
     taken: dict[UUID, Holder] = field(default_factory=dict)
-    """Who has its concurrency key, for one that would not queue up behind it."""
+    """The holder of the concurrency key, for each kickoff that may not queue up behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The kickoff that an idempotency key already stands for, and the digest of the request that made it."""
+    """The kickoff that was started with an idempotency key, and the digest of its request."""
 
     kickoff_id: UUID
     request_digest: bytes
 
 
 class Accepting:
-    """Counts a queue only when it may be full: as long as it was less than half full a moment ago, it is not."""
+    """Stores kickoffs in batches.
 
-    def __init__(self, database: Database, *, keep: timedelta, max_waiting: int) -> None:
+    Counts a queue, or a user's share of it, only when it may be full. A queue that was less than half full a moment ago
+    is not counted again. `user_share` is the fraction of a queue that the kickoffs of one user may take.
+    """
+
+    def __init__(self, database: Database, *, keep: timedelta, max_waiting: int, user_share: float) -> None:
         self._database = database
-        self._settings = {"keep": keep, "max_waiting": max_waiting}
-        self._room: dict[UUID, Room] = {}
+        self._settings = {"keep": keep, "max_waiting": max_waiting, "user_share": user_share}
+        self._room: dict[Queue, Room] = {}
 
     async def accept(self, batch: Sequence[NewKickoff]) -> Accepted:
         values = _columns(batch) | self._settings
@@ -120,10 +139,21 @@ class Accepting:
         if any(new.concurrency_key is not None for new in batch):
             return False
         wanted = Counter(new.deployment_id for new in batch)
-        return all((room := self._room.get(one)) and room.take(count) for one, count in wanted.items())
+        of_users = Counter((new.deployment_id, new.user_id) for new in batch if new.user_id)
+        return all(self._take((one, None), count) for one, count in wanted.items()) and all(
+            self._take((one, ANY_USER), count) or self._take((one, user), count)
+            for (one, user), count in of_users.items()
+        )
+
+    def _take(self, queue: Queue, count: int) -> bool:
+        room = self._room.get(queue)
+        return room is not None and room.take(count)
 
     async def _accept_one_by_key(self, values: dict[str, Any], keys: list[str]) -> Row:
-        """Two servers never both find a key free: whoever comes second sees what the first one wrote."""
+        """Stores a batch under locks on its concurrency keys.
+
+        So two servers can't both find a key free: the second one sees the rows of the first one.
+        """
         newer = {"ids": values["ids"], "strategies": values["strategies"], "error": SUPERSEDED}
         async with self._database.connection() as connection, connection.pipeline(), connection.transaction():
             await connection.execute(SQL["lock_keys"], {"names": keys})
@@ -135,21 +165,24 @@ class Accepting:
     def _note_room(self, row: Row) -> None:
         if len(self._room) > MOST_KNOWN:
             self._room.clear()
-        # The other half is for what other servers accept meanwhile, and for this batch.
-        self._room |= {
-            UUID(deployment): Room(left // 2 - len(row["accepted"] or ())) for deployment, left in row["room"] or ()
-        }
+        # The other half is reserved for kickoffs that other servers accept meanwhile, and for this batch.
+        accepted = len(row["accepted"] or ())
+        for deployment, left, left_to_any_user in row["room"] or ():
+            self._room[UUID(deployment), None] = Room(left // 2 - accepted)
+            self._room[UUID(deployment), ANY_USER] = Room(left_to_any_user // 2 - accepted)
+        for deployment, user, left in row["room_of_users"] or ():
+            self._room[UUID(deployment), UUID(user)] = Room(left // 2 - accepted)
 
 
 @dataclass(slots=True)
 class Room:
-    """How many more a queue takes for sure, for a moment."""
+    """The number of further kickoffs that a queue, or a user's share of it, is sure to take for KNOWN_FOR seconds."""
 
     left: int
     counted_at: float = field(default_factory=time.monotonic)
 
     def take(self, count: int) -> bool:
-        """Whether there is room for so many; they are counted as taken."""
+        """Returns whether there is room for `count` kickoffs, and subtracts them in either case."""
         self.left -= count
         return self.left >= 0 and time.monotonic() - self.counted_at < KNOWN_FOR
 
@@ -187,6 +220,6 @@ def _columns(batch: Sequence[NewKickoff]) -> dict[str, list[Any]]:
 def _accepted(row: Row) -> Accepted:
     return Accepted(
         set(row["accepted"] or ()),
-        {UUID(new): Backlog(waiting, most) for new, waiting, most in row["full"] or ()},
+        {UUID(new): Backlog(waiting, most, of_user) for new, waiting, most, of_user in row["full"] or ()},
         {UUID(new): Holder(UUID(holder), UUID(user) if user else None) for new, holder, user in row["taken"] or ()},
     )

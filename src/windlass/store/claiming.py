@@ -7,11 +7,11 @@ from uuid import UUID
 
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
+from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import TaskState
 from windlass.kickoffs.tasks import TaskRecord
-from windlass.kickoffs.usage import TokenUsage
-from windlass.store.machine import host
 from windlass.store.named_queries import queries
+from windlass.store.workers import host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SQL = queries("claiming")
 AT_ONCE = 1000
-"""Kickoffs that one turn of `promote` makes ready, of each kind and deployment, and keys that it looks at."""
+"""The most kickoffs of each deployment that one turn of `promote` makes ready, and the most keys that it checks."""
 FIRST = (UUID(int=0), "")
 
 
@@ -28,8 +28,9 @@ FIRST = (UUID(int=0), "")
 class Claimed:
     """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
 
-    `digest` is of the project's files as they were for that version. `ran_for` is the seconds since its first start,
-    `usage` and `model_calls` what its earlier attempts used; `alone` says that it lost its process before.
+    `digest` is the digest of the project's files in that version. `ran_for` is the number of seconds since its first
+    start. `usage` and `model_calls` are the totals of its earlier attempts. `alone` means that an earlier attempt lost
+    its process.
     """
 
     id: UUID
@@ -50,9 +51,10 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """A step that an earlier attempt has finished. `record` is sealed; `output` is what belongs to it
-    and was kept in its task record.
+class JournalRow:
+    """A step that an earlier attempt has finished.
+
+    `record` is sealed. `output` is the part of the step that is stored in its task record, None when there is none.
     """
 
     number: int
@@ -63,7 +65,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """How many became ready, and where the next turn goes on: after which deployment's key."""
+    """The number of kickoffs that became ready, and the deployment and key after which the next turn continues."""
 
     count: int
     last: tuple[UUID, str]
@@ -72,7 +74,7 @@ class Promoted:
 async def claim(database: Database, worker: UUID, slots: int, lease: float) -> list[Claimed]:
     values = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
     ids = [row["id"] for row in await database.rows(SQL["claim"], values)]
-    # What comes with a kickoff can be large: it is read when the lock is gone.
+    # Inputs and manifests can be large: they are read after the lock is released.
     rows = await database.rows(SQL["claimed"], {"ids": ids, "worker": worker}) if ids else []
     return [_claimed(row) for row in rows]
 
@@ -82,8 +84,8 @@ async def earlier_records(database: Database, kickoff: UUID) -> list[TaskRecord]
     return [TaskRecord(**{**row, "state": TaskState(row["state"])}) for row in rows]
 
 
-async def journal(database: Database, kickoff: UUID) -> list[Remembered]:
-    return [Remembered(**row) for row in await database.rows(SQL["journal"], {"kickoff": kickoff})]
+async def journal(database: Database, kickoff: UUID) -> list[JournalRow]:
+    return [JournalRow(**row) for row in await database.rows(SQL["journal"], {"kickoff": kickoff})]
 
 
 async def renew(

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, LiteralString, Self
 
 import psycopg
@@ -13,8 +13,8 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from windlass import log
-from windlass.errors import DatabaseUnavailable
-from windlass.store.cancelling import obeying_cancellation
+from windlass.aio import cancelled, obeying_cancellation
+from windlass.errors import DatabaseUnavailable, StatementGivenUp
 from windlass.store.libpq import check
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from psycopg.sql import SQL
 
+
 Connection = AsyncConnection[DictRow]
 Row = dict[str, Any]
 
-AWAY = (
+UNAVAILABLE_ERRORS = (
     TimeoutError,
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -33,19 +34,24 @@ AWAY = (
     PoolTimeout,
     PoolClosed,
 )
-"""What is raised when PostgreSQL is not there, does not answer, goes away, refuses connections for now, or is a copy
-that another one is to take the place of.
+"""The errors raised when PostgreSQL is not running, does not answer, closes connections or refuses them for now.
+
+A read-only standby raises ReadOnlySqlTransaction; it is about to be replaced by the primary.
 """
 TOO_MUCH = "54"
-"""The class of what PostgreSQL refuses at any time, too large or too deep as it is; OperationalErrors for psycopg."""
+"""The SQLSTATE class of values that are too large or too deeply nested. psycopg raises OperationalError for them."""
+NO_ROOM = ("53100", "53200")
+"""The SQLSTATEs of a full disk and of exhausted memory. A smaller statement may succeed."""
 SHUTTING_DOWN = "57P"
 SECONDS_BETWEEN_REFUSALS = 10.0
 CONNECT_SECONDS = 3
 STATEMENT_SECONDS = 20.0
+BYTES_A_SECOND = 2 << 20
+"""The write speed of a slow disk."""
 ANSWER_SECONDS = 4.0
-"""For a short statement that a client waits for."""
+"""The time limit of a short statement that a client waits for."""
 CANCEL_SECONDS = 1.0
-"""For PostgreSQL to cancel a statement that takes too long; then the connection is closed. psycopg waits for 10 s."""
+"""The time for PostgreSQL to cancel a slow statement. Then the connection is closed. psycopg alone waits 10 s."""
 KEEPALIVES = {
     "keepalives": 1,
     "keepalives_idle": 5,
@@ -53,19 +59,19 @@ KEEPALIVES = {
     "keepalives_count": 2,
     "tcp_user_timeout": 10_000,
 }
-"""A server that is cut off is found out within some 10 s."""
+"""With these, a broken network connection is detected within about 10 s."""
 PATIENCE = 2.0
-"""Seconds to wait for a connection before the database counts as away."""
+"""Seconds to wait for a connection before the database counts as unavailable."""
 
 logger = log.logger(__name__)
 
-# The listener tells, once, that the database is away and why, and `Refusals` that it does not answer; psycopg would
-# tell of each statement that it gives up, and its pool of each of its attempts.
+# The listener logs once that the database is unavailable and why; `Refusals` logs refused statements. psycopg would
+# log each cancelled statement, and its pool each attempt to connect.
 logging.getLogger("psycopg").setLevel(logging.CRITICAL)
 
 
 class Database:
-    """Connections to one PostgreSQL. Every method raises DatabaseUnavailable when it is away."""
+    """A pool of connections to PostgreSQL. Each method raises DatabaseUnavailable when PostgreSQL is unavailable."""
 
     def __init__(self, url: str, *, connections: int = 10, statement_seconds: float = STATEMENT_SECONDS) -> None:
         check(url)
@@ -78,7 +84,7 @@ class Database:
             max_size=connections,
             open=False,
             timeout=PATIENCE,
-            reconnect_timeout=0.5,  # then it tries again as soon as somebody needs a connection
+            reconnect_timeout=0.5,  # afterwards, the pool reconnects when a caller needs a connection
             kwargs={
                 "autocommit": True,
                 "row_factory": dict_row,
@@ -89,7 +95,7 @@ class Database:
         )
 
     async def __aenter__(self) -> Self:
-        """Raises DatabaseUnavailable, which says why, when it can't be reached now."""
+        """Raises DatabaseUnavailable, with the reason, when the database can't be reached now."""
         await self._reach()
         await self._pool.open()
         return self
@@ -98,30 +104,37 @@ class Database:
         await self._pool.close(timeout=2)
 
     async def _reach(self) -> None:
-        # the pool itself tries for ever, and does not say why it fails
+        # The pool retries for ever, and does not report its errors.
         try:
             async with await AsyncConnection.connect(self.url, connect_timeout=CONNECT_SECONDS):
                 pass
         except psycopg.OperationalError as error:
             reason = " ".join(str(error).split())
             raise DatabaseUnavailable(
-                f"The database can't be reached: {reason}", "See that PostgreSQL runs, and WINDLASS_DATABASE_URL."
+                f"The database can't be reached: {reason}",
+                "Check that PostgreSQL runs, and check WINDLASS_DATABASE_URL.",
             ) from error
 
     @asynccontextmanager
-    async def connection(self, *, patient: bool = False, soon: bool = False) -> AsyncIterator[Connection]:
-        """In autocommit mode: a statement is a transaction. A server that is there and does not answer counts as away
-        after a while, unless `patient`, and after a few seconds if `soon`.
+    async def connection(
+        self, *, patient: bool = False, soon: bool = False, size: int = 0
+    ) -> AsyncIterator[Connection]:
+        """Provides a connection in autocommit mode: each statement is a transaction.
+
+        Raises DatabaseUnavailable when the block takes longer than the time limit. The limit is 20 s by default and 4 s
+        with `soon`. `patient` removes it. `size`, the bytes that are sent, extends it.
         """
         seconds = math.inf if patient else min(self._statement_seconds, ANSWER_SECONDS if soon else math.inf)
-        with obeying_cancellation(), _telling_absence(self._refusals):
-            # The inner one makes psycopg ask the server to cancel the statement, and wait for it; the outer ends that.
+        seconds += size / BYTES_A_SECOND
+        with obeying_cancellation(), _reporting_absence(self._refusals) as absence:
+            # The inner timeout makes psycopg cancel the statement on the server and wait. The outer one ends that wait.
             async with _timeout(seconds + CANCEL_SECONDS), _timeout(seconds), self._pool.connection() as connection:
+                absence.connected = True
                 yield connection
 
     @asynccontextmanager
-    async def transaction(self, *, patient: bool = False) -> AsyncIterator[Connection]:
-        async with self.connection(patient=patient) as connection, connection.transaction():
+    async def transaction(self, *, patient: bool = False, size: int = 0) -> AsyncIterator[Connection]:
+        async with self.connection(patient=patient, size=size) as connection, connection.transaction():
             yield connection
 
     async def rows(
@@ -137,7 +150,7 @@ class Database:
         return found[0] if found else None
 
     async def execute(self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None) -> int:
-        """The number of rows that the statement touched."""
+        """Returns the number of rows that the statement affected."""
         async with self.connection() as connection:
             return (await connection.execute(query, values)).rowcount
 
@@ -149,7 +162,7 @@ class Database:
         return True
 
     async def replace_dead_connections(self) -> None:
-        with obeying_cancellation(), _telling_absence(self._refusals):
+        with obeying_cancellation(), _reporting_absence(self._refusals):
             await self._pool.check()
 
 
@@ -164,29 +177,55 @@ def _timeout(seconds: float) -> asyncio.Timeout:
 
 
 class Refusals:
-    """Logs, once in a while, why PostgreSQL does not work though it is there. That it is not, the listener tells."""
+    """Logs why PostgreSQL refuses statements though it runs, once per SECONDS_BETWEEN_REFUSALS at most.
+
+    The listener logs that PostgreSQL is unreachable.
+    """
 
     def __init__(self) -> None:
-        self._told = -math.inf
+        self._reported_at = -math.inf
 
-    def tell(self, error: BaseException) -> None:
+    def report(self, error: BaseException) -> None:
         now = time.monotonic()
-        if now - self._told > SECONDS_BETWEEN_REFUSALS:
-            self._told = now
+        if now - self._reported_at > SECONDS_BETWEEN_REFUSALS:
+            self._reported_at = now
             logger.event("database.refused", error=" ".join(str(error).split()) or "no answer in time")
 
 
-class _telling_absence:  # noqa: N801 - reads as the statement it is
+class _reporting_absence:  # noqa: N801 - reads as the statement it is
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
+        self.connected = False
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         state = getattr(error, "sqlstate", None) or ""
-        if isinstance(error, AWAY) and not state.startswith(TOO_MUCH):
+        if isinstance(error, UNAVAILABLE_ERRORS) and not state.startswith(TOO_MUCH):
             if isinstance(error, TimeoutError) or (state and not state.startswith(SHUTTING_DOWN)):
-                self._refusals.tell(error)
-            raise DatabaseUnavailable(
-                "The database does not answer.", "It is tried again by itself; see the server's log for why."
+                self._refusals.report(error)
+            given_up = state in NO_ROOM or (self.connected and isinstance(error, TimeoutError))
+            raise (StatementGivenUp if given_up else DatabaseUnavailable)(
+                "The database does not answer.", "The server retries automatically; its log gives the reason."
             ) from error
+
+
+class PoolRecovery:
+    """Replaces the pool's dead connections when the database answers again, so that no request gets one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._heal())
+
+    async def stop(self) -> None:
+        if self._task:
+            await cancelled(self._task)
+
+    async def _heal(self) -> None:
+        with suppress(DatabaseUnavailable):  # `begin` is called again when the database answers
+            await self._database.replace_dead_connections()

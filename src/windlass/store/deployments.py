@@ -7,8 +7,8 @@ from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.store.database import Connection, Database, Row, fetch
+from windlass.store.json_sanitize import sanitized_json
 from windlass.store.named_queries import queries
-from windlass.store.storable import storable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 SQL = queries("deployments")
 QUEUE_DEFAULTS = {"concurrency": None, "weight": 1, "max_waiting": None, "concurrency_strategy": "enqueue"}
-"""The options of a version's source that the claim and the accept statement read from its deployment."""
+"""The options of a version's source that are copied to its deployment, for the claim and accept statements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """An immutable state of a crew's project; `source` says where its code is and what runs it."""
+    """An immutable state of a crew's project. `source` has the folder of its code, the interpreter and options."""
 
     id: UUID
     number: int
@@ -40,7 +40,10 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentOverview:
-    """`waiting` and `running` count kickoffs; `concurrency` is how many may run at once, None for any number."""
+    """A deployment and the load of its queue.
+
+    `waiting` and `running` are numbers of kickoffs. `concurrency` is how many may run at once, None for any number.
+    """
 
     slug: str
     paused_at: datetime | None
@@ -63,10 +66,12 @@ class DeploymentStore:
         return await self._database.rows(SQL["all"], {"limit": limit})
 
     async def register(self, slug: str, *, digest: str, source: dict[str, Any], manifest: Manifest) -> Deployment:
-        """Makes the deployment if there is none, and a version if its current one is another, with the options of its
-        source for the deployment's queue; all stays as it is otherwise.
+        """Returns the deployment with this version as its current one.
+
+        Adds the deployment if it does not exist. If the current version differs, adds the version, and sets the queue
+        options of the deployment from the version's source.
         """
-        manifest = Manifest.from_json(storable(manifest.to_json()))
+        manifest = Manifest.from_json(sanitized_json(manifest.to_json()))
         async with self._database.transaction() as connection:
             await connection.execute(SQL["lock_slug"], {"slug": slug})
             found = await _get(connection, slug) or await _add(connection, slug)
@@ -77,15 +82,15 @@ class DeploymentStore:
         return registered
 
     async def pause(self, slug: str) -> bool:
-        """From now on none of its kickoffs is claimed; those that run go on. False when there is no such deployment."""
+        """Stops claims of its kickoffs. Running kickoffs go on. Returns False for an unknown deployment."""
         return bool(await self._database.rows(SQL["pause"], {"slug": slug}))
 
     async def resume(self, slug: str) -> bool:
-        """False when there is no such deployment."""
+        """Returns False for an unknown deployment."""
         return bool(await self._database.rows(SQL["resume"], {"slug": slug}))
 
     async def overview(self, *, limit: int = 1000) -> list[DeploymentOverview]:
-        """By slug."""
+        """Returns the deployments in the order of their slugs."""
         return [DeploymentOverview(**row) for row in await self._database.rows(SQL["overview"], {"limit": limit})]
 
     async def set_profile(self, slug: str, profile: str) -> bool:

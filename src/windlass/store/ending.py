@@ -6,39 +6,44 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from windlass.away import away
 from windlass.kickoffs.events import to_json
-from windlass.kickoffs.outcome import failure, lost_too_often
+from windlass.kickoffs.outcome import STOPPED, failure, lost_too_often
 from windlass.kickoffs.states import Reason, State
-from windlass.kickoffs.stopping import STOPPED
+from windlass.offload import offload
+from windlass.store.database import fetch
 from windlass.store.named_queries import queries
 from windlass.store.reporting import text, warnings_json
+from windlass.store.staging import SQL as STAGING
+from windlass.store.staging import encoded, is_large, json_of, refused, stage, unstorable
+from windlass_child.process.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
     from uuid import UUID
 
-    from windlass.kickoffs.outcome import Outcome
+    from windlass.kickoffs.outcome import Outcome, TokenUsage
     from windlass.kickoffs.tasks import Warning_
-    from windlass.kickoffs.usage import TokenUsage
     from windlass.store.database import Database, Row
+    from windlass_child.process.messages import Text
 
 SQL = queries("ending")
+
+OPEN = (State.PENDING, State.STARTED, State.PENDING_HUMAN_INPUT)
+MATCHING_AT_ONCE = 5000
+"""The most ids that one search for kickoffs to stop returns; the next search returns more."""
 
 RELEASED = "its worker stopped"
 LEASE_ENDED = "its worker's lease ended: the worker died, stood still, or could not reach the database"
 
-NO_JSON = (psycopg.DataError, psycopg.errors.StatementTooComplex)
-"""What PostgreSQL, the first to read structured output, raises when that is no JSON, or nested too deep."""
-
-WORDS_FOR_NO_JSON = (
+NO_JSON_ERROR = (
     "the run gave structured output that is no JSON, or that is nested too deep to be stored. Return plain values."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """A run has ended and its kickoff has not: why, and what it has used and warned of."""
+    """The end of a run whose kickoff goes on: the reason, the token usage and the warnings."""
 
     why: str
     usage: TokenUsage
@@ -48,6 +53,33 @@ class Interruption:
         return {"why": text(self.why), **_spent(self.usage, self.warnings)}
 
 
+@dataclass(frozen=True, slots=True)
+class StopFilter:
+    """Selects kickoffs of the deployment in one of `states`.
+
+    Each further member narrows the selection when it is set. `owner` is the id of a user, `user` the name of a user.
+    `before` is the latest time of creation.
+    """
+
+    deployment: UUID
+    states: Sequence[State] = OPEN
+    owner: UUID | None = None
+    user: str | None = None
+    before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Kickoffs that match a filter.
+
+    `read_at` is PostgreSQL's time of the search. Kickoffs that are accepted later do not match.
+    """
+
+    waiting: list[UUID]
+    running: list[UUID]
+    read_at: datetime
+
+
 async def settle(
     database: Database, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
 ) -> bool:
@@ -55,35 +87,49 @@ async def settle(
         raise ValueError(f"no run ends as {outcome.state}")
     try:
         return await _settle(database, kickoff, attempt, outcome, usage, warnings)
-    except NO_JSON:
-        if outcome.structured is None:
+    except psycopg.Error as error:
+        if not refused(error):
             raise
-    return await _settle(database, kickoff, attempt, failure(Reason.CRASHED, WORDS_FOR_NO_JSON), usage, warnings)
+        if outcome.structured is None:
+            raise unstorable(error) from error
+    return await _settle(database, kickoff, attempt, failure(Reason.CRASHED, NO_JSON_ERROR), usage, warnings)
 
 
 async def _settle(
     database: Database, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
 ) -> bool:
-    output = outcome.output
-    written = None if output is None else await away(len(output), lambda: to_json(output))
-    settled = await database.rows(
-        SQL["settle"],
-        {
-            "kickoff": kickoff,
-            "attempt": attempt,
-            "state": outcome.state,
-            "reason": outcome.reason,
-            "error": text(outcome.error),
-            "output": written,
-            "output_of": outcome.output_of,
-            "structured": outcome.structured,
-            **_spent(usage, warnings),
-        },
-    )
-    return bool(settled)
+    output, structured = outcome.output, outcome.structured
+    values = {
+        "kickoff": kickoff,
+        "attempt": attempt,
+        "state": outcome.state,
+        "reason": outcome.reason,
+        "error": text(outcome.error),
+        "output": None if is_large(output) else json_of(output),
+        "output_of": outcome.output_of,
+        "structured": None if is_large(structured) else raw(structured),
+        **_spent(usage, warnings),
+    }
+    large: dict[int, bytes | bytearray] = {}
+    if output is not None and is_large(output):
+        large[0] = await offload(len(output), lambda: encoded(output))
+    if structured is not None and is_large(structured):
+        large[1] = structured.data if isinstance(structured, Encoded) else structured.encode()
+    if not large:
+        return bool(await database.rows(SQL["settle"], values))
+    async with database.transaction(size=sum(map(len, large.values()))) as connection:
+        await stage(connection, large)
+        settled = bool(await fetch(connection, SQL["settle"], values))
+        if settled:
+            await connection.execute(STAGING["move_result"], values)
+    return settled
 
 
-async def put_back(
+def raw(value: Text | None) -> str | None:
+    return str(value.data, "ascii") if isinstance(value, Encoded) else value
+
+
+async def requeue(
     database: Database, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, alone: bool
 ) -> State | None:
     values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "alone": alone}
@@ -118,6 +164,27 @@ async def end_all_leases(database: Database) -> int:
 async def stop(database: Database, kickoff: UUID) -> State | None:
     asked = await database.row(SQL["stop"], {"kickoff": kickoff, "error": STOPPED}, soon=True)
     return _state(asked or await database.row(SQL["state"], {"kickoff": kickoff}, soon=True))
+
+
+async def matching(database: Database, wanted: StopFilter) -> Matching | None:
+    values = {
+        "deployment": wanted.deployment,
+        "states": [str(state) for state in wanted.states],
+        "owner": wanted.owner,
+        "user": wanted.user,
+        "before": wanted.before,
+        "limit": MATCHING_AT_ONCE,
+    }
+    rows = await database.rows(SQL["matching"], values)
+    if not rows:
+        return None
+    running = [row["id"] for row in rows if row["state"] == State.STARTED]
+    waiting = [row["id"] for row in rows if row["state"] != State.STARTED]
+    return Matching(waiting, running, rows[0]["read_at"])
+
+
+async def stop_waiting(database: Database, kickoffs: Sequence[UUID]) -> int:
+    return len(await database.rows(SQL["stop_waiting"], {"kickoffs": list(kickoffs), "error": STOPPED}))
 
 
 def _state(row: Row | None) -> State | None:

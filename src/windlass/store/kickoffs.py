@@ -1,4 +1,4 @@
-"""The kickoff's life in rows, in one place for all who work with it; each move is in the module of its name."""
+"""Combines all operations on stored kickoffs in one class. Each operation is implemented in the module of its name."""
 
 from __future__ import annotations
 
@@ -7,47 +7,55 @@ from typing import TYPE_CHECKING
 
 from windlass.store import accepting, claiming, ending, reading, reporting
 from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Reserved
-from windlass.store.claiming import Claimed, Promoted, Remembered
-from windlass.store.ending import Interruption
-from windlass.store.reading import KickoffStatus
-from windlass.store.reporting import Batch, Entry
+from windlass.store.claiming import Claimed, JournalRow, Promoted
+from windlass.store.ending import OPEN, Interruption, Matching, StopFilter
+from windlass.store.reading import KickoffStatus, Pieces, Stored
+from windlass.store.reporting import Batch, JournalEntry, StoredSoFar
 from windlass.store.workers import WorkerStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
     from windlass.kickoffs.attempts import Attempt
-    from windlass.kickoffs.outcome import Outcome
+    from windlass.kickoffs.outcome import Outcome, TokenUsage
     from windlass.kickoffs.states import State
     from windlass.kickoffs.tasks import TaskRecord, Warning_
-    from windlass.kickoffs.usage import TokenUsage
     from windlass.kickoffs.waiting import Facts
     from windlass.store.database import Database, Row
 
 __all__ = [
+    "OPEN",
     "Accepted",
     "Backlog",
     "Batch",
     "Claimed",
-    "Entry",
     "Holder",
     "Interruption",
+    "JournalEntry",
+    "JournalRow",
     "KickoffStatus",
     "KickoffStore",
+    "Matching",
     "NewKickoff",
+    "Pieces",
     "Promoted",
-    "Remembered",
     "Reserved",
+    "StopFilter",
+    "Stored",
 ]
 
 MAX_WAITING = 10_000
+USER_SHARE = 0.25
 
 
 class KickoffStore:
-    """Every change of state is one guarded statement; the answer says whether it took effect.
+    """Stores kickoffs and changes their states.
 
-    `max_waiting` is how many kickoffs of a deployment may wait that sets no bound of its own.
+    Each change of state is one guarded statement. Its return value reports whether the change took effect.
+    `max_waiting` is the queue limit of deployments that set none. `user_share` is the fraction of that limit for one
+    user.
     """
 
     def __init__(
@@ -56,13 +64,16 @@ class KickoffStore:
         *,
         idempotency_lasts: timedelta = timedelta(hours=24),
         max_waiting: int = MAX_WAITING,
+        user_share: float = USER_SHARE,
     ) -> None:
         self._database = database
-        self._accepting = accepting.Accepting(database, keep=idempotency_lasts, max_waiting=max_waiting)
+        self._accepting = accepting.Accepting(
+            database, keep=idempotency_lasts, max_waiting=max_waiting, user_share=user_share
+        )
         self.workers = WorkerStore(database)
 
     async def accept(self, batch: Sequence[NewKickoff]) -> Accepted:
-        """Inserts and commits them, as far as they may be."""
+        """Inserts and commits the kickoffs that the queues and keys permit."""
         return await self._accepting.accept(batch)
 
     async def reserved(self, reservation: tuple[UUID, UUID, str]) -> Reserved | None:
@@ -72,91 +83,124 @@ class KickoffStore:
         return await accepting.forget_idempotency_keys(self._database, limit=limit)
 
     async def claim(self, worker: UUID, slots: int, lease: float) -> list[Claimed]:
-        """At most `slots` kickoffs that wait, now STARTED under this worker's lease, with their task records written:
-        a fair share of each deployment, within one by priority and age.
+        """Starts at most `slots` waiting kickoffs under this worker's lease, and writes their task records.
+
+        Each deployment gets a fair share of the slots. Within a deployment, priority decides, then age.
         """
         return await claiming.claim(self._database, worker, slots, lease)
 
     async def renew(self, worker: UUID, kickoffs: Sequence[UUID], lease: float) -> dict[tuple[UUID, int], bool]:
-        """(id, attempt) of each of them that is still this worker's, and whether it is asked to stop."""
+        """Renews the leases of the kickoffs that this worker still holds.
+
+        Returns (id, attempt) of each, with whether a stop is requested.
+        """
         return await claiming.renew(self._database, worker, kickoffs, lease)
 
     async def promote(
         self, after: tuple[UUID, str] = claiming.FIRST, *, limit: int = claiming.AT_ONCE
     ) -> claiming.Promoted:
-        """Makes those ready whose time has come, and the first of each key that is free."""
+        """Makes kickoffs ready whose time is reached, and the first waiting kickoff of each free concurrency key."""
         return await claiming.promote(self._database, after, limit)
 
-    async def last_event(self, kickoff: UUID) -> int:
-        return await reporting.last_event(self._database, kickoff)
+    async def stored_so_far(self, kickoff: UUID) -> StoredSoFar:
+        return await reporting.stored_so_far(self._database, kickoff)
 
     async def earlier_records(self, kickoff: UUID) -> list[TaskRecord]:
-        """As the attempts before have left them."""
+        """Returns the task records as the earlier attempts have left them."""
         return await claiming.earlier_records(self._database, kickoff)
 
-    async def journal(self, kickoff: UUID) -> list[Remembered]:
-        """What earlier attempts have finished, in order."""
+    async def journal(self, kickoff: UUID) -> list[JournalRow]:
+        """Returns the steps that earlier attempts have finished, in order."""
         return await claiming.journal(self._database, kickoff)
 
+    async def answers(self) -> bool:
+        """Returns whether the database answers now."""
+        return await self._database.answers()
+
     async def write_reports(self, kickoff: UUID, attempt: int, batch: Batch) -> bool:
-        """False when the kickoff is no longer this attempt's: then nothing was written, and the run is to end.
-        Warnings that are there already are not added again.
+        """Writes what a run has reported. Adds only warnings that the kickoff does not have.
+
+        Returns False, and writes nothing, when the kickoff has gone on to another attempt. The caller must end the run.
         """
         return await reporting.write_reports(self._database, kickoff, attempt, batch)
 
     async def settle(
         self, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
     ) -> bool:
-        """False when the kickoff went on without this run: its outcome counts for nothing then. Of the warnings, those
-        that are there already are not added again.
+        """Writes the outcome as the final state. Adds only warnings that the kickoff does not have.
+
+        Returns False, and writes nothing, when the kickoff has gone on to another attempt or has ended.
         """
         return await ending.settle(self._database, kickoff, attempt, outcome, usage, warnings)
 
-    async def put_back(
+    async def requeue(
         self, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, alone: bool = True
     ) -> State | None:
-        """Counts a loss: PENDING, to be tried again after a while, or CANCELLED when it was asked to stop. None when it
-        is no longer this attempt's, or was lost too often to run again. `alone` keeps it apart from others from now on.
+        """Counts a loss, and returns the new state of the kickoff.
+
+        The state is PENDING, to run again after a pause, or CANCELLED when a stop was requested. Returns None, and
+        changes nothing, when the kickoff has gone on to another attempt or has had `max_losses` losses. With `alone`,
+        the zygote of its later attempts serves no other kickoff.
         """
-        return await ending.put_back(self._database, kickoff, attempt, interruption, max_losses=max_losses, alone=alone)
+        return await ending.requeue(self._database, kickoff, attempt, interruption, max_losses=max_losses, alone=alone)
 
     async def retry(self, kickoff: UUID, attempt: int, interruption: Interruption, *, pause: float) -> bool:
-        """A failed run's kickoff waits `pause` seconds and runs again. False when it is no longer this attempt's, or
-        was asked to stop.
+        """Requeues the kickoff of a failed run, to run again after `pause` seconds.
+
+        Returns False, and changes nothing, when the kickoff has gone on to another attempt or a stop was requested.
         """
         return await ending.retry(self._database, kickoff, attempt, interruption, pause=pause)
 
     async def release(self, worker: UUID, running: Sequence[UUID] = ()) -> list[tuple[UUID, int, State]]:
-        """Gives back all that this worker holds but what is `running`, without a loss; (id, attempt, state) of each:
-        PENDING, or CANCELLED when it was asked to stop.
+        """Requeues all kickoffs that this worker holds, except those in `running`, without counting a loss.
+
+        Returns (id, attempt, state) of each. The state is PENDING, or CANCELLED when a stop was requested.
         """
         return await ending.release(self._database, worker, running)
 
     async def reap(self, *, max_losses: int, limit: int = 100) -> list[tuple[UUID, State]]:
-        """Takes kickoffs from silent workers; each with the state it has now: PENDING, FAILED when it was lost too
-        often, CANCELLED when it was asked to stop.
+        """Ends the leases that were not renewed in time, and returns each kickoff with its new state.
+
+        The state is PENDING, FAILED after more than `max_losses` losses, or CANCELLED when a stop was requested.
         """
         return await ending.reap(self._database, max_losses=max_losses, limit=limit)
 
     async def end_all_leases(self) -> int:
-        """For a server that knows that no worker of this database lives: it has just started the database."""
+        """Ends all leases at once.
+
+        Only for a server that has just started the database, and so knows that no worker of it is running.
+        """
         return await ending.end_all_leases(self._database)
 
     async def stop(self, kickoff: UUID) -> State | None:
-        """Its state now that this is recorded: CANCELLED for one that waited, STARTED for one whose worker is told to
-        end it, any other for one that had ended. None for no kickoff of ours.
+        """Records a stop request, and returns the state of the kickoff afterwards.
+
+        A waiting kickoff is now CANCELLED. A running one is still STARTED, and its worker is notified. An ended kickoff
+        keeps its state. Returns None for an unknown kickoff.
         """
         return await ending.stop(self._database, kickoff)
+
+    async def matching(self, wanted: StopFilter) -> Matching | None:
+        """Returns some of the open kickoffs that match and have no stop request; None when there are none."""
+        return await ending.matching(self._database, wanted)
+
+    async def stop_waiting(self, kickoffs: Sequence[UUID]) -> int:
+        """Cancels the waiting kickoffs among these in one transaction, and returns their number."""
+        return await ending.stop_waiting(self._database, kickoffs)
 
     async def statuses(self, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
         return await reading.statuses(self._database, ids)
 
+    def large_members(self, kickoff: UUID) -> AbstractAsyncContextManager[Pieces]:
+        """Reads the members of a large status that `statuses` omits."""
+        return reading.large_members(self._database, kickoff)
+
     async def facts_of_waiting(self, ids: Sequence[UUID]) -> dict[UUID, Facts]:
-        """All that says what each of them waits for."""
+        """Returns the facts from which `kickoffs.waiting` derives why each kickoff waits."""
         return await reading.facts_of_waiting(self._database, ids)
 
     async def attempts(self, kickoff: UUID, *, limit: int = 100) -> list[Attempt]:
-        """Its newest ones, the oldest of them first."""
+        """Returns the newest `limit` attempts, the oldest of them first."""
         return await reading.attempts(self._database, kickoff, limit=limit)
 
     async def events(self, kickoff: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:

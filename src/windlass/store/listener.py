@@ -8,7 +8,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from windlass import log
-from windlass.store.cancelling import cancelled
+from windlass.aio import cancelled
 from windlass.store.database import KEEPALIVES
 
 if TYPE_CHECKING:
@@ -23,22 +23,22 @@ logger = log.logger(__name__)
 
 
 class Listener:
-    """Hears PostgreSQL's NOTIFYs on a connection of its own, and connects again for ever when that ends.
+    """Receives PostgreSQL's notifications on its own connection, and reconnects for ever when the connection is lost.
 
-    While it is away nothing is heard, so whoever caches must not: `on_gap` callbacks run when the connection is lost
-    and again when there is a new one, `hearing` tells at any time.
+    Without a connection, notifications are missed, so caches must not be used. The callbacks of `on_gap` run when the
+    connection is lost and again when there is a new one. The event `listening` is set while there is a connection.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._heard: dict[str, list[Callable[[str], None]]] = {channel: [] for channel in CHANNELS}
+        self._callbacks: dict[str, list[Callable[[str], None]]] = {channel: [] for channel in CHANNELS}
         self._gaps: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
-        self._was_away = False
-        self.hearing = asyncio.Event()
+        self._was_unavailable = False
+        self.listening = asyncio.Event()
 
-    def on(self, channel: str, heard: Callable[[str], None]) -> None:
-        self._heard[channel].append(heard)
+    def on(self, channel: str, callback: Callable[[str], None]) -> None:
+        self._callbacks[channel].append(callback)
 
     def on_gap(self, gap: Callable[[], None]) -> None:
         self._gaps.append(gap)
@@ -50,7 +50,7 @@ class Listener:
         if self._task:
             await cancelled(self._task)
             self._task = None
-            self.hearing.clear()
+            self.listening.clear()
 
     async def _stay_connected(self) -> None:
         while True:
@@ -58,7 +58,7 @@ class Listener:
                 await self._listen()
             except psycopg.Error as error:
                 self._lose(" ".join(str(error).split()))
-            except Exception as error:  # noqa: BLE001 - one turn of a loop: whoever listens may fail, hearing goes on
+            except Exception as error:  # noqa: BLE001 - a callback may fail; the loop goes on
                 logger.event("worker.loop_failed", loop="listener", exc=error)
                 self._lose(type(error).__name__)
             await asyncio.sleep(BETWEEN_ATTEMPTS)
@@ -73,24 +73,24 @@ class Listener:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
             self._gain()
             async for notice in connection.notifies():
-                for heard in self._heard.get(notice.channel, ()):
-                    heard(notice.payload)
+                for callback in self._callbacks.get(notice.channel, ()):
+                    callback(notice.payload)
 
     def _gain(self) -> None:
-        if self._was_away:
+        if self._was_unavailable:
             logger.event("database.back")
-        self._was_away = False
-        self.hearing.set()
-        self._tell_gap()
+        self._was_unavailable = False
+        self.listening.set()
+        self._report_gap()
 
     def _lose(self, why: str) -> None:
-        if not self._was_away:
+        if not self._was_unavailable:
             logger.event("database.away", error=why)
-        self._was_away = True
-        if self.hearing.is_set():
-            self.hearing.clear()
-            self._tell_gap()
+        self._was_unavailable = True
+        if self.listening.is_set():
+            self.listening.clear()
+            self._report_gap()
 
-    def _tell_gap(self) -> None:
+    def _report_gap(self) -> None:
         for gap in self._gaps:
             gap()

@@ -9,12 +9,12 @@ from windlass.errors import WindlassError
 from windlass.store import side_job_tables
 from windlass.store.database import Connection, Database, fetch
 
-LOCK = 0x77696E64  # "wind": one server migrates, the others wait for it
+LOCK = 0x77696E64  # "wind" in ASCII; one server migrates, the others wait for it
 FILE = re.compile(r"(\d{4})_\w+\.sql")
 OLDEST_SERVER = 140000
 HINT = "Nothing of it was kept."
 HINTS: dict[str | None, str] = {
-    "42501": "The user of the database's URL must be allowed to make tables: let it own the database, for example."
+    "42501": "The user of the database's URL must be allowed to make tables. For example, make it the database's owner."
 }
 
 
@@ -23,14 +23,14 @@ class MigrationError(WindlassError):
 
 
 def known_migrations() -> dict[int, str]:
-    """Number -> SQL, in order."""
+    """Returns the SQL of each migration by its number, in order."""
     folder = resources.files("windlass.store").joinpath("migrations")
     files = sorted((entry.name, entry) for entry in folder.iterdir() if FILE.fullmatch(entry.name))
     return {int(name[:4]): entry.read_text("utf-8") for name, entry in files}
 
 
 async def migrate(database: Database) -> list[int]:
-    """Brings the schema up to date, in one transaction under an advisory lock; the numbers of what was applied."""
+    """Applies the missing migrations in one transaction, under an advisory lock, and returns their numbers."""
     async with database.transaction(patient=True) as connection:
         _refuse_old_server(connection)
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -40,7 +40,7 @@ async def migrate(database: Database) -> list[int]:
             raise MigrationError(
                 f"The database was migrated by a newer Windlass (migration {max(unknown)}; "
                 f"this one knows up to {max(known)}).",
-                "Start that newer version, or give this one another database.",
+                "Start that newer version, or use another database.",
             )
         missing = [number for number in known if number not in applied]
         for number in missing:

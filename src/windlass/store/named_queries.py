@@ -11,7 +11,7 @@ _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 @cache
 def queries(file: str) -> dict[str, SQL]:
-    """The statements of queries/<file>.sql by name; a comment below a name belongs to its statement."""
+    """Returns the statements of queries/<file>.sql by name, without their comment lines."""
     text = resources.files("windlass.store").joinpath("queries", f"{file}.sql").read_text("utf-8")
     _, *parts = _HEADER.split(text)
     return {name: SQL(_bare(body)) for name, body in zip(parts[::2], parts[1::2], strict=True)}

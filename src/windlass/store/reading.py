@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,16 +16,37 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Database, Row
+    from windlass.store.database import Connection, Database, Row
 
 SQL = queries("reading")
+MOST_STORED = 32 * 1024
+"""The largest stored size of a status, in bytes, that is read together with others. Values may be compressed."""
+MOST_TOGETHER = 256 * 1024
+"""The largest size of the same status as text. Compressed values can be many times as large as text."""
+PIECE = 1024 * 1024
+"""Bytes of a large member that are read at a time."""
+PARTS_OF_AN_OUTPUT = 3
+"""The number of parts in which the statement `large_outputs` returns each task output."""
+LARGE_SECONDS = 60.0
+"""The time limit for reading all members of one large status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A member of a large status that `statuses` has not read; `large_members` reads it."""
+
+    member: str
+
+
+Text = str | Stored
 
 
 @dataclass(frozen=True, slots=True)
 class KickoffStatus:
-    """A row as a status shows it; members that hold any JSON are JSON text, to be passed on unread.
+    """The row of a kickoff with the data of its status.
 
-    `waiting_for` is what the worker of a kickoff that was started says that it waits for.
+    Members with arbitrary JSON are JSON text, which is passed on unread, or Stored where the status is `large`.
+    `waiting_for` is what a started kickoff waits for, as reported by its worker.
     """
 
     id: UUID
@@ -34,24 +58,77 @@ class KickoffStatus:
     error: str | None
     attempt: int
     waiting_for: str | None
-    meta: str | None
-    warnings: str
-    output: str | None
-    structured: str | None
+    meta: Text | None
+    warnings: Text
+    output: Text | None
+    structured: Text | None
     token_usage: str | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    tasks: str | None
+    tasks: Text | None
     total_tasks: int | None
     completed_tasks: int | None
     current_task: str | None
-    task_outputs: str | None
+    task_outputs: Text | None
+    large: bool
 
 
 async def statuses(database: Database, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
-    rows = await database.rows(SQL["statuses"], {"ids": list(ids)}, soon=True)
-    return {row["id"]: KickoffStatus(**{**row, "state": State(row["state"])}) for row in rows}
+    values = {"ids": list(ids), "most_stored": MOST_STORED, "most": MOST_TOGETHER}
+    rows = await database.rows(SQL["statuses"], values, soon=True)
+    return {row["id"]: _status(row) for row in rows}
+
+
+def _status(row: Row) -> KickoffStatus:
+    apart: list[str | None] | None = row.pop("apart")
+    if apart is not None:
+        row.update({member: Stored(member) for member in apart if member})
+        row["warnings"] = row["warnings"] or "[]"
+    return KickoffStatus(**{**row, "state": State(row["state"])}, large=apart is not None)
+
+
+Pieces = Callable[[Stored], AsyncIterator[bytes]]
+"""Yields the JSON text of a member in pieces, as in a status that is not large. No piece: the kickoff was deleted."""
+
+
+@asynccontextmanager
+async def large_members(database: Database, kickoff: UUID) -> AsyncIterator[Pieces]:
+    """Reads all members in one snapshot. Holds a connection, and at most a few pieces in memory."""
+    async with (
+        database.connection(patient=True) as connection,
+        asyncio.timeout(LARGE_SECONDS),
+        connection.transaction(),
+    ):
+        await connection.execute(SQL["one_moment"])
+        await connection.execute(SQL["in_order"])
+        yield lambda stored: _pieces(connection, kickoff, stored.member)
+
+
+async def _pieces(connection: Connection, kickoff: UUID, member: str) -> AsyncIterator[bytes]:
+    values = {"kickoff": kickoff, "member": member, "piece": PIECE}
+    if member == "task_outputs":
+        async for piece in _outputs(connection, values):
+            yield piece
+        return
+    query = SQL["large_tasks"] if member == "tasks" else SQL["large_member"]
+    async for row in connection.cursor(binary=True).stream(query, values):
+        yield row["piece"]
+
+
+async def _outputs(connection: Connection, values: Row) -> AsyncIterator[bytes]:
+    """Yields the outputs as the JSON list that `json_agg` makes."""
+    last = -1
+    async for row in connection.cursor(binary=True).stream(SQL["large_outputs"], values):
+        place = row["place"]
+        if place < last:
+            raise RuntimeError(f"PostgreSQL returned the task outputs out of order: place {place} after {last}")
+        if place % PARTS_OF_AN_OUTPUT == 0 and place != last:
+            yield b"[" if last < 0 else b", "
+        last = place
+        yield row["piece"]
+    if last >= 0:
+        yield b"]"
 
 
 async def facts_of_waiting(database: Database, ids: Sequence[UUID]) -> dict[UUID, Facts]:

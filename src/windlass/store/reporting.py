@@ -1,28 +1,37 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windlass.away import away
+import psycopg
+
 from windlass.kickoffs.events import StoredEvent, to_json
+from windlass.kickoffs.tasks import TaskRecord
+from windlass.offload import offload
+from windlass.store.database import fetch
+from windlass.store.json_sanitize import sanitized_json, sanitized_text
 from windlass.store.named_queries import queries
-from windlass.store.storable import storable, storable_text
+from windlass.store.staging import SQL as STAGING
+from windlass.store.staging import encoded, is_large, json_of, refused, stage, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from windlass.kickoffs.tasks import TaskRecord, Warning_
-    from windlass.kickoffs.usage import TokenUsage
+    from windlass.kickoffs.outcome import TokenUsage
+    from windlass.kickoffs.tasks import Warning_
     from windlass.store.database import Database, Row
+    from windlass_child.process.messages import Text
 
 SQL = queries("reporting")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A finished step for the journal; `record` is sealed, `position` that of its task record, where it has one. With
-    `apart` the output in that belongs to the step and is not in the record.
+class JournalEntry:
+    """A finished step for the journal.
+
+    `record` is sealed. `position` is the position of its task record, None when it has none. `apart` means that the
+    output of the step is stored in the task record and not in `record`.
     """
 
     number: int
@@ -32,29 +41,98 @@ class Entry:
     apart: bool = False
 
 
+class StoredSoFar(NamedTuple):
+    """The data that all attempts of a kickoff have stored.
+
+    `last_event` is the number of the last event, `size` the bytes of events, task outputs and journal.
+    """
+
+    last_event: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a run tells that is written together. `usage` is that of all attempts, None where it is as it was, and
-    `model_calls` how many were begun; `waiting_for` is what the run waits for now.
+    """Reports of a run that are written together.
+
+    `usage` is the total of all attempts, None when it is unchanged. `model_calls` is the number of started model calls.
+    `waiting_for` is what the run waits for now.
     """
 
     events: Sequence[StoredEvent] = ()
     records: Sequence[TaskRecord] = ()
     warnings: Sequence[Warning_] = ()
-    entries: Sequence[Entry] = ()
+    entries: Sequence[JournalEntry] = ()
     usage: TokenUsage | None = None
     waiting_for: str | None = None
     model_calls: int = 0
 
     @property
-    def tells(self) -> bool:
+    def size(self) -> int:
+        """The bytes of all members that can be long."""
+        outputs = sum(len(record.output or "") for record in self.records)
+        return outputs + sum(len(one.payload) for one in self.events) + sum(len(one.record) for one in self.entries)
+
+    @property
+    def name(self) -> str:
+        """Describes the item of a batch of one item."""
+        if self.events:
+            return f"an event {self.events[0].type[:100]!r}"
+        return "the output of a task" if self.records else "an entry for its journal"
+
+    def halves(self) -> tuple[Batch, Batch] | None:
+        """Splits the batch into two, to be written in this order. Returns None for a batch of one item."""
+        items = [*self.events, *self.records, *self.entries]
+        if len(items) <= 1:
+            return None
+        first, second = (list(items[part]) for part in (slice(len(items) // 2), slice(len(items) // 2, None)))
+        return self._with(first, self.warnings), self._with(second, ())
+
+    def _with(self, items: Sequence[object], warnings: Sequence[Warning_]) -> Batch:
+        return replace(
+            self,
+            events=[one for one in items if isinstance(one, StoredEvent)],
+            records=[one for one in items if isinstance(one, TaskRecord)],
+            entries=[one for one in items if isinstance(one, JournalEntry)],
+            warnings=warnings,
+        )
+
+    @property
+    def has_content(self) -> bool:
         return bool(self.events or self.records or self.warnings or self.entries or self.usage)
 
 
 async def write_reports(database: Database, kickoff: UUID, attempt: int, batch: Batch) -> bool:
-    size = sum(len(record.output or "") for record in batch.records)
-    columns = await away(size, lambda: _columns(batch))
-    return bool(await database.rows(SQL["write_reports"], {"kickoff": kickoff, "attempt": attempt, **columns}))
+    """Raises Unstorable when PostgreSQL refuses a value permanently."""
+    staged: list[Text | None] = [
+        *(record.output for record in batch.records),
+        *(entry.record for entry in batch.entries),
+    ]
+    columns = await offload(sum(len(one) for one in staged if one and is_large(one)), lambda: _columns(batch))
+    values = {"kickoff": kickoff, "attempt": attempt, **columns}
+    try:
+        if not any(map(is_large, staged)):
+            return bool(await database.rows(SQL["write_reports"], values))
+        return await _write_large(database, batch, values)
+    except psycopg.Error as error:
+        if refused(error):
+            raise unstorable(error) from error
+        raise
+
+
+async def _write_large(database: Database, batch: Batch, values: dict[str, Any]) -> bool:
+    # A record and an entry may have the same number, so entries get negative keys.
+    large = {
+        one.position: encoded(one.output) for one in batch.records if one.output is not None and is_large(one.output)
+    }
+    large |= {-one.number: one.record.encode() for one in batch.entries if is_large(one.record)}
+    async with database.transaction(size=batch.size) as connection:
+        await stage(connection, large)
+        written = bool(await fetch(connection, SQL["write_reports"], values))
+        if written:
+            await connection.execute(STAGING["move_outputs"], values)
+            await connection.execute(STAGING["move_entries"], values)
+    return written
 
 
 def _columns(batch: Batch) -> dict[str, Any]:
@@ -69,9 +147,9 @@ def _columns(batch: Batch) -> dict[str, Any]:
     }
 
 
-async def last_event(database: Database, kickoff: UUID) -> int:
-    row = await database.row(SQL["last_event"], {"kickoff": kickoff})
-    return int(row["seq"]) if row else 0
+async def stored_so_far(database: Database, kickoff: UUID) -> StoredSoFar:
+    row = await database.row(SQL["stored_so_far"], {"kickoff": kickoff})
+    return StoredSoFar(int(row["seq"]), int(row["bytes"])) if row else StoredSoFar(0, 0)
 
 
 async def events_of(database: Database, kickoff: UUID, *, after: int, limit: int) -> list[Row]:
@@ -79,28 +157,28 @@ async def events_of(database: Database, kickoff: UUID, *, after: int, limit: int
 
 
 def warnings_json(warnings: Sequence[Warning_]) -> str:
-    return to_json(storable([warning.to_json() for warning in warnings]))
+    return to_json(sanitized_json([warning.to_json() for warning in warnings]))
 
 
 def text(value: str | None) -> str | None:
-    return None if value is None else storable_text(value)
+    return None if value is None else sanitized_text(value)
 
 
 def _event_columns(events: Sequence[StoredEvent]) -> dict[str, list[Any]]:
     return {
         "seqs": [event.seq for event in events],
-        "types": [storable_text(event.type) for event in events],
+        "types": [sanitized_text(event.type) for event in events],
         "ats": [event.at for event in events],
         "payloads": [event.payload for event in events],
     }
 
 
-def _entry_columns(entries: Sequence[Entry]) -> dict[str, list[Any]]:
+def _entry_columns(entries: Sequence[JournalEntry]) -> dict[str, list[Any]]:
     return {
         "numbers": [entry.number for entry in entries],
-        "entry_keys": [storable_text(entry.key) for entry in entries],
+        "entry_keys": [sanitized_text(entry.key) for entry in entries],
         "entry_positions": [entry.position for entry in entries],
-        "entries": [entry.record for entry in entries],
+        "entries": ["" if is_large(entry.record) else entry.record for entry in entries],
         "aparts": [entry.apart for entry in entries],
     }
 
@@ -108,13 +186,13 @@ def _entry_columns(entries: Sequence[Entry]) -> dict[str, list[Any]]:
 def _record_columns(records: Sequence[TaskRecord]) -> dict[str, list[Any]]:
     return {
         "positions": [record.position for record in records],
-        "task_ids": [storable_text(record.task_id) for record in records],
+        "task_ids": [sanitized_text(record.task_id) for record in records],
         "task_keys": [record.key for record in records],
         "names": [text(record.name) for record in records],
         "agents": [text(record.agent) for record in records],
         "states": [record.state for record in records],
         "registered": [record.registered for record in records],
-        "outputs": [None if record.output is None else to_json(record.output) for record in records],
+        "outputs": [None if is_large(record.output) else json_of(record.output) for record in records],
         "seconds": [record.execution_time for record in records],
         "starts": [record.started_at for record in records],
         "ends": [record.finished_at for record in records],

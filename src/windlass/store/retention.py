@@ -1,4 +1,4 @@
-"""What is removed when its time is over, in turns of bounded size: each is a transaction of its own, and short."""
+"""Removes data after its retention time, in short transactions of bounded size."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TABLES: tuple[Table, ...] = ("events", "journal", "task_records", "attempts")
 FIRST = UUID(int=0)
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 KICKOFFS_AT_ONCE = 50
-"""With results of 20 MB, and a thousand tasks each, still less than a statement may take."""
+"""The removal of so many kickoffs with results of 20 MB and a thousand tasks each stays below the statement timeout."""
 SEEN_AT_ONCE = 1000
 ROWS_AT_ONCE = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What a deployment's project says of how long things are kept."""
+class RetentionSettings:
+    """The retention times that the project of a deployment sets."""
 
     deployment: UUID
     slug: str
@@ -41,7 +41,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Kickoffs that ended long enough ago, and when the last of them did; None when there are none."""
+    """Kickoffs that ended long enough ago. `until` is the latest of their ends, None when there are none."""
 
     kickoffs: list[UUID]
     until: datetime | None
@@ -49,16 +49,29 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Kickoffs that a table has rows of: how many were looked at, up to which, and those that are no more."""
+    """Kickoffs of which a table has rows.
+
+    `count` is how many were checked, `last` the last of them. `orphans` are those that no longer exist.
+    """
 
     count: int = 0
     last: UUID = FIRST
     orphans: list[UUID] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a search. `last` is the last kickoff that was checked, None when there are no more."""
+
+    last: UUID | None
+    ended: list[UUID]
+
+
 class RetentionStore:
-    """One statement removes `at_once` kickoffs, or `rows_at_once` rows of theirs, and looks whether `seen_at_once` are
-    there.
+    """Finds and removes old data.
+
+    One statement removes at most `at_once` kickoffs or `rows_at_once` of their rows, or checks whether `seen_at_once`
+    kickoffs still exist.
     """
 
     def __init__(
@@ -74,12 +87,12 @@ class RetentionStore:
         self.rows_at_once = rows_at_once
         self._seen_at_once = seen_at_once
 
-    async def deployments(self, after: UUID = FIRST, *, limit: int = 100) -> list[Kept]:
+    async def deployments(self, after: UUID = FIRST, *, limit: int = 100) -> list[RetentionSettings]:
         rows = await self._database.rows(SQL["deployments"], {"after": after, "limit": limit})
-        return [Kept(row["id"], row["slug"], Retention.parse(row["retention"] or {})) for row in rows]
+        return [RetentionSettings(row["id"], row["slug"], Retention.parse(row["retention"] or {})) for row in rows]
 
     async def ended(self, deployment: UUID, days: float, *, after: datetime = EVER) -> Ended:
-        """At most `at_once`, the first after `after`, and those that ended with the last of them."""
+        """Returns the first `at_once` that ended after `after`, and all that ended at the same time as the last."""
         values = {"deployment": deployment, "after": after, "age": timedelta(days=days), "limit": self.at_once}
         rows = await self._database.rows(SQL["ended"], values)
         return Ended([row["id"] for row in rows], rows[-1]["finished_at"] if rows else None)
@@ -93,12 +106,36 @@ class RetentionStore:
         await self._database.execute(SQL["set_progress"], values)
 
     async def drop_rows(self, table: Table, kickoffs: Sequence[UUID]) -> int:
-        """Some of them: all, when it is less than `rows_at_once`."""
+        """Removes at most `rows_at_once` rows and returns their number. A smaller number means that all are removed."""
         values = {"kickoffs": list(kickoffs), "limit": self.rows_at_once}
         return await self._database.execute(_of(table, SQL["drop_rows"]), values)
 
     async def drop_kickoffs(self, kickoffs: Sequence[UUID]) -> int:
         return len(await self._database.rows(SQL["drop_kickoffs"], {"kickoffs": list(kickoffs)}))
+
+    async def delete_kickoffs(self, kickoffs: Sequence[UUID]) -> list[UUID]:
+        """Deletes the ended kickoffs among these, with their idempotency keys, and returns them.
+
+        Remove their events and journals before: these can be many rows.
+        """
+        rows = await self._database.rows(SQL["delete_kickoffs"], {"kickoffs": list(kickoffs)})
+        return [row["id"] for row in rows]
+
+    async def kickoffs_of(self, user: UUID, after: UUID = FIRST) -> Page:
+        """Checks the next kickoffs of all users after `after`, and returns those of this user that have ended."""
+        values = {"user": user, "after": after, "limit": self.rows_at_once}
+        row = await self._database.row(SQL["kickoffs_of"], values)
+        return Page(row["last"], row["ended"] or []) if row else Page(None, [])
+
+    async def open_kickoffs(self, user: UUID) -> int:
+        row = await self._database.row(SQL["open_kickoffs"], {"user": user})
+        return int(row["count"]) if row else 0
+
+    async def delete_user(self, user: UUID) -> None:
+        """Deletes the user with all tokens and idempotency keys."""
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["delete_user"], {"user": user})
+            await connection.execute(SQL["delete_user_row"], {"user": user})
 
     async def seen(self, table: Table, after: UUID) -> Seen:
         row = await self._database.row(_of(table, SQL["seen"]), {"after": after, "limit": self._seen_at_once})

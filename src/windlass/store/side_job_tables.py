@@ -1,8 +1,8 @@
-"""The tables of procrastinate, which runs the side jobs: made and brought up to date by its own statements.
+"""Creates and migrates the tables of procrastinate, which runs the side jobs, with procrastinate's own statements.
 
-A new database gets the schema of the installed version; one that has an older one gets what that version's folder of
-migrations has beyond it. The names of its files are recorded, so that a newer version in our requirements is all that
-an upgrade takes.
+A new database gets the schema of the installed version. A database with an older schema gets the missing files of the
+version's migrations folder. The names of applied files are recorded. So an upgrade of procrastinate needs only a newer
+version in the requirements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SQL = queries("side_jobs")
 
 
 def _folder() -> Path:
-    # Looked for, not imported: the import would take every command longer than all else that it does here.
+    # Searched, not imported: the import would take longer than everything else in this module.
     spec = find_spec("procrastinate")
     assert spec is not None  # noqa: S101 - a dependency
     assert spec.origin is not None  # noqa: S101 - a package of files
@@ -29,12 +29,12 @@ def _folder() -> Path:
 
 
 def known_files() -> dict[str, Path]:
-    """By name, in the order in which they are to be applied."""
+    """Returns the migration files by name, in the order of their application."""
     return {file.stem: file for file in sorted((_folder() / "migrations").glob("*.sql"))}
 
 
 async def bring_up(connection: Connection) -> list[str]:
-    """Within the caller's transaction; the names of what was applied."""
+    """Applies the missing files in the caller's transaction, and returns their names."""
     known = known_files()
     applied = await _applied(connection)
     missing = [name for name in known if name not in applied]

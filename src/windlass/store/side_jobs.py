@@ -1,6 +1,6 @@
-"""Side jobs: work beside the kickoffs that may be done twice, on procrastinate, in the same database.
+"""Runs side jobs on procrastinate, in the same database. A side job may be done twice.
 
-A job is deferred in the transaction of what it follows from, and done by any server that knows its task.
+A job is deferred in the transaction of the change that it follows. Any server that knows its task does it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from windlass import log
 from windlass.errors import DatabaseUnavailable
-from windlass.store.database import AWAY, CONNECT_SECONDS, KEEPALIVES, PATIENCE
+from windlass.store.database import CONNECT_SECONDS, KEEPALIVES, PATIENCE, UNAVAILABLE_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -33,28 +33,29 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4
 HEARTBEAT = 5.0
-"""Seconds."""
+"""Seconds between heartbeats."""
 SILENT = 20.0
 """Seconds without a heartbeat after which a worker counts as dead, and its jobs are put back."""
-LAST_WORDS = 0.5
-"""Seconds that running jobs have to end by themselves when their worker stops; then they are put back."""
+SHUTDOWN_GRACE = 0.5
+"""Seconds that running jobs have to finish when their worker stops; then they are put back."""
 CATCH_UP = 7 * 24 * 3600
-"""Seconds; a server that did not run when something was due does it at its start, once."""
+"""Seconds. A server that was down when a periodic job was due does the job once at its start."""
 FAILURES_KEPT = 7 * 24
-"""Hours that the row of a job that failed can be looked at; that of one that was done goes at once."""
+"""Hours that the row of a failed job is kept. The row of a successful job is deleted at once."""
 
 logger = log.logger(__name__)
 
-# What fails is told by events of ours; that PostgreSQL is away, by the listener.
+# Failed jobs have a log event of their own, and the listener logs that PostgreSQL is unavailable.
 logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
 class SideJob:
-    """`work` is called with what the job was deferred with. `cron`, in UTC, defers it by itself, with no values; then
-    one of them runs and one more waits, at most, over all servers.
+    """A kind of side job.
 
-    A job that fails is tried again `tries` times, after 1, 2, 4, 8... seconds.
+    `work` is called with the values that the job was deferred with. With `cron`, in UTC, the job is periodic and gets
+    no values. At most one such job runs and one more waits, over all servers. A job that fails is tried again `tries`
+    times, after 1, 2, 4, 8... seconds.
     """
 
     name: str
@@ -64,7 +65,7 @@ class SideJob:
 
 
 class SideJobs:
-    """On two connections of its own: one listens, the other fetches and finishes jobs."""
+    """Defers and does side jobs. `work` uses two connections: one listens, the other fetches and finishes jobs."""
 
     def __init__(self, url: str, jobs: Sequence[SideJob], *, silent: float = SILENT) -> None:
         self._url = url
@@ -78,41 +79,42 @@ class SideJobs:
         return [job.name for job in self._jobs]
 
     async def defer(self, connection: Connection, name: str, **values: Any) -> None:
-        """To be done once the connection's transaction is committed."""
+        """Defers a job. It can start when the connection's transaction is committed."""
         deferrer = self._deferring.configure_task(name, allow_unknown=False, connection=connection)
         await deferrer.defer_async(**values)
 
     async def work(self) -> None:
         """Does jobs until it is cancelled, or fails. Raises DatabaseUnavailable."""
-        with _telling_absence():
+        with _reporting_absence():
             async with _pool(self._url) as pool:
                 app = _app(self._jobs, procrastinate.PsycopgConnector())
                 await app.open_async(pool)
                 self._working = app
                 try:
                     await app.run_worker_async(
-                        # An older server must not fetch what it does not know: it would count as failed.
+                        # An older server must not fetch jobs that it does not know: they would count as failed.
                         queues=self.names,
                         name="side jobs",
                         concurrency=AT_ONCE,
-                        shutdown_graceful_timeout=LAST_WORDS,
+                        shutdown_graceful_timeout=SHUTDOWN_GRACE,
                         delete_jobs="successful",
                         install_signal_handlers=False,
                         update_heartbeat_interval=min(HEARTBEAT, self._silent / 4),
                         stalled_worker_timeout=self._silent,
-                        worker_middleware=[_tell_failure],
+                        worker_middleware=[_log_failure],
                     )
                 finally:
                     self._working = None
 
     async def put_back_stalled(self) -> int:
-        """Those of workers that died or are cut off; none while this one does not work. Raises DatabaseUnavailable.
+        """Puts back the jobs of workers that died or lost their connection, and returns their number.
 
-        Two servers may put the same job back, and one may have begun it again between: then it is done twice.
+        Puts back none while this worker is not running. Raises DatabaseUnavailable. Two servers may put the same job
+        back, and one of them may have started it again in between. Then the job is done twice.
         """
         if (app := self._working) is None:
             return 0
-        with _telling_absence():
+        with _reporting_absence():
             stalled = list(await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=self._silent))
             for job in stalled:
                 await _put_back(app, job)
@@ -121,14 +123,14 @@ class SideJobs:
 
     async def _remove_failed(self) -> None:
         if app := self._working:
-            with _telling_absence():
+            with _reporting_absence():
                 await app.job_manager.delete_old_jobs(
                     FAILURES_KEPT, include_failed=True, include_cancelled=True, include_aborted=True
                 )
 
 
 class _Again(procrastinate.BaseRetryStrategy):
-    """A job that was cut short, because its worker stopped or the database was away, is put back as it was."""
+    """Decides on retries. A job that was interrupted by a stop or by an unavailable database is put back unchanged."""
 
     def __init__(self, tries: int) -> None:
         self._tries = tries
@@ -154,7 +156,7 @@ def _app(jobs: Sequence[SideJob], connector: procrastinate.PsycopgConnector) -> 
 
 
 def _timeless(work: Work) -> Work:
-    async def at(timestamp: int) -> None:  # noqa: ARG001 - the time that it was due, which procrastinate passes
+    async def at(timestamp: int) -> None:  # noqa: ARG001 - procrastinate passes the due time
         await work()
 
     return at
@@ -174,32 +176,32 @@ async def _pool(url: str) -> AsyncIterator[AsyncConnectionPool]:
 
 
 @contextmanager
-def _telling_absence() -> Iterator[None]:
+def _reporting_absence() -> Iterator[None]:
     try:
         yield
     except ConnectorException as error:
-        if isinstance(error.__cause__, AWAY):
-            raise _away() from error
+        if isinstance(error.__cause__, UNAVAILABLE_ERRORS):
+            raise _unavailable() from error
         raise
-    except AWAY as error:
-        raise _away() from error
+    except UNAVAILABLE_ERRORS as error:
+        raise _unavailable() from error
 
 
-def _away() -> DatabaseUnavailable:
-    return DatabaseUnavailable("The database of the side jobs does not answer.", "They go on by themselves.")
+def _unavailable() -> DatabaseUnavailable:
+    return DatabaseUnavailable("The database of the side jobs does not answer.", "They continue automatically.")
 
 
 async def _put_back(app: procrastinate.App, job: Job) -> None:
     try:
         await app.job_manager.retry_job(job)
-    except UniqueViolation:  # another one waits already, and does what this one would
+    except UniqueViolation:  # another job with the same queueing lock waits already
         await app.job_manager.finish_job(job, Status.ABORTED, delete_job=True)
     except ConnectorException as error:
-        if not isinstance(error.__cause__, RaiseException):  # it says that somebody else was quicker
+        if not isinstance(error.__cause__, RaiseException):  # another server has put it back
             raise
 
 
-async def _tell_failure(do: Callable[[], Awaitable[Any]], context: procrastinate.JobContext, _: Worker) -> Any:
+async def _log_failure(do: Callable[[], Awaitable[Any]], context: procrastinate.JobContext, _: Worker) -> Any:
     try:
         return await do()
     except DatabaseUnavailable:

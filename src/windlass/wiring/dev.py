@@ -1,4 +1,4 @@
-"""`windlass dev`: one project, with everything in one process."""
+"""Implements `windlass dev`: one project, with server, worker and database in one process."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.api.greeting import greeting
-from windlass.embedded.places import write_whole
-from windlass.lifecycle.parts import running
+from windlass.aio import cancelled, serving
+from windlass.api.startup_banner import startup_banner
+from windlass.embedded_postgres.paths import write_whole
 from windlass.projects import glance
-from windlass.store.cancelling import cancelled
 from windlass.store.deployments import DeploymentStore
-from windlass.wiring.crews import crew_environments, runner_of, start_worker, tell_of_root
-from windlass.wiring.ground import open_ground
-from windlass.wiring.process import run_until_told
+from windlass.wiring.crews import crew_environments, notify_passed_variables, runner_of, start_worker
+from windlass.wiring.infrastructure import open_infrastructure
 from windlass.wiring.registering import read_project
 from windlass.wiring.reloading import Reloading
-from windlass.wiring.serving import address_of, serve_http
-from windlass.wiring.side_jobs import start_side_jobs
+from windlass.wiring.serving import address_of, serve_http, start_side_jobs, warn_without_tls
+from windlass.wiring.shutdown import run_until_shutdown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,17 +28,21 @@ if TYPE_CHECKING:
     from windlass.config import Settings
     from windlass.lifecycle.run import Watcher
     from windlass.store.deployments import Deployment
-    from windlass.wiring.ground import Ground, Say
-    from windlass.wiring.process import Told
+    from windlass.wiring.infrastructure import Infrastructure, Notify
+    from windlass.wiring.shutdown import ShutdownSignal
 
 logger = log.logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """To whoever started it. `watcher` is told of its runs; `unlogged` are log events that it shows by itself."""
+    """The output for the person who started the server.
 
-    say: Say
+    `watcher` receives the messages of runs. `unlogged` are the log events that `watcher` shows already. `tokens` is
+    whether the startup banner shows the tokens.
+    """
+
+    notify: Notify
     watcher: Watcher
     unlogged: frozenset[str]
     tokens: bool
@@ -52,44 +54,47 @@ class Shown:
 
 
 def dev(settings: Settings, project: Path, shown: Shown) -> int:
-    """Serves one project at the root, with everything in this process; returns when it was told to stop."""
+    """Serves one project at the root, with all parts in this process. Returns an exit code after a stop signal."""
 
-    async def serve(told: Told) -> None:
-        await _serve_project(settings, project, shown, told)
+    async def serve(shutdown: ShutdownSignal) -> None:
+        await _serve_project(settings, project, shown, shutdown)
 
-    return run_until_told(serve, shown.say)
+    return run_until_shutdown(serve, shown.notify)
 
 
-async def _serve_project(settings: Settings, project: Path, shown: Shown, told: Told) -> None:
-    say = shown.say
-    # a person reads what is said; the log would say it again
+async def _serve_project(settings: Settings, project: Path, shown: Shown, shutdown: ShutdownSignal) -> None:
+    notify = shown.notify
+    # a person reads the lines of `notify`, which the log would repeat
     shown.log_as(settings, "WARNING" if shown.tokens else settings.log_level)
-    registration = read_project(project, say)
+    registration = read_project(project, notify)
     seen = glance(registration.root, registration.recognised.options.ignore)
     async with AsyncExitStack() as stack:
-        ground = await open_ground(settings, stack, say)
-        runner = await stack.enter_async_context(running(runner_of(settings)))
-        environment = await crew_environments(settings, project, stack, say)
-        tell_of_root(runner, registration, say)
-        store = DeploymentStore(ground.database)
-        reloading = Reloading(registration, seen, store, runner, lambda: environment(registration.root), say)
+        infrastructure = await open_infrastructure(settings, stack, notify)
+        runner = await stack.enter_async_context(serving(await asyncio.to_thread(runner_of, settings, notify)))
+        notify_passed_variables(settings, notify)
+        environment = await crew_environments(settings, project, stack, notify)
+        store = DeploymentStore(infrastructure.database)
+        reloading = Reloading(registration, seen, store, runner, lambda: environment(registration.root), notify)
         deployment = await reloading.first()
-        await start_side_jobs(settings, ground, stack)
-        worker = await start_worker(settings, ground, runner, environment, stack, shown.watcher)
-        server = await serve_http(settings, ground, worker, registration.slug, stack)
+        await start_side_jobs(settings, infrastructure, stack)
+        worker = await start_worker(
+            settings, infrastructure, runner, environment, stack, watcher=shown.watcher, given=registration.root
+        )
+        server = await serve_http(settings, infrastructure, worker, registration.slug, stack)
+        warn_without_tls(settings, notify)
         address = address_of(settings, server)
         stack.callback(settings.address_file.unlink, missing_ok=True)
         write_whole(settings.address_file, f"{address}\n{deployment.slug}\n", 0o644)
-        await _greet(address, ground, deployment, shown)
+        await _greet(address, infrastructure, deployment, shown)
         shown.log_as(settings, settings.log_level)
         stack.push_async_callback(cancelled, asyncio.create_task(reloading.watch()))
-        gc.freeze()  # a full collection over all that was imported costs up to 200 ms of somebody's request
-        await told.to_stop()
-        await worker.drain(settings.drain_grace, told.hurry)
+        gc.freeze()  # a full collection of all imported objects would delay a request by up to 200 ms
+        await shutdown.to_stop()
+        await worker.drain(settings.drain_grace, shutdown.hurry)
 
 
-async def _greet(base_url: str, ground: Ground, deployment: Deployment, shown: Shown) -> None:
-    tokens = await ground.tokens.show(deployment)
+async def _greet(base_url: str, infrastructure: Infrastructure, deployment: Deployment, shown: Shown) -> None:
+    tokens = await infrastructure.tokens.show(deployment)
     logger.event("server.ready", base_url=base_url, deployment=deployment.slug)
-    for line in greeting(base_url, deployment, tokens if shown.tokens else None):
-        shown.say(line)
+    for line in startup_banner(base_url, deployment, tokens if shown.tokens else None):
+        shown.notify(line)

@@ -1,12 +1,12 @@
-"""How `windlass dev` takes its project in, and says what is wrong with it."""
+"""Registers the project of `windlass dev`, and reports the errors that are found in the project."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windlass.deployments.inspection import additional_findings
+from windlass.deployments.registration import Registration
 from windlass.errors import ProjectError
-from windlass.lifecycle.examining import lacks
-from windlass.lifecycle.registration import Registration
 from windlass.projects.checks import Level, counts, declared_project
 
 if TYPE_CHECKING:
@@ -16,42 +16,47 @@ if TYPE_CHECKING:
     from windlass.projects.checks import Finding
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
-    from windlass.wiring.ground import Say
+    from windlass.wiring.infrastructure import Notify
 
 
-def read_project(path: Path, say: Say) -> Registration:
-    """Raises ProjectError, when all that is wrong with its pyproject.toml has been said."""
+def read_project(path: Path, notify: Notify) -> Registration:
+    """Reads the project's pyproject.toml. Reports all errors in it before it raises ProjectError."""
     try:
         return Registration.of(path)
     except ProjectError:
         _, found = declared_project(path)
-        say_errors(found, say)
+        notify_errors(found, notify)
         raise
 
 
 async def loaded(
-    registration: Registration, store: DeploymentStore, runner: Runner, environment: Mapping[str, str], say: Say
+    registration: Registration, store: DeploymentStore, runner: Runner, environment: Mapping[str, str], notify: Notify
 ) -> Deployment:
-    """Raises ProjectError when it can't be. Either way all that it lacks has been said: packages, variables, files."""
+    """Loads the project and registers it as a deployment. Raises ProjectError when the project can't be loaded.
+
+    In both cases, reports the packages, variables and files that the project needs and that are missing.
+    """
     try:
-        deployment = await registration.inspect(store, runner, environment, lambda words: say(f"warning: {words}"))
+        deployment = await registration.inspect(
+            store, runner, environment, lambda message: notify(f"warning: {message}")
+        )
     except ProjectError:
-        say_errors(await lacks(registration.root, runner, environment), say)
+        notify_errors(await additional_findings(registration.root, runner, environment), notify)
         raise
-    say_all(await lacks(registration.root, runner, environment), say)
+    notify_findings(await additional_findings(registration.root, runner, environment), notify)
     return deployment
 
 
-def say_errors(found: list[Finding], say: Say) -> None:
-    """A single one is what the project's loading ends with: that is said by itself."""
+def notify_errors(found: list[Finding], notify: Notify) -> None:
+    """Reports findings with two or more errors. The exception of the failed load already reports a single error."""
     errors = [one for one in found if one.level is Level.ERROR]
     if len(errors) < 2:  # noqa: PLR2004 - more than one
         return
-    say_all(found, say)
-    say(counts(found))
+    notify_findings(found, notify)
+    notify(counts(found))
 
 
-def say_all(found: list[Finding], say: Say) -> None:
+def notify_findings(found: list[Finding], notify: Notify) -> None:
     for one in found:
         for line in one.lines():
-            say(line)
+            notify(line)

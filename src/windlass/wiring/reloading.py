@@ -1,4 +1,4 @@
-"""`windlass dev` looks at its project's files, and registers it anew when they have changed."""
+"""Watches the project's files under `windlass dev`, and registers the project again when they have changed."""
 
 from __future__ import annotations
 
@@ -9,122 +9,126 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from windlass import log
+from windlass.aio import cancelled
 from windlass.errors import ProjectError
 from windlass.projects.digest import CODE, VARIABLES, changes, glance
-from windlass.store.cancelling import cancelled
 from windlass.wiring.registering import loaded, read_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from windlass.lifecycle.registration import Registration
-    from windlass.projects.digest import Glance
+    from windlass.deployments.registration import Registration
+    from windlass.projects.digest import Snapshot
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
-    from windlass.wiring.ground import Say
+    from windlass.wiring.infrastructure import Notify
 
 EVERY = 0.5
-"""Seconds between two looks, or longer where a look takes long."""
+"""Seconds between two snapshots of the files. The pause is longer where a snapshot takes long (see SHARE)."""
 SHARE = 0.1
-"""Of the time that is spent looking, at most."""
+"""The largest share of the time that is spent on snapshots."""
 OF_CODE, OF_OTHERS = 5, 2
-"""A file that changes while the project is loaded, in so many loads in a row, is written by the project itself. People
-write code, and may do so while it is loaded.
+"""A file that changes during so many loads in a row is taken for a file that the project writes itself. The number is
+higher for code, because people may edit code while the project is loaded.
 """
 NAMED = 3
-"""Files that are told by name."""
+"""The number of files that a message names."""
 
 logger = log.logger(__name__)
 
 
 class Reloading:
-    """Takes the project in, and again when its files change: what runs goes on with the code that it has imported.
+    """Registers the project, and registers it again when its files change.
 
-    `seen` is how the files were when `registration` was read.
+    Runs in progress continue with the code that they have imported. `seen` is the snapshot of the files when
+    `registration` was read.
     """
 
     def __init__(
         self,
         registration: Registration,
-        seen: Glance,
+        seen: Snapshot,
         store: DeploymentStore,
         runner: Runner,
         environment: Callable[[], Mapping[str, str]],
-        say: Say,
+        notify: Notify,
     ) -> None:
         self._served = registration
         self._root = registration.root
         self._loads = False
-        """It did so the last time."""
+        """Whether the last load succeeded."""
         self._at_fault = False
-        """It was told that it can't be loaded."""
+        """Whether the user was notified that the project can't be loaded."""
         self._number: int | None = None
-        self._files = Followed(seen, say)
+        self._files = FileTracker(seen, notify)
         self._ignore = registration.recognised.options.ignore
         self._took = 0.0
         self._store = store
         self._runner = runner
         self._environment = environment
-        self._say = say
+        self._notify = notify
 
     async def first(self) -> Deployment:
-        """At once when the project is as it was at the last start: that it still loads is looked at by `watch`. Raises
-        ProjectError when it can't be loaded.
+        """Returns the deployment of the project.
+
+        Returns at once when the project is unchanged since the last start. `watch` then checks that the project still
+        loads. Raises ProjectError when the project can't be loaded.
         """
         deployment = await self._served.known(self._store)
         if deployment is None:
-            self._say(f"loading the project {self._served.slug} (the first time takes some seconds)")
-            deployment = await loaded(self._served, self._store, self._runner, self._environment(), self._say)
+            self._notify(f"loading the project {self._served.slug} (the first time takes some seconds)")
+            deployment = await self._loaded(self._served)
             self._loads = True
         self._number = deployment.version.number if deployment.version else None
         return deployment
 
     async def watch(self) -> None:
-        """For ever. What goes wrong is said, and looked at again with the next change; one that comes while the
-        project is loaded ends that.
+        """Watches the files until it is cancelled. Reports errors, and tries again at the next change.
+
+        A change that happens during a load cancels that load.
         """
-        loading = asyncio.create_task(self._look_again())
+        loading = asyncio.create_task(self._check_load())
         before = seen = self._files.base
         try:
             while True:
                 busy, settled = not loading.done(), seen == before
-                before, seen = seen, await self._look(soon=not settled)
+                before, seen = seen, await self._snapshot(soon=not settled)
                 if busy:
                     self._files.meanwhile |= changes(before, seen)
-                if seen == before and (changed := self._files.news(seen)):  # whoever writes them is done
+                if seen == before and (changed := self._files.news(seen)):  # the files no longer change
                     await cancelled(loading)
                     loading = asyncio.create_task(self._load(changed))
         finally:
             await cancelled(loading)
 
-    async def _look(self, *, soon: bool) -> Glance:
+    async def _snapshot(self, *, soon: bool) -> Snapshot:
         await asyncio.sleep(EVERY if soon else max(EVERY, self._took / SHARE))
         began = time.monotonic()
         found = await asyncio.to_thread(glance, self._root, self._ignore)
         self._took = time.monotonic() - began
         return found
 
-    async def _look_again(self) -> None:
+    async def _check_load(self) -> None:
         if not self._loads:
             await self._load(set())
 
     async def _load(self, changed: Collection[str]) -> None:
         until = f"kickoffs of it begin with the options of version {self._number}"
         try:
-            found = await asyncio.to_thread(read_project, self._root, self._say)
+            found = await asyncio.to_thread(read_project, self._root, self._notify)
             await self._follow(found.recognised.options.ignore)
             if found.slug != self._served.slug:
-                self._tell_of_name(found.slug)
+                self._notify_name(found.slug)
                 return
             until = self._kickoffs_of_broken_code()
             await self._take_in(found, changed)
         except ProjectError as error:
             self._loads, self._at_fault = False, True
-            self._say(f"warning: the project can't be loaded any more, and until it can, {until}: {error}")
-        except Exception as error:  # noqa: BLE001 - the server serves on
+            self._notify(f"warning: the project can't be loaded any more, and until it can, {until}: {error}")
+        except Exception as error:  # noqa: BLE001 - the server continues to serve
             self._loads = False
             logger.event("project.not_reloaded", exc=error)
-            self._say(f"warning: the project could not be loaded again, which the next change tries anew: {error}")
+            self._notify(f"warning: the project could not be loaded again. The next change starts another try: {error}")
 
     async def _follow(self, ignore: list[str]) -> None:
         if ignore != self._ignore:
@@ -136,25 +140,29 @@ class Reloading:
         if same and self._loads and VARIABLES not in changed:
             return
         if changed or not same:
-            self._say(f"the project's files have changed{in_brackets(changed)}: loading it again")
-        deployment = await loaded(found, self._store, self._runner, self._environment(), self._say)
+            self._notify(f"the project's files have changed{in_brackets(changed)}: loading it again")
+        deployment = await self._loaded(found)
         self._served, self._loads = found, True
         before, self._number = self._number, deployment.version.number if deployment.version else None
         if changed or self._at_fault or self._number != before:
-            self._tell_of_version(new=self._number != before)
+            self._notify_version(new=self._number != before)
         self._files.hint(changed)
 
-    def _tell_of_version(self, *, new: bool) -> None:
-        what = "the project can be loaded again: " if self._at_fault else ""
-        self._at_fault = False
-        goes_on = "; what runs goes on with the code that it has imported" if new else ""
-        self._say(f"{what}version {self._number} is served from now on{goes_on}")
+    async def _loaded(self, registration: Registration) -> Deployment:
+        environment = await asyncio.to_thread(self._environment)
+        return await loaded(registration, self._store, self._runner, environment, self._notify)
 
-    def _tell_of_name(self, name: str) -> None:
+    def _notify_version(self, *, new: bool) -> None:
+        recovered = "the project can be loaded again: " if self._at_fault else ""
+        self._at_fault = False
+        running = "; runs in progress continue with the code that they have imported" if new else ""
+        self._notify(f"{recovered}version {self._number} is served from now on{running}")
+
+    def _notify_name(self, name: str) -> None:
         self._loads, self._at_fault = False, True
-        self._say(
+        self._notify(
             f"warning: the project is called {name} now: start again to serve it by that name. Until then kickoffs "
-            f"begin with the options of version {self._number} of {self._served.slug}, and no change is taken in"
+            f"begin with the options of version {self._number} of {self._served.slug}, and changes have no effect"
         )
 
     def _kickoffs_of_broken_code(self) -> str:
@@ -165,22 +173,22 @@ class Reloading:
         return "kickoffs of it fail"
 
 
-class Followed:
-    """The files of a project whose changes have it loaded again: not those that it writes itself."""
+class FileTracker:
+    """Tracks the files whose changes cause a new load, and excludes files that the project writes itself."""
 
-    def __init__(self, base: Glance, say: Say) -> None:
+    def __init__(self, base: Snapshot, notify: Notify) -> None:
         self.base = base
-        """As they were when the last load began."""
+        """The snapshot of the files at the start of the last load."""
         self.meanwhile: set[str] = set()
-        """What changed while it went on."""
+        """The files that changed during the last load."""
         self._times: Counter[str] = Counter()
-        """In how many loads in a row that was so before."""
+        """The number of earlier loads in a row during which each file changed."""
         self._own: set[str] = set()
         self._hinted = False
-        self._say = say
+        self._notify = notify
 
-    def news(self, seen: Glance) -> set[str]:
-        """What changed since the last load began, or nothing. With what is returned a new load begins."""
+    def news(self, seen: Snapshot) -> set[str]:
+        """Returns the files that changed since the last load began. The caller starts a new load if there are any."""
         changed = changes(self.base, seen) - self._own
         again = changed & self.meanwhile
         if written := {name for name in again if self._times[name] + 1 >= (OF_CODE if is_code(name) else OF_OTHERS)}:
@@ -191,22 +199,22 @@ class Followed:
         return news
 
     def hint(self, changed: Collection[str]) -> None:
-        """Once, when it may have been a run that changed them."""
+        """Suggests, once, to exclude the files, when a run may have changed them: none of them is code."""
         if changed and not self._hinted and not any(map(is_code, changed)):
             self._hinted = True
-            self._say(f"if a run writes {listed(changed)}: {how_to_leave_out(changed)}")
+            self._notify(f"if a run writes {listed(changed)}: {how_to_leave_out(changed)}")
 
-    def _leave(self, written: set[str], seen: Glance) -> None:
-        """Of code only these changes are passed over."""
+    def _leave(self, written: set[str], seen: Snapshot) -> None:
+        """Ignores these changes. Later changes are ignored as well, except those of code."""
         self._own |= {name for name in written if not is_code(name)}
         self.base = {name: facts for name, facts in self.base.items() if name not in written} | {
             name: seen[name] for name in written & seen.keys()
         }
         for name in written:
             del self._times[name]
-        self._say(
-            f"warning: {listed(written)} changed each time that the project was loaded, which is not taken for "
-            f"a change of it any more. {how_to_leave_out(written)}"
+        self._notify(
+            f"warning: {listed(written)} changed each time that the project was loaded. Windlass does not load the "
+            f"project again for that. {how_to_leave_out(written)}"
         )
 
 
@@ -219,10 +227,12 @@ def in_brackets(names: Collection[str]) -> str:
 
 
 def listed(names: Collection[str]) -> str:
-    told = ", ".join(sorted(names)[:NAMED])
-    return told if len(names) <= NAMED else f"{told} and {len(names) - NAMED} more"
+    first = ", ".join(sorted(names)[:NAMED])
+    return first if len(names) <= NAMED else f"{first} and {len(names) - NAMED} more"
 
 
 def how_to_leave_out(names: Collection[str]) -> str:
     patterns = json.dumps(sorted(names)[:NAMED])
-    return f"In pyproject.toml, ignore = {patterns} under [tool.windlass] leaves out what is no part of the project"
+    return (
+        f"In pyproject.toml, ignore = {patterns} under [tool.windlass] excludes files that are not part of the project"
+    )

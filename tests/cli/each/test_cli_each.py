@@ -10,7 +10,7 @@ import pytest
 from cli.batch_crew import BatchCrew, each, records, write
 from cli.fake_crew import problem
 from cli.the_command import DEADLINE, line, read_to_end
-from windlass.cli.each_board import EVERY, Board, Counts, bar
+from windlass.cli.batch.progress_bar import EVERY, Board, Counts, bar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ def test_a_kickoff_that_is_kept_no_longer_is_started_again_once(
     crew.gone = {"tides"}
     ended = each(windlass, crew, inputs)
     assert ended.code == 1
-    assert "line 2 is started again: nothing is known here of its kickoff kickoff-2" in ended.err
+    assert "line 2 is started again: the server does not know its kickoff kickoff-2" in ended.err
     assert "line 2 failed: 404 Not Found: There is no kickoff with this id here." in ended.err
     assert crew.begun == 4
 
@@ -212,10 +212,10 @@ def test_what_is_open_is_named_when_the_command_is_interrupted(
         command.wait_for("All about tea")
         command.interrupt()
         assert command.end() == 130
-    assert f"What has begun runs on, and `windlass status {crew.url} KICKOFF_ID --watch` shows it." in command.err
+    assert f"continue on the server; `windlass status {crew.url} KICKOFF_ID --watch` shows one of them." in command.err
     told = [text for text in command.err.splitlines() if text.startswith("  line ")]
     assert told == ["  line 2: kickoff-2", "  line 3: kickoff-3"]
-    assert "With --out FILE that would have been kept" in command.err
+    assert "With --out FILE the results are stored" in command.err
 
 
 @pytest.mark.parametrize(
@@ -223,11 +223,14 @@ def test_what_is_open_is_named_when_the_command_is_interrupted(
     [
         (
             '[{"topic": "tea"}, {"topic": "tin"}]',
-            "one JSON array. Make a line of each of its items: `jq -c '.[]'`",
+            "one JSON array. Convert each of its items to a line: `jq -c '.[]'`",
         ),
         ('[\n{"topic": "tea"},\n{"topic": "tin"}\n]\n', "`jq -c '.[]'`"),
-        ('{\n  "topic": "tea"\n}\n', "this is one JSON object over several lines. Make one of them: `jq -c .`"),
-        ("topic,tone\ntea,dry\n", "this is CSV, it seems. Make a JSON object of each line: `mlr --icsv --ojsonl cat`"),
+        ('{\n  "topic": "tea"\n}\n', "one JSON object over several lines. Join them to one line: `jq -c .`"),
+        (
+            "topic,tone\ntea,dry\n",
+            "the file is CSV, it seems. Convert each line to a JSON object: `mlr --icsv --ojsonl cat`",
+        ),
     ],
 )
 def test_a_file_of_another_form_is_told_with_what_makes_lines_of_it(

@@ -22,7 +22,7 @@ most = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 os.execv(sys.executable, sys.argv[2:])
 """
-UNTIDY = "holds all results, but could not be put in order: "
+UNTIDY = "has all results, but could not be put in order: "
 
 
 def with_files_of_at_most(size: int, windlass: Command, crew: BatchCrew, inputs: Path, out: Path) -> Ended:
@@ -44,8 +44,10 @@ def test_a_disk_that_is_full_is_told_and_the_batch_goes_on_when_there_is_room(
     write(inputs, *(letter * 3000 for letter in "abcd"))
     ended = with_files_of_at_most(8000, windlass, crew, inputs, out)
     assert ended.code == 1
-    assert ended.err.endswith(f"error: {out} can't be written: File too large.\nMake room, and run it again.\n")
-    assert "Run the same command again to go on" in ended.err
+    assert ended.err.endswith(
+        f"error: {out} can't be written: File too large.\nFree some disk space, and run the command again.\n"
+    )
+    assert "Run the same command again to continue" in ended.err
     assert "Traceback" not in ended.err
     assert records(out.read_text("utf-8"))
     assert each(windlass, crew, inputs, "--out", out).code == 0
@@ -60,7 +62,7 @@ def test_a_file_that_cannot_be_put_in_order_is_kept_as_it_is(
     in_the_way.mkdir()
     ended = each(windlass, crew, inputs, "--out", out)
     assert ended.code == 0
-    assert f"{out} {UNTIDY}Is a directory. The last record of a line counts.\n" in ended.err
+    assert f"{out} {UNTIDY}Is a directory. The last record of a line is the valid one.\n" in ended.err
     assert "3 of 3 done: 3 succeeded, 0 failed, in " in ended.err
     assert {record["line"]: record["state"] for record in results(out)[1:]} == dict.fromkeys((1, 2, 3), "SUCCESS")
     in_the_way.rmdir()

@@ -40,7 +40,7 @@ def test_a_batch_that_was_interrupted_goes_on_with_the_same_command(
         command.wait_for("line 1 failed")
         crew.wait_until_asked_for("tin")
         command.interrupt()
-        assert "Run the same command again to go on" in command.wait_for("runs on")
+        assert "Run the same command again to continue" in command.wait_for("continue on the server")
         assert command.end() == 130
     started = dict(crew.ids)
     crew.held = set()
@@ -122,12 +122,13 @@ def test_a_line_that_changed_after_its_kickoff_began_is_told_before_anything_is_
     before, text = len(crew.batches), out.read_bytes()
     ended = each(windlass, crew, inputs, "--out", out)
     assert ended.code == 2
-    assert "line 2: its kickoff has begun, with other inputs or options" in ended.err
+    assert "line 2: its kickoff has started, with other inputs or options" in ended.err
     assert "line 1" not in ended.err
     ended = each(windlass, crew, write(inputs, "tea", "tides"), "--out", out)
     assert ended.code == 2
     assert (
-        "line 3: its kickoff has begun, and the line is there no more; put it back, or give another --out" in ended.err
+        "line 3: its kickoff has started, but the line is missing from the input; restore it, or give another --out"
+        in ended.err
     )
     assert "other inputs" not in ended.err
     assert (len(crew.batches), out.read_bytes()) == (before, text)
@@ -138,7 +139,7 @@ def test_a_queue_that_is_full_of_others_is_told(windlass: Command, crew: BatchCr
     ended = each(windlass, crew, inputs, "--patience", 0, "--out", out)
     assert ended.code == 3
     assert "429 Too Many Requests: Full." in ended.err
-    assert "Run the same command again to go on" in ended.err
+    assert "Run the same command again to continue" in ended.err
 
 
 def test_a_server_that_stays_away_ends_the_command_and_it_can_go_on_later(
@@ -149,7 +150,7 @@ def test_a_server_that_stays_away_ends_the_command_and_it_can_go_on_later(
     with windlass.started(*arguments) as command:
         crew.wait_until_asked_for("tides")
         crew.stop()
-        command.wait_for("Run the same command again to go on")
+        command.wait_for("Run the same command again to continue")
         assert command.end() == 4
     crew.held = set()
     crew.start()
@@ -173,10 +174,10 @@ def test_results_of_another_crew_or_another_key_are_left_alone(
     windlass: Command, crew: BatchCrew, inputs: Path, out: Path
 ) -> None:
     out.write_text('{"batch": "mine", "url": "http://elsewhere.example"}\n')
-    assert "it belongs to the url http://elsewhere.example" in each(windlass, crew, inputs, "--out", out).err
+    assert "this file belongs to the url http://elsewhere.example" in each(windlass, crew, inputs, "--out", out).err
     out.write_text(json.dumps({"batch": "mine", "url": crew.url}) + "\n")
     ended = each(windlass, crew, inputs, "--out", out, "--idempotency-key", "other")
-    assert "it belongs to the batch mine" in ended.err
+    assert "this file belongs to the batch mine" in ended.err
     assert each(windlass, crew, inputs, "--out", out, "--idempotency-key", "mine").code == 0
 
 
@@ -229,7 +230,7 @@ def test_a_line_of_the_file_that_is_no_record_is_named(
 def test_a_dash_makes_no_file_of_that_name(windlass: Command, crew: BatchCrew, inputs: Path) -> None:
     ended = each(windlass, crew, inputs, "--out", "-")
     assert (ended.code, crew.seen) == (2, [])
-    assert "without --out the results go to standard output" in ended.err
+    assert "results go to standard output when --out is left out" in ended.err
 
 
 def test_a_pipe_takes_no_results(windlass: Command, crew: BatchCrew, inputs: Path, out: Path) -> None:
@@ -237,4 +238,4 @@ def test_a_pipe_takes_no_results(windlass: Command, crew: BatchCrew, inputs: Pat
     for place in (out, "/dev/stdout"):
         ended = each(windlass, crew, inputs, "--out", place)
         assert (ended.code, crew.batches) == (2, [])
-        assert f"--out {place}: this is no file that can be continued" in ended.err
+        assert f"--out {place}: this is no regular file" in ended.err

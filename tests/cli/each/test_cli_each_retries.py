@@ -22,7 +22,7 @@ def one_failed(windlass: Command, crew: BatchCrew, inputs: Path, out: Path) -> N
     crew.failing = {"tides"}
     ended = each(windlass, crew, inputs, "--out", out)
     assert ended.code == 1
-    assert "The same command with --retry-failed starts again what failed." in ended.err
+    assert "The same command with --retry-failed starts the failed lines again." in ended.err
     crew.failing = set()
 
 
@@ -104,5 +104,5 @@ def test_a_line_whose_open_kickoff_nobody_knows_any_more_is_started_again(
     crew.lose_all()
     ended = windlass(*arguments)
     assert ended.code == 0
-    assert "line 2 is started again: nothing is known here of its kickoff kickoff-2" in ended.err
+    assert "line 2 is started again: the server does not know its kickoff kickoff-2" in ended.err
     assert states(out)[1] == ("SUCCESS", 1)

@@ -87,7 +87,7 @@ def do_garbage(inputs):
             other = socket.socket(fileno=os.dup(number))
         except OSError:
             continue
-        other.send(b"\xff" * 64)
+        other.send((16).to_bytes(4, "big") + b"\xff" * 16)
     time.sleep(600)
 
 
@@ -118,7 +118,7 @@ def do_register_exit(inputs):
 
 
 def do_importable(inputs):
-    names = ("windlass", "pydantic", "channel", "windlass_crewside")
+    names = ("windlass", "pydantic", "channel", "windlass_child")
     return {name: importlib.util.find_spec(name) is not None for name in names}
 
 

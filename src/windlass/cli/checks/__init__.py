@@ -1,7 +1,9 @@
-"""What `windlass doctor` looks at. A check returns what it found well or doubtful, and raises WindlassError for what
-keeps Windlass from working: its message says what is wrong, its hint how to mend it.
+"""The checks of `windlass doctor`.
+
+A check returns a finding of level `ok` or `warn`. It raises WindlassError for a fault that keeps Windlass from working.
+The error's message describes the fault, and its hint describes how to fix it.
 """
 
-from windlass.cli.checks.finding import Finding, Level, examine
+from windlass.cli.checks.machine import Finding, Level, examine
 
 __all__ = ["Finding", "Level", "examine"]

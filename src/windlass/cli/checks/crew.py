@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from windlass.cli.checks.finding import Finding, Level
-from windlass.embedded.offline_model import NOBODY_LISTENS, has_provider_key, model_environment, names_another_model
+from windlass.cli.checks.machine import Finding, Level
+from windlass.cli.printing import notify
+from windlass.offline_model.app import NOBODY_LISTENS, has_provider_key, model_environment, names_another_model
 from windlass.projects import interpreter_of, recognise
-from windlass.runner import Runner
+from windlass.wiring.crews import runner_for_checks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+    from windlass.config import Settings
     from windlass.kickoffs.manifest import Manifest
+    from windlass.runner import Runner
 
 
 def interpreter(project: Path) -> Finding:
@@ -22,9 +24,9 @@ def interpreter(project: Path) -> Finding:
     return Finding(f"{found}, {'of the project' if own else 'of Windlass, as the project has no .venv'}")
 
 
-def loads(project: Path, machine: Mapping[str, str], environment: Mapping[str, str]) -> Finding:
-    with TemporaryDirectory(prefix="windlass-doctor-") as scratch:
-        manifest = asyncio.run(_inspected(project, Runner(Path(scratch), machine), environment))
+def loads(project: Path, settings: Settings, environment: Mapping[str, str]) -> Finding:
+    with runner_for_checks(settings, notify) as runner:
+        manifest = asyncio.run(_inspected(project, runner, environment))
     framework = f" on {manifest.framework} {manifest.framework_version}" if manifest.framework else ""
     text = f"{manifest.name}, a {manifest.kind}{framework}, tasks: {len(manifest.tasks)}"
     if manifest.warnings:
@@ -33,7 +35,7 @@ def loads(project: Path, machine: Mapping[str, str], environment: Mapping[str, s
 
 
 def model(environment: Mapping[str, str]) -> Finding:
-    """Names the variable, never its value."""
+    """Reports which variable chooses the model. Never reports its value."""
     if key := has_provider_key(environment):
         return Finding(f"crews use your provider: {key} is set")
     if other := names_another_model(environment):
@@ -41,7 +43,8 @@ def model(environment: Mapping[str, str]) -> Finding:
             f"crews use the model that {other} names; no provider's key is set, which it may need", Level.WARN
         )
     return Finding(
-        "no provider's key is set, so crews get answers from the offline model; set OPENAI_API_KEY, say, for a real one"
+        "no provider's key is set, so crews get answers from the offline model; for another model, set its provider's "
+        "key, such as OPENAI_API_KEY"
     )
 
 
@@ -51,7 +54,11 @@ async def _inspected(project: Path, runner: Runner, environment: Mapping[str, st
     await runner.start()
     try:
         return await runner.inspect(
-            interpreter_of(project), recognised.preload, recognised.project, {**environment, **offline}
+            interpreter_of(project),
+            recognised.preload,
+            recognised.project,
+            {**environment, **offline},
+            limits=recognised.options.limits,
         )
     finally:
         await runner.stop()

@@ -1,29 +1,78 @@
 from __future__ import annotations
 
+import asyncio
 import errno
+import shutil
 import socket
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from windlass.cli.addresses import local_url
-from windlass.cli.checks.finding import Finding
-from windlass.errors import WindlassError
+from windlass.cli.checks.machine import Finding
+from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
+from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.store.database import Database
 
 if TYPE_CHECKING:
     from windlass.config import Settings
+
+
+def database(settings: Settings) -> Finding:
+    if settings.database_url:
+        asyncio.run(_reach(settings.database_url.get_secret_value()))
+        return Finding("the PostgreSQL of WINDLASS_DATABASE_URL answers")
+    if url := running_url(settings.home):
+        return _running(url, settings.home)
+    return _started(settings.home)
+
+
+def _running(url: str, home: Path) -> Finding:
+    try:
+        asyncio.run(_reach(url))
+    except DatabaseUnavailable as error:
+        raise WindlassError(error.message, f"A server runs on {home}; see {home / 'postgres' / 'log'}.") from error
+    return Finding("the embedded PostgreSQL of the running server answers")
+
+
+def _started(home: Path) -> Finding:
+    """Starts a database in a temporary folder of the home, if there is one.
+
+    The test then uses the same disk and permissions as the real data.
+    """
+    place = Path(tempfile.mkdtemp(prefix="doctor-", dir=home if home.is_dir() else None))
+    place.chmod(0o711)  # as root, PostgreSQL runs as another user
+    postgres = EmbeddedPostgres(place)
+    try:
+        postgres.start()
+    finally:
+        postgres.stop()
+        shutil.rmtree(place, ignore_errors=True)
+    return Finding("the embedded PostgreSQL starts, answers and stops")
+
+
+async def _reach(url: str) -> None:
+    """Connects to the database. Raises DatabaseUnavailable with the cause, or SettingsError when `url` is no URL.
+
+    Neither message contains the password.
+    """
+    async with Database(url, connections=2):
+        pass
+
 
 SECONDS = 5.0
 
 
 def server(settings: Settings) -> Finding:
-    """A server that runs is asked whether it is ready; without one, its port must be free."""
+    """Checks that the running server is ready, or that its port is free when no server runs."""
     if _is_free(settings.host, settings.port):
         return Finding(f"none runs; {settings.host}:{settings.port} is free for one")
     failing = [name for name, state in _ready(local_url(settings)).items() if state != "ok"]
     if failing:
         raise WindlassError(
-            f"the server at {local_url(settings)} is not ready: {', '.join(failing)}.", "Its log says why."
+            f"the server at {local_url(settings)} is not ready: {', '.join(failing)}.", "See its log for the cause."
         )
     return Finding(f"the one at {local_url(settings)} is ready")
 
@@ -34,14 +83,14 @@ def _is_free(host: str, port: int) -> bool:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise WindlassError(
-                f"nobody can listen on {host}:{port}: {error.strerror}.", "Set WINDLASS_HOST or WINDLASS_PORT."
+                f"a server can't listen on {host}:{port}: {error.strerror}.", "Set WINDLASS_HOST or WINDLASS_PORT."
             ) from error
         return False
     return True
 
 
 def _ready(url: str) -> dict[str, Any]:
-    """What the server says of each thing that must hold. Raises WindlassError for another program."""
+    """Returns the checks of the server's `/ready`. Raises WindlassError when another program answers."""
     try:
         answer = httpx.get(f"{url}/ready", timeout=SECONDS, trust_env=False).json()
         return dict(answer["checks"])

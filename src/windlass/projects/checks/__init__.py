@@ -1,4 +1,4 @@
-"""What is wrong with a project, all of it at once (docs/check.md): what its files tell, without running any of them."""
+"""Finds all errors of a project at once (docs/check.md). This part reads its files and runs none of its code."""
 
 from windlass.projects.checks.finding import Finding, Level, counts, from_json, in_order
 from windlass.projects.checks.json_crew import declared_crew, located

@@ -18,7 +18,7 @@ CODES: Mapping[str, str] = {
     "approvals_not_there": "a task or method asks a person, which a kickoff does not have",
     "config_invalid": "an agent or a task in a YAML file has no members",
     "config_missing": "a crew asks for a name of a YAML file that is not there",
-    "config_unused": "a YAML file says what counts for nothing: a name twice, or a member that crewai does not know",
+    "config_unused": "a YAML file has an entry without effect: a name twice, or a member that crewai does not know",
     "declaration_invalid": "a JSON crew or a declarative flow holds what crewai does not take",
     "env_file": "the project's .env can't be read, or a line of it",
     "interpreter": "the project's Python can't run crews",
@@ -26,7 +26,7 @@ CODES: Mapping[str, str] = {
     "load_failed": "the project's code failed while it was imported or built",
     "missing_package": "a package is not installed in the project's interpreter",
     "never_runs": "no kickoff can run it: no tasks, no start, a generator, a method that nothing starts",
-    "no_crew": "the project tells of no crew, flow or function, or it is not where it says",
+    "no_crew": "the project declares no crew, flow or function, or its entrypoint does not exist",
     "option": "an option in [tool.windlass] is unknown, or its value can't be",
     "package_version": "a package is installed in another version than the project wants",
     "pyproject": "pyproject.toml is missing, or can't be read",
@@ -38,12 +38,15 @@ CODES: Mapping[str, str] = {
     "unused_input": "an input has a default and is in no text of the crew",
     "yaml_syntax": "a YAML file can't be read",
 }
-"""Every code there is, and what it means."""
+"""Every code and its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`file` is a path in the project; `hint` says what to do. The project is fit to be served without errors."""
+    """An error or a warning about a project. A project without errors can be served.
+
+    `file` is a path in the project. `hint` is the action that corrects it.
+    """
 
     code: str
     level: Level
@@ -57,7 +60,7 @@ class Finding:
         return ":".join(str(part) for part in (self.file, self.line) if part is not None)
 
     def lines(self) -> list[str]:
-        """For a person: where, what, and below it what to do."""
+        """Returns the finding for a person: its place and message, and below them the hint."""
         place = f"{self.place}: " if self.place else ""
         return [f"{place}{self.level}: {self.message} [{self.code}]", *([f"    {self.hint}"] if self.hint else [])]
 
@@ -71,11 +74,11 @@ def from_json(value: Mapping[str, Any]) -> Finding:
 
 def counts(findings: Iterable[Finding]) -> str:
     levels = [str(one.level) for one in findings]
-    told = [(name, levels.count(name)) for name in ("error", "warning")]
-    return ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for name, number in told)
+    counted = [(name, levels.count(name)) for name in ("error", "warning")]
+    return ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for name, number in counted)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Each once, by file and line; what has no file comes first."""
+    """Returns each finding once, sorted by file and line. Findings without a file come first."""
     once = dict.fromkeys(findings)
     return sorted(once, key=lambda one: (one.file or "", one.line or 0, one.level, one.code, one.message))

@@ -1,4 +1,4 @@
-"""JSON crews: crew.jsonc, and agents/NAME.jsonc beside it."""
+"""Checks JSON crews: crew.jsonc, and agents/NAME.jsonc beside it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 ENDINGS = (".jsonc", ".json")
 NOWHERE = Node(None, 0)
 
-SAID_BY_CREWAI = {
+CREWAI_MESSAGE = {
     "jsonc_syntax": re.compile(r"invalid JSON at line|unterminated block comment"),
     "agent_file_missing": re.compile(r"agent '.*' not found in "),
     "unknown_agent": re.compile(r"references agent '(.*)' which does not match"),
     "unknown_context": re.compile(r"has context reference '.*' but"),
 }
-"""What crewai finds as we do, in its words: we tell it with the line."""
+"""Messages of crewai for errors that this module reports too, with the line."""
 
 
 @dataclass
 class Files:
-    """The files of a crew that were read, by their paths in the project, and what is wrong with them; `agents` are the
-    names that the crew gives, whether there are files for them or not.
+    """The files of a crew that were read, by their paths in the project, and their findings.
+
+    `agents` are the names in the crew's list, with a file or without.
     """
 
     root: Path
@@ -105,7 +106,10 @@ def tasks(files: Files, crew: Node, entrypoint: str) -> None:
 
 
 def unused_inputs(files: Files, crew: Node, entrypoint: str) -> Iterator[Finding]:
-    """Code of the project that is called before a kickoff may read any."""
+    """Yields a warning for each input that no text uses.
+
+    Yields nothing for a crew with callbacks before the kickoff, because their code may read any input.
+    """
     if "before_kickoff_callbacks" in crew.members:
         return
     rest = [node for name, node in crew.members.items() if name != "inputs"]
@@ -120,10 +124,10 @@ def unused_inputs(files: Files, crew: Node, entrypoint: str) -> Iterator[Finding
 
 
 def located(found: Finding, files: Files) -> Finding | None:
-    """What crewai said of a JSON crew, with its file and line; None where we said it already."""
-    for code, words in SAID_BY_CREWAI.items():
-        if said := words.search(found.message):
-            if any(one.code == code for one in files.findings) or comes_of_its_file(code, said, files):
+    """Adds the file and the line to a finding of crewai. Returns None if this module has reported it already."""
+    for code, words in CREWAI_MESSAGE.items():
+        if matched := words.search(found.message):
+            if any(one.code == code for one in files.findings) or comes_of_its_file(code, matched, files):
                 return None
             found = replace(found, code=code)
     file, _, rest = found.message.partition(": ")
@@ -138,6 +142,6 @@ def located(found: Finding, files: Files) -> Finding | None:
     return replace(found, message=rest, file=file, line=named.line)
 
 
-def comes_of_its_file(code: str, said: re.Match[str], files: Files) -> bool:
-    """The crew has the agent, and what is wrong is in the agent's own file."""
-    return code == "unknown_agent" and said[1] in files.agents
+def comes_of_its_file(code: str, matched: re.Match[str], files: Files) -> bool:
+    """Returns whether an unknown agent is in the crew's list, so that the error is in the agent's own file."""
+    return code == "unknown_agent" and matched[1] in files.agents

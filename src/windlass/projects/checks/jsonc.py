@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas, read so that each value knows its line."""
+"""Parses JSON with comments and trailing commas, with the line of each value."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JsoncError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value that was read at this line: a dict or a list of nodes, or any other."""
+    """A value and its line. The value is a dict or a list of nodes, or a scalar."""
 
     value: Any
     line: int
@@ -51,7 +51,7 @@ class Node:
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
 
     def texts(self) -> Iterator[str]:
-        """All strings that are in it, names of members not."""
+        """Yields all strings in the value, without the names of members."""
         for node in [*self.members.values(), *self.items]:
             yield from node.texts()
         if isinstance(self.value, str):
@@ -59,7 +59,7 @@ class Node:
 
 
 def parse(text: str) -> Node:
-    """Raises JsoncError, which says where."""
+    """Returns the root node. Raises JsoncError with the line and the column."""
     reader = _Reader(text)
     if text.startswith("\ufeff"):
         raise reader.fault("it begins with a byte order mark, which JSON has not: save it as UTF-8 without")
@@ -120,7 +120,7 @@ class _Reader:
         return [self.value(depth + 1) for _ in self._elements("]")]
 
     def _elements(self, end: str) -> Iterator[None]:
-        """One turn for each element, at its first character."""
+        """Yields once for each element, at its first character."""
         self.at += 1
         while True:
             self.skip()

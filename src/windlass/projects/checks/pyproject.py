@@ -17,7 +17,7 @@ AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)")
 
 
 def declared_project(path: Path) -> tuple[Recognised | None, list[Finding]]:
-    """What the project is, None where that can't be told, and what is wrong with how it says so."""
+    """Returns the recognised project, or None if it can't be recognised, and the findings in its pyproject.toml."""
     try:
         declared = read(path)
     except ProjectError as error:
@@ -45,7 +45,10 @@ def of_pyproject(code: str, error: ProjectError, root: Path, *, there: bool = Tr
 
 
 def wrong_options(declared: Declared) -> Iterator[Finding]:
-    """Each by itself: `Options.parse` raises the first that it meets; and what is wrong with them together."""
+    """Yields a finding for each wrong option, or else one for a wrong combination.
+
+    Each option is parsed alone, because `Options.parse` raises only the first error.
+    """
     table, file = declared.table("tool", "windlass"), declared.root / FILE
     found = False
     for table_name, key, alone in one_by_one(table):
@@ -57,7 +60,7 @@ def wrong_options(declared: Declared) -> Iterator[Finding]:
 
 
 def passed_over(declared: Declared) -> Iterator[Finding]:
-    """Of several options that say what is run, all but the first."""
+    """Yields a warning for each option that names an entrypoint, except the first. Only the first one is used."""
     for choice, _ in declared.choices[1:]:
         first = declared.choices[0][0]
         message = f"in [tool.windlass], {choice} counts for nothing beside {first}."
@@ -66,7 +69,7 @@ def passed_over(declared: Declared) -> Iterator[Finding]:
 
 
 def one_by_one(table: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The table that an option stands in, its name, and the options as they were if it were the only one."""
+    """Yields for each option its table, its name, and the options with this one alone."""
     for key, value in table.items():
         if key in TABLES and isinstance(value, dict):
             for name, inner in value.items():
@@ -84,7 +87,7 @@ def fault_of(options: dict[str, Any], file: Path) -> ProjectError | None:
 
 
 def line_of(file: Path, table: str, key: str) -> int | None:
-    """Of a key that stands below its table's own header; None where it is written in another way."""
+    """Returns the line of a key below its table's header. Returns None if it is written in another form."""
     current = ""
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
         if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*]", line):

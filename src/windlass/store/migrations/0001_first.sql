@@ -1,4 +1,4 @@
--- Values that come from clients or crews and may hold any JSON are of type json, not jsonb: jsonb refuses "\u0000".
+-- Columns for arbitrary JSON from clients or crews have the type json. The type jsonb refuses "\u0000".
 
 CREATE TABLE settings (
     name  text PRIMARY KEY,
@@ -40,7 +40,7 @@ CREATE TABLE tokens (
     digest        bytea NOT NULL UNIQUE,
     last_four     text NOT NULL,
     profile       text CHECK (profile IN ('documented', 'live')),  -- NULL: the deployment's
-    shown_copy    text,  -- encrypted, of the two tokens that a crew's page shows again
+    shown_copy    text,  -- the encrypted token; set only for the two tokens that a crew's page shows again
     created_at    timestamptz NOT NULL DEFAULT now(),
     expires_at    timestamptz,
     revoked_at    timestamptz,
@@ -50,20 +50,20 @@ CREATE TABLE tokens (
 
 CREATE UNIQUE INDEX tokens_shown ON tokens (deployment_id, kind) WHERE shown_copy IS NOT NULL AND revoked_at IS NULL;
 
--- No foreign keys from here on: they would lock the deployment's row at every kickoff.
+-- The tables from here on have no foreign keys: these would lock the deployment's row at every kickoff.
 CREATE TABLE kickoffs (
-    id            uuid PRIMARY KEY,  -- UUIDv7: the order of ids is the order of acceptance
+    id            uuid PRIMARY KEY,  -- UUIDv7: ids are in the order of acceptance
     deployment_id uuid NOT NULL,
     version_id    uuid NOT NULL,
-    user_id       uuid,  -- who started it with a user token
+    user_id       uuid,  -- the user whose token started the kickoff
     state         text NOT NULL DEFAULT 'PENDING',
     reason        text,
     error         text,
-    attempt       integer NOT NULL DEFAULT 0,  -- the fencing number: whoever writes for a run names it
+    attempt       integer NOT NULL DEFAULT 0,  -- the fencing number: each write of a run names it
     losses        integer NOT NULL DEFAULT 0,
     inputs        json NOT NULL,
     meta          json,
-    unacted       json,  -- members of the request that this release stores and does not act on
+    unacted       json,  -- members of the request that this release stores but does not use
     warnings      json NOT NULL DEFAULT '[]',
     output        json,
     structured    json,
@@ -107,7 +107,7 @@ CREATE TABLE events (
 
 CREATE TABLE idempotency_keys (
     deployment_id  uuid NOT NULL,
-    principal      uuid NOT NULL,  -- the user, or the deployment itself for its organization tokens
+    principal      uuid NOT NULL,  -- the user; for organization tokens the deployment
     key            text NOT NULL,
     request_digest bytea NOT NULL,
     kickoff_id     uuid NOT NULL,

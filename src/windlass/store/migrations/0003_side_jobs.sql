@@ -1,13 +1,13 @@
--- What is done of procrastinate's own statements (store/side_job_tables.py): the names of its files.
+-- The names of procrastinate's migration files that are applied (store/side_job_tables.py).
 CREATE TABLE side_job_migrations (
     name       text PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
--- For retention: what ended, by when. The hot path pays one entry, at the end of a kickoff.
+-- Retention searches ended kickoffs by the time of their end. The index costs one entry per kickoff, written at its end.
 CREATE INDEX kickoffs_finished ON kickoffs (deployment_id, finished_at) WHERE finished_at IS NOT NULL;
 
--- How far retention has come: of the deployment's kickoffs that ended by then, the events (or the journals) are gone.
+-- The progress of retention: the events (or the journals) of the deployment's kickoffs that ended until `finished_at` are removed.
 CREATE TABLE retention_progress (
     deployment_id uuid NOT NULL,
     what          text NOT NULL,

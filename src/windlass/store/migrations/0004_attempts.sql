@@ -1,11 +1,11 @@
--- A finished step of a run, which no later attempt runs again.
+-- A finished step of a run. Later attempts do not run it again.
 CREATE TABLE journal (
     kickoff_id uuid NOT NULL,
     number     integer NOT NULL,
     attempt    integer NOT NULL,
     key        text NOT NULL,
-    position   integer,  -- of its task record
-    apart      boolean NOT NULL DEFAULT false,  -- its output is in the task record alone
+    position   integer,  -- the position of its task record
+    apart      boolean NOT NULL DEFAULT false,  -- the output is stored only in the task record
     record     text NOT NULL,  -- encrypted
     written_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (kickoff_id, number)
@@ -17,22 +17,22 @@ CREATE TABLE attempts (
     worker_id  uuid NOT NULL,
     host       text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
-    restored   integer NOT NULL DEFAULT 0,  -- entries of the journal that it began with
+    restored   integer NOT NULL DEFAULT 0,  -- the number of journal entries at its start
     ended_at   timestamptz,
-    ended_as   text,  -- the kickoff's last state, or why it went on: 'lost', 'released', 'retried'
+    ended_as   text,  -- the final state of the kickoff; if the kickoff went on: 'lost', 'released' or 'retried'
     why        text,
     PRIMARY KEY (kickoff_id, attempt)
 );
 
 ALTER TABLE kickoffs
-    ADD retries integer NOT NULL DEFAULT 0,  -- attempts that failed and were not the last
-    ADD why     text,  -- its last run ended and it did not
-    ADD model_calls integer NOT NULL DEFAULT 0,  -- begun, of all attempts
-    ADD alone   boolean NOT NULL DEFAULT false;  -- its process was lost: it shares its next one's zygote with no other
+    ADD retries integer NOT NULL DEFAULT 0,  -- failed attempts after which the kickoff ran again
+    ADD why     text,  -- why its last run ended without ending the kickoff
+    ADD model_calls integer NOT NULL DEFAULT 0,  -- calls that were started, by all attempts
+    ADD alone   boolean NOT NULL DEFAULT false;  -- a process was lost: the zygote of its next process serves no other kickoff
 
-ALTER TABLE task_records ADD attempt integer;  -- whose run it is, or was; NULL: of none yet
+ALTER TABLE task_records ADD attempt integer;  -- the attempt that runs or ran the task; NULL: none yet
 
--- Of `new`, those that `old` has not are added; text, so that parameters need no cast.
+-- Adds the warnings of `new` that `old` does not contain. `new` is text, so that parameters need no cast.
 CREATE FUNCTION added_warnings(old json, new text) RETURNS json LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN new = '[]' THEN old ELSE (old::jsonb || coalesce((
                SELECT jsonb_agg(warning)
@@ -40,8 +40,8 @@ CREATE FUNCTION added_warnings(old json, new text) RETURNS json LANGUAGE sql IMM
                 WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(old::jsonb) AS told WHERE told = warning)), '[]'))::json END;
 $$;
 
--- Claiming. Sorting and all other ways to read tables but by an index are off, whatever the statistics say: they are old just when a backlog
--- has come in, and then a plan that looks right reads all of it. So an ORDER BY says which index is read.
+-- Claiming. All plans except index scans are disabled, sorting too. The planner's statistics are outdated just after a backlog has been
+-- accepted. It would then choose a plan that reads the whole backlog. So each ORDER BY determines the index that is read.
 
 CREATE FUNCTION key_is_held(of_deployment uuid, held_key text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -59,8 +59,9 @@ SELECT id, deployment_id, priority, concurrency_key
   FROM kickoffs
  WHERE state = 'PENDING' AND ready AND (concurrency_key IS NULL OR NOT key_is_held(deployment_id, concurrency_key));
 
--- Under the lock, whoever claims counts what all others have claimed: caps and keys hold over all workers. It is one statement for its caller,
--- and needs nothing more from it to come to its end: a worker that is stopped (SIGSTOP) in the middle can't keep the lock.
+-- A claim holds a lock, so it sees the claims of all other workers. Concurrency limits and keys therefore apply across all workers. The
+-- function is one statement for its caller, and finishes without further input. So a worker that is stopped (SIGSTOP) in the middle can't
+-- keep the lock.
 CREATE FUNCTION claim_kickoffs(by_worker uuid, on_host text, free_slots integer, lease interval) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -79,7 +80,7 @@ BEGIN
           FROM deployments
           LEFT JOIN running ON running.deployment_id = deployments.id
          WHERE paused_at IS NULL
-    ), tried AS (  -- at most one a slot can matter
+    ), tried AS (  -- one per slot is enough
         SELECT free.*
           FROM free
          CROSS JOIN LATERAL (
@@ -88,7 +89,7 @@ BEGIN
          WHERE free.room > 0
          ORDER BY (runs + 1) / weight, head.id
          LIMIT free_slots
-    ), candidates AS (  -- SKIP LOCKED: what is being stopped just now is passed over
+    ), candidates AS (  -- SKIP LOCKED: omits kickoffs that are being stopped just now
         SELECT first.*, tried.weight, tried.runs,
                row_number() OVER (PARTITION BY deployment_id, coalesce(concurrency_key, first.id::text)
                                       ORDER BY priority DESC, first.id) AS turn
@@ -119,7 +120,7 @@ BEGIN
         SELECT claimed.id, position, task_id, key, name, agent, 'pending_run'
           FROM claimed
           JOIN registered_tasks USING (version_id)
-            ON CONFLICT (kickoff_id, position) DO UPDATE  -- of a former attempt
+            ON CONFLICT (kickoff_id, position) DO UPDATE  -- written by an earlier attempt
            SET task_id = excluded.task_id, key = excluded.key, name = excluded.name, agent = excluded.agent, registered = true
          WHERE task_records.state = 'pending_run'
     ), leftover AS (
@@ -133,8 +134,8 @@ BEGIN
 END
 $$;
 
--- Whatever moves a kickoff on, these follow in the same transaction: its attempt is over, its task records are those of a kickoff that waits
--- or has ended, the next one with its key has its turn, and who waits for this is told.
+-- Each change of a kickoff's state has these consequences in the same transaction. Its attempt ends. Its task records are reopened or
+-- closed. The next kickoff with its concurrency key gets the key. Listeners are notified.
 
 CREATE FUNCTION end_attempt(before kickoffs, after kickoffs) RETURNS void LANGUAGE sql AS $$
     UPDATE attempts
@@ -146,7 +147,7 @@ CREATE FUNCTION end_attempt(before kickoffs, after kickoffs) RETURNS void LANGUA
      WHERE kickoff_id = before.id AND attempt = before.attempt;
 $$;
 
--- What is not in the journal runs again; the time that it took so far, up to the run's last word, still counts.
+-- Tasks that are not in the journal run again. Their execution time until the last event of the lost run still counts.
 CREATE FUNCTION reopen_tasks(of_kickoff uuid) RETURNS void LANGUAGE sql AS $$
     UPDATE task_records
        SET state = 'pending_run', output = NULL, started_at = NULL, finished_at = NULL,

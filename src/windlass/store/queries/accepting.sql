@@ -1,8 +1,9 @@
 -- Arrays are sent in binary form, %(...)b: in text form, quoting inputs of 20 MB keeps the server busy for seconds.
 
 -- name: accept
--- A batch without concurrency keys, of deployments whose queues are known to have room: one statement, one commit, one wake-up. A row whose
--- idempotency key is taken inserts nothing. No two rows of one batch have the same key: INSERT ... ON CONFLICT can't touch a row twice.
+-- Stores a batch without concurrency keys, for deployments whose queues are known to have room: one statement, one commit, one
+-- notification. A row whose idempotency key is in use inserts nothing. The keys of a batch must be distinct: INSERT ... ON CONFLICT can't
+-- change a row twice.
 WITH given AS (
     SELECT *
       FROM unnest(
@@ -15,7 +16,7 @@ WITH given AS (
     SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
       FROM given
      WHERE key IS NOT NULL
-     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- as every batch does: else two could wait for each other
+     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- the same order in each batch, to avoid deadlocks
         ON CONFLICT (deployment_id, principal, key) DO UPDATE
        SET request_digest = excluded.request_digest, kickoff_id = excluded.kickoff_id, expires_at = excluded.expires_at
      WHERE idempotency_keys.expires_at <= now()
@@ -31,11 +32,12 @@ WITH given AS (
 SELECT (SELECT array_agg(id) FROM accepted) AS accepted, pg_notify('windlass_kickoffs', '')
 
 -- name: accept_with_care
--- As `accept`, for any batch. What inserts nothing comes back as `full` or `taken`, or else has an idempotency key that stands for an earlier
--- kickoff. No two rows of one batch have the same concurrency key either, but to enqueue: they would not see each other.
+-- As `accept`, for any batch. A row that inserts nothing is returned in `full` or `taken`, or else its idempotency key belongs to an
+-- earlier kickoff. The concurrency keys of a batch must also be distinct, except for "enqueue": rows of one batch don't see each other.
 WITH given AS (
     SELECT row.*, coalesce(row.strategy, deployments.concurrency_strategy) AS wanted,
-           coalesce(deployments.max_waiting, %(max_waiting)s) AS most
+           coalesce(deployments.max_waiting, %(max_waiting)s) AS most,
+           greatest(1, floor(coalesce(deployments.max_waiting, %(max_waiting)s) * %(user_share)s))::int AS most_of_user
       FROM unnest(
            %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
            %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
@@ -55,18 +57,28 @@ WITH given AS (
             LIMIT 1
            ) AS holder
      WHERE given.wanted = 'reject'
-), backlogs AS MATERIALIZED (  -- counted once a deployment, and no further than it matters
-    SELECT deployment_id, most,
+), backlogs AS MATERIALIZED (  -- counted once per deployment, up to the limit
+    SELECT deployment_id, most, most_of_user,
            (SELECT count(*)
               FROM (SELECT FROM kickoffs WHERE deployment_id = queue.deployment_id AND state = 'PENDING' AND ready LIMIT most) AS ready)
          + (SELECT count(*)
               FROM (SELECT FROM kickoffs WHERE deployment_id = queue.deployment_id AND state = 'PENDING' AND NOT ready LIMIT most) AS other)
            AS waiting
-      FROM (SELECT DISTINCT deployment_id, most FROM given) AS queue
-), counted AS (
-    SELECT given.*, waiting, waiting + row_number() OVER (PARTITION BY deployment_id ORDER BY place) <= given.most AS fits
+      FROM (SELECT DISTINCT deployment_id, most, most_of_user FROM given) AS queue
+), backlogs_of_users AS MATERIALIZED (
+    SELECT deployment_id, user_id,
+           (SELECT count(*)
+              FROM (SELECT
+                      FROM kickoffs
+                     WHERE deployment_id = own.deployment_id AND user_id = own.user_id AND state = 'PENDING'
+                     LIMIT most_of_user) AS waiting) AS waiting
+      FROM (SELECT DISTINCT deployment_id, user_id, most_of_user FROM given WHERE user_id IS NOT NULL) AS own
+), new AS (
+    SELECT given.*, backlogs_of_users.waiting AS waiting_of_user,
+           given.user_id IS NULL OR backlogs_of_users.waiting
+             + row_number() OVER (PARTITION BY given.deployment_id, given.user_id ORDER BY place) <= most_of_user AS within_share
       FROM given
-      JOIN backlogs USING (deployment_id)
+      LEFT JOIN backlogs_of_users USING (deployment_id, user_id)
       LEFT JOIN LATERAL (
            SELECT expires_at
              FROM idempotency_keys
@@ -75,12 +87,17 @@ WITH given AS (
             LIMIT 1
            ) AS known ON given.key IS NOT NULL
      WHERE id NOT IN (SELECT id FROM taken) AND coalesce(known.expires_at <= now(), true)
+), counted AS (  -- rows beyond a user's share use no room of the queue
+    SELECT new.*, waiting,
+           within_share AND waiting + count(*) FILTER (WHERE within_share) OVER (PARTITION BY deployment_id ORDER BY place) <= new.most AS fits
+      FROM new
+      JOIN backlogs USING (deployment_id)
 ), reserved AS (
     INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
     SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
       FROM counted
      WHERE key IS NOT NULL AND fits
-     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- as every batch does: else two could wait for each other
+     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- the same order in each batch, to avoid deadlocks
         ON CONFLICT (deployment_id, principal, key) DO UPDATE
        SET request_digest = excluded.request_digest, kickoff_id = excluded.kickoff_id, expires_at = excluded.expires_at
      WHERE idempotency_keys.expires_at <= now()
@@ -118,21 +135,28 @@ WITH given AS (
     RETURNING id
 )
 SELECT (SELECT array_agg(id) FROM accepted) AS accepted,
-       (SELECT json_agg(json_build_array(id, waiting, most)) FROM counted WHERE NOT fits) AS full,
-       (SELECT json_agg(json_build_array(deployment_id, most - waiting)) FROM backlogs) AS room,
+       (SELECT json_agg(CASE WHEN within_share THEN json_build_array(id, waiting, most, false)
+                             ELSE json_build_array(id, waiting_of_user, most_of_user, true) END)
+          FROM counted
+         WHERE NOT fits) AS full,
+       (SELECT json_agg(json_build_array(deployment_id, most - waiting, most_of_user - waiting)) FROM backlogs) AS room,
+       (SELECT json_agg(DISTINCT jsonb_build_array(deployment_id, user_id, most_of_user - waiting_of_user))
+          FROM new
+         WHERE user_id IS NOT NULL) AS room_of_users,
        (SELECT json_agg(json_build_array(id, holder, holder_user)) FROM taken) AS taken,
        pg_notify('windlass_kickoffs', '')
 
 -- name: lock_keys
--- In the order of their numbers, as every batch does: else two could wait for each other.
+-- Locks in the order of the numbers, as each batch does. Otherwise two batches could deadlock.
 SELECT count(pg_advisory_xact_lock(number))
   FROM (SELECT DISTINCT hashtextextended('concurrency key ' || name, 0) AS number
           FROM unnest(%(names)b::text[]) AS name
          ORDER BY number) AS numbers
 
 -- name: supersede
--- For those of the batch that are rows now and whose strategy it is: what else is open with their key ends, or is told to. One that came with
--- a user token ends that user's alone. OFFSET 0 and the array have rows looked up by id and by key, whatever the statistics say.
+-- For each accepted kickoff of the batch with the strategy "cancel_running": cancels the other open kickoffs with its key, or requests
+-- their stop. A kickoff with a user token affects only kickoffs of that user. OFFSET 0 and the array force lookups by id and by key, also
+-- with outdated statistics.
 WITH newer AS MATERIALIZED (
     SELECT accepted.*
       FROM unnest(%(ids)b::uuid[], %(strategies)b::text[]) AS given (id, strategy)

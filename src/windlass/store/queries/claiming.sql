@@ -1,5 +1,5 @@
 -- name: claim
--- The answer is small, so that a worker that does not read it can't keep the lock.
+-- Returns only ids. The answer is so small that a worker that does not read it can't keep the lock.
 SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s) AS id
 
 -- name: claimed
@@ -13,7 +13,8 @@ SELECT kickoffs.id, attempt, inputs, limits, alone, retries, concurrency_key, to
  ORDER BY kickoffs.id
 
 -- name: earlier_records
--- As a later attempt finds them: what the journal holds is completed, of the rest the time that it took so far counts.
+-- Returns the task records at the start of a later attempt. Tasks in the journal are completed; the others keep their execution time so
+-- far.
 SELECT position, task_id, key, name, agent, state, registered, output, execution_time,
        extract(epoch FROM started_at)::float8 AS started_at, extract(epoch FROM finished_at)::float8 AS finished_at
   FROM task_records
@@ -28,15 +29,15 @@ SELECT number, journal.key, record, CASE WHEN apart THEN task_records.output END
  ORDER BY number
 
 -- name: renew
--- Only what is still this worker's: a row that is missing from the answer was taken from it.  What it no longer runs is not named, and
--- its lease ends.
+-- Renews only kickoffs that this worker still holds. A row that is missing in the answer is no longer the worker's. The worker does not
+-- name kickoffs that it no longer runs, so their leases end.
 UPDATE kickoffs
    SET lease_until = now() + %(lease)s
  WHERE id = ANY (%(kickoffs)s) AND worker_id = %(worker)s AND state = 'STARTED'
 RETURNING id, attempt, stop_requested_at IS NOT NULL AS stop_requested
 
 -- name: promote_due
--- One with a key waits for its turn from now on.
+-- A kickoff with a concurrency key then waits for its key.
 WITH due AS (
     SELECT first.id
       FROM deployments
@@ -55,8 +56,9 @@ WITH due AS (
 SELECT count(*) AS promoted FROM promoted
 
 -- name: promote_keys
--- Ends free their keys themselves. This is for losses, and for an end that came while the next one was being accepted. It goes from key to
--- key, a page at a time, however many kickoffs wait for each; `last` says where the next page begins.
+-- The trigger follow_kickoff passes on a key when its holder ends. This statement is for losses, and for an end during the acceptance of
+-- the next kickoff. It reads one page of keys, independent of the number of kickoffs that wait for each. `last` is the last key of a full
+-- page, else NULL.
 WITH RECURSIVE keys AS (
     (SELECT deployment_id, concurrency_key
        FROM kickoffs

@@ -1,6 +1,6 @@
--- Nothing comes back from any of these when the run is no longer the kickoff's, which went on without it. What follows from a move (its task
--- records, the attempt, the turn of its concurrency key, who is told) a trigger does: follow_kickoff.
--- A kickoff that is asked to stop has the words for its end in `error` from then on; what it is stopped for counts, not how it ended.
+-- Each of these returns no row when the kickoff has gone on to another attempt or has ended. The trigger follow_kickoff applies the
+-- consequences of a change of state: task records, attempt, concurrency key and notifications. A stop request writes its message to
+-- `error` at once. That message stays when the kickoff ends as CANCELLED, however its run ended.
 
 -- name: settle
 UPDATE kickoffs
@@ -12,7 +12,7 @@ UPDATE kickoffs
 RETURNING id
 
 -- name: put_back
--- The run was lost. It was one loss too many: nothing comes back either.
+-- The run was lost. Returns no row either when the kickoff already has had %(max_losses)s losses.
 UPDATE kickoffs
    SET state = CASE WHEN stop_requested_at IS NULL THEN 'PENDING' ELSE 'CANCELLED' END,
        reason = CASE WHEN stop_requested_at IS NOT NULL THEN 'cancelled' END,
@@ -26,7 +26,7 @@ UPDATE kickoffs
 RETURNING state
 
 -- name: retry
--- The run failed, and the crew's project wants it tried again.
+-- The run failed, and the options of the project request another attempt.
 UPDATE kickoffs
    SET state = 'PENDING', ready = false, run_at = now() + %(pause)s, retries = retries + 1, why = %(why)s,
        token_usage = %(token_usage)s::json, warnings = added_warnings(warnings, %(warnings)s),
@@ -35,7 +35,7 @@ UPDATE kickoffs
 RETURNING id
 
 -- name: release
--- A worker that stops gives back whatever is its own and does not run on, also a claim whose answer it did not get to hear.
+-- A stopping worker requeues all its kickoffs except those in %(running)s, including claims whose answer it did not receive.
 UPDATE kickoffs
    SET state = CASE WHEN stop_requested_at IS NULL THEN 'PENDING' ELSE 'CANCELLED' END,
        reason = CASE WHEN stop_requested_at IS NOT NULL THEN 'cancelled' END,
@@ -45,7 +45,7 @@ UPDATE kickoffs
 RETURNING id, attempt, state
 
 -- name: reap
--- Leases that ended: their worker is dead, or cut off and about to end its runs itself. SKIP LOCKED: another reaper has the row.
+-- The worker of an ended lease is dead, or is disconnected and ends its runs itself. SKIP LOCKED: another server reaps the row already.
 WITH silent AS (
     SELECT id,
            CASE WHEN stop_requested_at IS NOT NULL THEN 'CANCELLED' WHEN losses < %(max_losses)s THEN 'PENDING' ELSE 'FAILED' END AS becomes
@@ -69,8 +69,8 @@ RETURNING kickoffs.id, kickoffs.state
 UPDATE kickoffs SET lease_until = now() - interval '1 second' WHERE state = 'STARTED'
 
 -- name: stop
--- What waits ends here and now; what runs is its worker's to end, and is nobody's to run again. A claim that comes in between is seen: the
--- row is read again once it is ours to change.
+-- A waiting kickoff ends at once. A running one is ended by its worker and never runs again. A concurrent claim is noticed, because
+-- PostgreSQL reads the row again after it has waited for the row lock.
 WITH asked AS (
     UPDATE kickoffs
        SET state = CASE state WHEN 'STARTED' THEN 'STARTED' ELSE 'CANCELLED' END,
@@ -82,6 +82,42 @@ WITH asked AS (
     RETURNING id, state
 )
 SELECT state, CASE state WHEN 'STARTED' THEN pg_notify('windlass_stops', id::text) END FROM asked
+
+-- name: matching
+-- Returns kickoffs to stop, in the order in which to stop them. Those that hold no concurrency key are first, so that no key is given to a
+-- kickoff that will be stopped too. Each branch reads an index that contains only open kickoffs.
+WITH open AS (
+    SELECT 1 AS step, id, state, user_id, created_at
+      FROM kickoffs
+     WHERE deployment_id = %(deployment)s AND state = 'PENDING' AND NOT ready
+     UNION ALL
+    SELECT 2, id, state, user_id, created_at FROM kickoffs WHERE deployment_id = %(deployment)s AND state = 'PENDING' AND ready
+     UNION ALL
+    SELECT 3, id, state, user_id, created_at FROM kickoffs WHERE deployment_id = %(deployment)s AND state = 'PENDING_HUMAN_INPUT'
+     UNION ALL
+    SELECT 4, id, state, user_id, created_at
+      FROM kickoffs
+     WHERE deployment_id = %(deployment)s AND state = 'STARTED' AND stop_requested_at IS NULL
+)
+SELECT id, state, now() AS read_at
+  FROM open
+ WHERE state = ANY (%(states)s) AND (%(owner)s::uuid IS NULL OR user_id = %(owner)s::uuid)
+   AND (%(user)s::text IS NULL OR user_id = (SELECT id FROM users WHERE name = %(user)s::text))
+   AND created_at <= coalesce(%(before)s::timestamptz, now())
+ ORDER BY step, id DESC
+ LIMIT %(limit)s
+
+-- name: stop_waiting
+-- Locks the rows in the order of their ids, so that two such statements can't deadlock. Kickoffs that were claimed meanwhile are omitted.
+WITH chosen AS (
+    SELECT id FROM kickoffs WHERE id = ANY (%(kickoffs)s) AND state IN ('PENDING', 'PENDING_HUMAN_INPUT') ORDER BY id FOR UPDATE
+)
+UPDATE kickoffs
+   SET state = 'CANCELLED', reason = 'cancelled', finished_at = now(), error = CASE WHEN stop_requested_at IS NULL THEN %(error)s ELSE error END,
+       stop_requested_at = coalesce(stop_requested_at, now())
+  FROM chosen
+ WHERE kickoffs.id = chosen.id
+RETURNING kickoffs.id
 
 -- name: state
 SELECT state FROM kickoffs WHERE id = %(kickoff)s

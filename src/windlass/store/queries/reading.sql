@@ -1,41 +1,123 @@
 -- name: statuses
--- What holds any JSON comes as text, to be passed on unread.
-SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, error, attempt, meta::text, warnings::text,
+-- Arbitrary JSON is returned as text, which is passed on unread. Requests of all tenants share one statement. Therefore a large status is
+-- returned without such members: `apart` names those that are not null, to be read by `large_member`, `large_tasks` and `large_outputs`. A
+-- status is large if its members have a stored size of more than %(most_stored)s bytes, which is known without reading them, or more than
+-- %(most)s bytes as text. ARRAY(SELECT unnest()): PostgreSQL then keeps one plan for any number of ids; for ANY(%(ids)s) it plans each
+-- short list again.
+SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, error, attempt,
+       CASE WHEN NOT judged.large THEN meta::text END AS meta,
+       CASE WHEN NOT judged.large THEN warnings::text END AS warnings,
        CASE WHEN kickoffs.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for,
-       kickoffs.output::text, structured::text, token_usage::text, created_at, kickoffs.started_at, kickoffs.finished_at,
-       records.tasks, records.total AS total_tasks, records.completed AS completed_tasks, records.current AS current_task,
-       CASE kickoffs.state WHEN 'SUCCESS' THEN outputs.tasks END AS task_outputs
+       CASE WHEN NOT judged.large THEN kickoffs.output::text END AS output,
+       CASE WHEN NOT judged.large THEN structured::text END AS structured,
+       token_usage::text, created_at, kickoffs.started_at, kickoffs.finished_at,
+       CASE WHEN NOT judged.large THEN texts.tasks END AS tasks,
+       records.total AS total_tasks, records.completed AS completed_tasks, records.current AS current_task,
+       CASE WHEN NOT judged.large THEN texts.outputs END AS task_outputs,
+       CASE WHEN judged.large
+            THEN ARRAY[CASE WHEN meta IS NOT NULL THEN 'meta' END, CASE WHEN pg_column_size(warnings) > 8 THEN 'warnings' END,
+                       CASE WHEN kickoffs.output IS NOT NULL THEN 'output' END, CASE WHEN structured IS NOT NULL THEN 'structured' END,
+                       CASE WHEN records.total > 0 THEN 'tasks' END,
+                       CASE WHEN kickoffs.state = 'SUCCESS' AND records.completed > 0 THEN 'task_outputs' END]
+       END AS apart
   FROM kickoffs
   LEFT JOIN LATERAL (
+       SELECT count(*) AS total,
+              count(*) FILTER (WHERE state = 'completed') AS completed,
+              (array_agg(coalesce(name, task_id) ORDER BY position) FILTER (WHERE state = 'running'))[1] AS current,
+              sum(256 + coalesce(pg_column_size(name), 0) + coalesce(pg_column_size(agent), 0)
+                  + CASE WHEN kickoffs.state = 'SUCCESS' THEN coalesce(pg_column_size(output), 0) ELSE 0 END) AS stored
+         FROM task_records
+        WHERE kickoff_id = kickoffs.id
+       ) AS records ON kickoffs.state <> 'PENDING'
+ CROSS JOIN LATERAL (
+       SELECT coalesce(records.stored, 0) + pg_column_size(warnings) + coalesce(pg_column_size(meta), 0)
+              + coalesce(pg_column_size(kickoffs.output), 0) + coalesce(pg_column_size(structured), 0) AS bytes
+       ) AS stored
+ CROSS JOIN LATERAL (
        SELECT json_agg(json_build_object(
                        'task_id', task_id, 'key', key, 'name', name, 'agent', agent, 'state', state, 'unregistered', NOT registered,
                        'started_at', to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                        'finished_at', to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
                        ORDER BY position)::text AS tasks,
-              count(*) AS total,
-              count(*) FILTER (WHERE state = 'completed') AS completed,
-              (array_agg(coalesce(name, task_id) ORDER BY position) FILTER (WHERE state = 'running'))[1] AS current
-         FROM task_records
-        WHERE kickoff_id = kickoffs.id
-       ) AS records ON kickoffs.state <> 'PENDING'
-  LEFT JOIN LATERAL (
-       SELECT json_agg(json_build_object(
+              json_agg(json_build_object(
                        'task_id', task_id, 'name', name, 'output', output, 'agent', agent, 'execution_time', execution_time)
-                       ORDER BY position)::text AS tasks
+                       ORDER BY position) FILTER (WHERE state = 'completed' AND kickoffs.state = 'SUCCESS')::text AS outputs
          FROM task_records
-        WHERE kickoff_id = kickoffs.id AND state = 'completed'
-       ) AS outputs ON kickoffs.state = 'SUCCESS'
- WHERE kickoffs.id = ANY (%(ids)s)
+        WHERE kickoff_id = kickoffs.id AND kickoffs.state <> 'PENDING' AND stored.bytes <= %(most_stored)s
+       ) AS texts
+ CROSS JOIN LATERAL (
+       SELECT CASE WHEN stored.bytes > %(most_stored)s THEN true
+                   ELSE octet_length(warnings::text) + coalesce(octet_length(meta::text), 0) + coalesce(octet_length(kickoffs.output::text), 0)
+                        + coalesce(octet_length(structured::text), 0) + coalesce(octet_length(texts.tasks), 0)
+                        + coalesce(octet_length(texts.outputs), 0) > %(most)s
+              END AS large
+       OFFSET 0
+       ) AS judged
+ WHERE kickoffs.id = ANY (ARRAY(SELECT unnest(%(ids)s::uuid[])))
+
+-- name: one_moment
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ
+
+-- name: in_order
+-- Disables parallel plans, which could change the order of the pieces.
+SET LOCAL max_parallel_workers_per_gather = 0
+
+-- name: large_member
+-- Returns pieces, one per row, so that neither side holds the whole text as one message. OFFSET 0: the text is made once, not for each
+-- piece.
+SELECT substring(whole.bytes FROM at FOR %(piece)s) AS piece
+  FROM (SELECT convert_to(coalesce(
+                 CASE %(member)s
+                      WHEN 'meta' THEN meta::text
+                      WHEN 'warnings' THEN warnings::text
+                      WHEN 'output' THEN output::text
+                      WHEN 'structured' THEN structured::text
+                 END, 'null'), 'UTF8') AS bytes
+          FROM kickoffs
+         WHERE id = %(kickoff)s
+        OFFSET 0) AS whole
+ CROSS JOIN LATERAL generate_series(1, octet_length(whole.bytes), %(piece)s) AS at
+
+-- name: large_tasks
+SELECT substring(whole.bytes FROM at FOR %(piece)s) AS piece
+  FROM (SELECT convert_to(json_agg(json_build_object(
+                 'task_id', task_id, 'key', key, 'name', name, 'agent', agent, 'state', state, 'unregistered', NOT registered,
+                 'started_at', to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                 'finished_at', to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+                 ORDER BY position)::text, 'UTF8') AS bytes
+          FROM task_records
+         WHERE kickoff_id = %(kickoff)s
+        OFFSET 0) AS whole
+ CROSS JOIN LATERAL generate_series(1, octet_length(whole.bytes), %(piece)s) AS at
+
+-- name: large_outputs
+-- Returns the records one after the other: together, their text could exceed PostgreSQL's limit of 1 GB. Each record has three parts:
+-- before its output, the output, and after it, in the format of `statuses`. The nested loops keep the order of the records; the caller
+-- checks it by `place`.
+SELECT record.position * 3 + part.place AS place, substring(part.bytes FROM at FOR %(piece)s) AS piece
+  FROM (SELECT position, output, json_build_object('task_id', task_id, 'name', name)::text AS head,
+               json_build_object('agent', agent, 'execution_time', execution_time)::text AS tail
+          FROM task_records
+         WHERE kickoff_id = %(kickoff)s AND state = 'completed'
+         ORDER BY position
+        OFFSET 0) AS record
+ CROSS JOIN LATERAL (
+       VALUES (0, convert_to(left(head, -1) || ', "output" : ', 'UTF8')),
+              (1, convert_to(coalesce(output::text, 'null'), 'UTF8')),
+              (2, convert_to(', ' || substr(tail, 2), 'UTF8'))
+       ) AS part (place, bytes)
+ CROSS JOIN LATERAL generate_series(1, octet_length(part.bytes), %(piece)s) AS at
 
 -- name: waiting
--- All that `kickoffs.waiting` decides by. A place is counted among the first that wait for the same (`most` of them): in the queue of the
--- crew, or for the same key. Whoever holds the key is told only to the one that waits for it.
+-- Returns the facts that `kickoffs.waiting` uses. `ahead` counts only the first %(most)s kickoffs of the same line: the queue of the crew,
+-- or the kickoffs that wait for the same key. The holder of a key is returned only for PENDING kickoffs.
 WITH asked AS (
     SELECT kickoffs.*, slug, paused_at, concurrency,
            state = 'PENDING' AND NOT ready AND run_at IS NULL AND concurrency_key IS NOT NULL AS waits_for_key
       FROM kickoffs
       JOIN deployments ON deployments.id = kickoffs.deployment_id
-     WHERE kickoffs.id = ANY (%(ids)s)
+     WHERE kickoffs.id = ANY (ARRAY(SELECT unnest(%(ids)s::uuid[])))
 ), runs AS MATERIALIZED (
     SELECT deployment_id, count(*) AS here FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id
 )
@@ -76,8 +158,8 @@ SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency
        ) AS holder ON asked.state = 'PENDING'
 
 -- name: attempts
--- The newest %(limit)s, the oldest of them first. A task record names the attempt that ran it last: what is completed and an earlier one's was
--- there already. One that is open again since its run was lost keeps the seconds that it took.
+-- Returns the newest %(limit)s attempts, the oldest of them first. A task record names the attempt that ran the task last. So a completed
+-- task of an earlier attempt came from the journal. A task that was reopened after a loss keeps its execution time.
 WITH newest AS (
     SELECT * FROM attempts WHERE kickoff_id = %(kickoff)s ORDER BY attempt DESC LIMIT %(limit)s
 )

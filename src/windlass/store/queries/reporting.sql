@@ -1,7 +1,7 @@
 -- Arrays are sent in binary form, %(...)b: in text form, quoting an output of 20 MB keeps the server busy for seconds.
 
 -- name: write_reports
--- Nothing is written once the kickoff has gone on to another attempt: then `live` is empty, and the caller's run is to end.
+-- When the kickoff has gone on to another attempt, `live` is empty and nothing is written. The caller must end its run.
 WITH live AS (
     SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' FOR SHARE
 ), stored AS (
@@ -9,7 +9,7 @@ WITH live AS (
     SELECT live.id, %(attempt)s, event.seq, event.type, to_timestamp(event.at), event.payload::json
       FROM live,
            unnest(%(seqs)b::bigint[], %(types)b::text[], %(ats)b::float8[], %(payloads)b::text[]) AS event (seq, type, at, payload)
-        ON CONFLICT DO NOTHING  -- written before, when the answer to it was lost
+        ON CONFLICT DO NOTHING  -- a repeated write: the answer to the first one was lost
 ), moved AS (
     INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state, registered, output, execution_time,
                               started_at, finished_at, attempt)
@@ -35,7 +35,7 @@ WITH live AS (
     UPDATE kickoffs
        SET waiting_for = %(waiting_for)s, warnings = added_warnings(warnings, %(warnings)s),
            token_usage = coalesce(%(token_usage)s::json, token_usage), model_calls = greatest(model_calls, %(model_calls)s),
-           losses = CASE WHEN cardinality(%(numbers)b::int[]) > 0 THEN 0 ELSE losses END  -- it came further
+           losses = CASE WHEN cardinality(%(numbers)b::int[]) > 0 THEN 0 ELSE losses END  -- a finished step resets the count of losses
       FROM live
      WHERE kickoffs.id = live.id
        AND (%(warnings)s::text <> '[]' OR %(token_usage)s::text IS NOT NULL OR waiting_for IS DISTINCT FROM %(waiting_for)s
@@ -43,8 +43,12 @@ WITH live AS (
 )
 SELECT id FROM live
 
--- name: last_event
-SELECT coalesce(max(seq), 0) AS seq FROM events WHERE kickoff_id = %(kickoff)s
+-- name: stored_so_far
+-- Adds up the stored, possibly compressed sizes. Reading the values would take long.
+SELECT coalesce((SELECT max(seq) FROM events WHERE kickoff_id = %(kickoff)s), 0) AS seq,
+       coalesce((SELECT sum(pg_column_size(payload)) FROM events WHERE kickoff_id = %(kickoff)s), 0)
+       + coalesce((SELECT sum(pg_column_size(output)) FROM task_records WHERE kickoff_id = %(kickoff)s), 0)
+       + coalesce((SELECT sum(pg_column_size(record)) FROM journal WHERE kickoff_id = %(kickoff)s), 0) AS bytes
 
 -- name: events
 SELECT seq, attempt, type, at, payload

@@ -7,8 +7,8 @@ SELECT deployments.id, slug, versions.source -> 'options' -> 'retention' AS rete
  LIMIT %(limit)s
 
 -- name: ended
--- The first that ended after `after`, for longer than `age`; with all that ended at the very time of the last one, so that a next turn can go
--- on behind it.
+-- The first kickoffs that ended after `after` and longer than `age` ago. All that ended at the same time as the last one are included, so
+-- that the next turn can continue after that time.
 WITH first AS (
     SELECT finished_at
       FROM kickoffs
@@ -34,8 +34,8 @@ VALUES (%(deployment)s, %(what)s, %(finished_at)s)
 DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT ctid FROM {table} WHERE kickoff_id = ANY (%(kickoffs)s) LIMIT %(limit)s))
 
 -- name: drop_kickoffs
--- Only what has ended, and with it what is left of it, at once: nobody sees one without its tasks. Its events and its journal, which can be
--- many, are gone before.
+-- Removes ended kickoffs together with their task records and attempts, so that no reader sees a kickoff without its tasks. Events and
+-- journals, which can be many rows, are removed before.
 WITH gone AS (
     DELETE FROM kickoffs
      WHERE id = ANY (%(kickoffs)s) AND state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED')
@@ -47,9 +47,51 @@ WITH gone AS (
 )
 SELECT id FROM gone
 
+-- name: delete_kickoffs
+-- As drop_kickoffs, for a requested deletion. Also removes the idempotency keys, which are kept for 24 hours. Scans the keys of the users
+-- and deployments that started the kickoffs once, independent of the number of kickoffs.
+WITH gone AS (
+    DELETE FROM kickoffs
+     WHERE id = ANY (%(kickoffs)s) AND state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED')
+    RETURNING id, deployment_id, coalesce(user_id, deployment_id) AS principal
+), tasks AS (
+    DELETE FROM task_records WHERE kickoff_id IN (SELECT id FROM gone)
+), tries AS (
+    DELETE FROM attempts WHERE kickoff_id IN (SELECT id FROM gone)
+), keys AS (
+    DELETE FROM idempotency_keys
+     WHERE (deployment_id, principal) IN (SELECT DISTINCT deployment_id, principal FROM gone) AND kickoff_id IN (SELECT id FROM gone)
+)
+SELECT id FROM gone
+
+-- name: kickoffs_of
+-- Reads the next kickoffs of all users, and returns the ended ones of one user. There is no index by user for this.
+WITH next AS MATERIALIZED (
+    SELECT id, user_id, state FROM kickoffs WHERE id > %(after)s ORDER BY id LIMIT %(limit)s
+)
+SELECT (array_agg(id ORDER BY id DESC))[1] AS last,
+       array_agg(id) FILTER (WHERE user_id = %(user)s AND state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED')) AS ended
+  FROM next
+
+-- name: open_kickoffs
+SELECT (SELECT count(*) FROM kickoffs WHERE state = 'PENDING' AND user_id = %(user)s)
+     + (SELECT count(*) FROM kickoffs WHERE state = 'STARTED' AND user_id = %(user)s)
+     + (SELECT count(*) FROM kickoffs WHERE state = 'PENDING_HUMAN_INPUT' AND user_id = %(user)s) AS count
+
+-- name: delete_user
+WITH keys AS (
+    DELETE FROM idempotency_keys WHERE deployment_id = ANY (ARRAY (SELECT id FROM deployments)) AND principal = %(user)s
+), tokens_of_user AS (
+    DELETE FROM tokens WHERE user_id = %(user)s
+)
+SELECT pg_notify('windlass_tokens', '')
+
+-- name: delete_user_row
+DELETE FROM users WHERE id = %(user)s
+
 -- name: seen
--- The next kickoffs that a table has rows of, each found by one look into its index, and which of them there are no more. A row of a kickoff is
--- never written before the kickoff is.
+-- Returns the next kickoffs of which a table has rows, and which of them no longer exist. Each is found with one index lookup. No row of a
+-- kickoff is written before the kickoff itself.
 WITH RECURSIVE seen AS (
     (SELECT kickoff_id FROM {table} WHERE kickoff_id > %(after)s ORDER BY kickoff_id LIMIT 1)
      UNION ALL

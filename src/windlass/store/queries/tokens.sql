@@ -1,17 +1,19 @@
 -- name: add
-INSERT INTO tokens (id, kind, deployment_id, user_id, digest, last_four, profile, shown_copy, expires_at)
-VALUES (%(id)s, %(kind)s, %(deployment)s, %(user)s, %(digest)s, %(last_four)s, %(profile)s, %(shown_copy)s, %(expires_at)s)
+INSERT INTO tokens (id, kind, deployment_id, user_id, digest, last_four, profile, shown_copy, expires_at, scopes)
+VALUES (%(id)s, %(kind)s, %(deployment)s, %(user)s, %(digest)s, %(last_four)s, %(profile)s, %(shown_copy)s, %(expires_at)s, %(scopes)s)
     ON CONFLICT (deployment_id, kind) WHERE shown_copy IS NOT NULL AND revoked_at IS NULL DO NOTHING
 RETURNING id
 
--- name: by_digest
-SELECT id, kind, deployment_id, user_id, profile, expires_at
+-- name: by_digests
+SELECT digest, id, kind, deployment_id, user_id, profile, expires_at, scopes
   FROM tokens
- WHERE digest = %(digest)s AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+ WHERE digest = ANY (%(digests)s) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+   AND NOT EXISTS (SELECT FROM users WHERE users.id = user_id AND disabled_at IS NOT NULL)
 
 -- name: list
 SELECT tokens.id, tokens.kind, deployments.slug AS deployment, users.name AS "user", last_four, tokens.profile,
-       shown_copy IS NOT NULL AS shown, tokens.created_at, expires_at, revoked_at, last_used_at
+       shown_copy IS NOT NULL AS shown, tokens.created_at, expires_at, revoked_at, last_used_at,
+       scopes, users.disabled_at
   FROM tokens
   LEFT JOIN deployments ON deployments.id = tokens.deployment_id
   LEFT JOIN users ON users.id = tokens.user_id
@@ -28,7 +30,7 @@ SELECT tokens.id, tokens.kind, users.name AS "user", shown_copy
 
 -- name: revoke
 UPDATE tokens SET revoked_at = now() WHERE id = %(id)s AND revoked_at IS NULL
-RETURNING id, kind, deployment_id, user_id, profile, expires_at, shown_copy IS NOT NULL AS shown, pg_notify('windlass_tokens', '')
+RETURNING id, kind, deployment_id, user_id, profile, expires_at, scopes, shown_copy IS NOT NULL AS shown, pg_notify('windlass_tokens', '')
 
 -- name: named
 SELECT id FROM tokens WHERE (last_four = %(name)s OR id::text = %(name)s) AND revoked_at IS NULL LIMIT 2
@@ -40,7 +42,16 @@ UPDATE tokens SET last_used_at = greatest(last_used_at, %(at)s) WHERE id = ANY (
 INSERT INTO users (id, name) VALUES (%(id)s, %(name)s) ON CONFLICT (name) DO NOTHING RETURNING id
 
 -- name: user
-SELECT id, name FROM users WHERE name = %(name)s
+SELECT id, name, created_at, disabled_at FROM users WHERE name = %(name)s
+
+-- name: users
+SELECT id, name, created_at, disabled_at FROM users ORDER BY name LIMIT %(limit)s
+
+-- name: disable_user
+UPDATE users SET disabled_at = coalesce(disabled_at, now()) WHERE id = %(id)s RETURNING pg_notify('windlass_tokens', '')
+
+-- name: enable_user
+UPDATE users SET disabled_at = NULL WHERE id = %(id)s RETURNING pg_notify('windlass_tokens', '')
 
 -- name: set_once
 INSERT INTO settings (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) DO NOTHING

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shlex
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from windlass import log
+from windlass.errors import WindlassError
+from windlass.kickoffs.ids import new_id, parse_id
+from windlass.kickoffs.states import SCOPES_OF_KIND
+from windlass.secrets.key_ring import Sealed
+from windlass.secrets.secret import Secret
+from windlass.secrets.token_format import TokenKind, digest, last_four, new_token
+from windlass.store.tokens import NewToken, TokenRow, TokenStore, UserRow
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from uuid import UUID
+
+    from windlass.kickoffs.states import Scope
+    from windlass.secrets.key_ring import KeyRing
+    from windlass.store.deployments import Deployment
+
+OWNER = "owner"
+"""The user whose token is shown for a crew: the person who set up the server."""
+
+END_OF_TOKEN = re.compile("[0-9A-Za-z]{4}")
+
+logger = log.logger(__name__)
+
+
+class NoSuchToken(WindlassError):  # noqa: N818 - describes the token
+    pass
+
+
+class NoSuchUser(WindlassError):  # noqa: N818 - describes the user
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTokens:
+    organization: Secret
+    user: Secret
+    user_name: str
+
+
+class Tokens:
+    """Creates, shows, rotates and revokes API tokens.
+
+    Only a digest of a token is stored. For a shown token an encrypted copy is stored too.
+    """
+
+    def __init__(self, store: TokenStore, key_ring: KeyRing, pepper: bytes) -> None:
+        self._store = store
+        self._key_ring = key_ring
+        self._pepper = pepper
+
+    @classmethod
+    async def open(cls, store: TokenStore, key_ring: KeyRing) -> Tokens:
+        """Reads the pepper from the database, and creates it at the first call.
+
+        The pepper is stored encrypted, so all tokens stay valid after a change of the master key.
+        """
+        fresh = key_ring.seal(base64.b64encode(os.urandom(32)).decode(), Sealed.TOKEN_PEPPER)
+        sealed = await store.set_once("token_pepper", fresh)
+        return cls(store, key_ring, base64.b64decode(key_ring.open(sealed, Sealed.TOKEN_PEPPER)))
+
+    def digest(self, token: str) -> bytes:
+        return digest(token, self._pepper)
+
+    async def add_user(self, name: str) -> UUID:
+        added = await self._store.add_user(name)
+        if added is None:
+            raise WindlassError(f"There is a user {name!r} already.", "`windlass tokens list` shows the tokens.")
+        logger.event("user.added", user_id=added)
+        return added
+
+    async def user(self, name: str) -> UserRow:
+        found = await self._store.user(name)
+        if found is None:
+            raise NoSuchUser(f"There is no user {name!r}.", f"Add one with: windlass users add {shlex.quote(name)}")
+        return found
+
+    async def enabled_user(self, name: str) -> UUID:
+        """Returns the id of the user. Raises NoSuchUser, and WindlassError for a disabled user."""
+        found = await self.user(name)
+        if found.disabled_at:
+            raise WindlassError(
+                f"The user {name!r} is disabled.", f"Enable it first with: windlass users enable {shlex.quote(name)}"
+            )
+        return found.id
+
+    async def users(self) -> list[UserRow]:
+        return await self._store.users()
+
+    async def disable_user(self, name: str) -> None:
+        """Disables a user. Within a second every server refuses the user's tokens, until the user is enabled again."""
+        user = (await self.user(name)).id
+        await self._store.disable_user(user)
+        logger.event("user.disabled", user_id=user)
+
+    async def enable_user(self, name: str) -> None:
+        user = (await self.user(name)).id
+        await self._store.enable_user(user)
+        logger.event("user.enabled", user_id=user)
+
+    async def create(
+        self,
+        deployment: UUID | None,
+        *,
+        user: UUID | None = None,
+        profile: str | None = None,
+        expires_at: datetime | None = None,
+        scopes: Collection[Scope] | None = None,
+    ) -> Secret:
+        """Creates a user token if `user` is given, else an organization's token.
+
+        `deployment` None stands for every deployment, and `scopes` None for all scopes of the token's kind. Raises
+        WindlassError for a scope that this kind can't have.
+        """
+        kind = TokenKind.USER if user else TokenKind.ORGANIZATION
+        chosen = None if scopes is None else _checked(kind, scopes)
+        return await self._add(TokenRow(new_id(), kind, deployment, user, profile, expires_at, chosen), shown=False)
+
+    async def show(self, deployment: Deployment) -> ShownTokens:
+        """Returns the two shown tokens of a deployment. Creates one that does not exist yet or that was revoked."""
+        while len(rows := await self._shown(deployment.id)) < len(TokenKind):
+            # If several processes do this at once, one succeeds, and all of them show its tokens.
+            await self._make_shown(deployment.id, TokenKind.ORGANIZATION, None)
+            await self._make_shown(deployment.id, TokenKind.USER, await self._owner())
+        organization, user = rows[TokenKind.ORGANIZATION], rows[TokenKind.USER]
+        return ShownTokens(self._opened(organization), self._opened(user), user["user"])
+
+    async def revoke(self, name: str) -> TokenRow:
+        """Revokes a token. `name` is its id or its last four characters."""
+        token = await self._named(name)
+        revoked = await self._store.revoke(token)
+        if revoked is None:
+            raise _no_such_token()
+        logger.event("token.revoked", token_id=token)
+        return revoked
+
+    async def rotate(self, name: str) -> Secret:
+        """Replaces a token by a new one with the same rights. The old token is invalid at once."""
+        old = await self._named(name)
+        made: list[Secret] = []
+
+        def new(row: TokenRow, shown: bool) -> NewToken:
+            token = new_token(TokenKind(row.kind))
+            made.append(token)
+            return self._new(replace(row, id=new_id()), token, shown=shown)
+
+        added = await self._store.replace(old, new)
+        if added is None:
+            raise _no_such_token()
+        logger.event("token.rotated", token_id=old, new_token_id=added.id)
+        return made[-1]
+
+    async def all(self, *, revoked_too: bool = False) -> list[dict[str, Any]]:
+        return await self._store.all(revoked_too=revoked_too)
+
+    async def _named(self, name: str) -> UUID:
+        found = await self._store.named(name) if parse_id(name) or END_OF_TOKEN.fullmatch(name) else []
+        if len(found) > 1:
+            raise NoSuchToken(f"More than one token ends in {name}.", "Use its id: `windlass tokens list` shows it.")
+        if not found:
+            raise _no_such_token()
+        return found[0]
+
+    async def _owner(self) -> UUID:
+        await self._store.add_user(OWNER)
+        return (await self.user(OWNER)).id
+
+    async def _shown(self, deployment: UUID) -> dict[str, dict[str, Any]]:
+        return {row["kind"]: row for row in await self._store.shown(deployment)}
+
+    def _opened(self, row: Mapping[str, Any]) -> Secret:
+        return Secret(self._key_ring.open(row["shown_copy"], Sealed.SHOWN_TOKEN.of(row["id"])))
+
+    async def _make_shown(self, deployment: UUID, kind: TokenKind, user: UUID | None) -> None:
+        await self._add(TokenRow(new_id(), kind, deployment, user, None, None), shown=True)
+
+    async def _add(self, row: TokenRow, *, shown: bool) -> Secret:
+        token = new_token(TokenKind(row.kind))
+        if await self._store.add(self._new(row, token, shown=shown)):
+            logger.event("token.created", token_id=row.id, kind=row.kind)
+        return token
+
+    def _new(self, row: TokenRow, token: Secret, *, shown: bool) -> NewToken:
+        text = token.reveal()
+        copy = self._key_ring.seal(text, Sealed.SHOWN_TOKEN.of(row.id)) if shown else None
+        return NewToken(row, self.digest(text), last_four(text), copy)
+
+
+class TokenUse:
+    """Keeps in memory when tokens were last used, and writes these times to the database from time to time."""
+
+    def __init__(self, store: TokenStore) -> None:
+        self._store = store
+        self._used: set[UUID] = set()
+
+    def note(self, token: UUID) -> None:
+        self._used.add(token)
+
+    async def write(self) -> None:
+        used = set(self._used)
+        if used:
+            await self._store.note_use(list(used), datetime.now(UTC))
+            self._used -= used  # after the write, so that they are kept while the database is down
+
+
+def _no_such_token() -> NoSuchToken:
+    return NoSuchToken(
+        "There is no such token, or it is revoked already.",
+        "Use its id or its last four characters: `windlass tokens list` shows both.",
+    )
+
+
+def _checked(kind: TokenKind, scopes: Collection[Scope]) -> tuple[Scope, ...]:
+    possible = SCOPES_OF_KIND[kind]
+    if impossible := [scope for scope in scopes if scope not in possible]:
+        raise WindlassError(
+            f"A token of this kind ({kind}) can't have the scope {impossible[0]}.",
+            f"It can have: {', '.join(possible)}.",
+        )
+    return tuple(scope for scope in possible if scope in scopes)

@@ -1,0 +1,127 @@
+"""Example responses for the OpenAPI document: one kickoff in each state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from windlass.api.errors import TITLES
+from windlass.offline_model.schema_sample import sample
+
+EXAMPLE_ID = "0199b0c2-7f3a-7c11-9d52-0a4b6c8e1f23"
+AT = "2026-01-15T09:30:00.000000Z"
+TASK = {
+    "task_id": "write_brief",
+    "key": "5d41402abc4b2a76b9719d911017c592",
+    "name": "write_brief",
+    "agent": "Writer",
+    "unregistered": False,
+}
+USAGE = {
+    "prompt_tokens": 310,
+    "completion_tokens": 120,
+    "total_tokens": 430,
+    "cached_prompt_tokens": 0,
+    "reasoning_tokens": 0,
+    "successful_requests": 4,
+}
+OUTPUT = {
+    "task_id": "write_brief",
+    "name": "write_brief",
+    "output": "Tides ...",
+    "agent": "Writer",
+    "execution_time": 4.2,
+}
+
+
+def _status(status: str, state: str, task: str, **members: Any) -> dict[str, Any]:
+    """Returns the status of a kickoff that has started, and whose only task is in the state `task`."""
+    ended = None if state == "STARTED" else AT
+    return {
+        "kickoff_id": EXAMPLE_ID,
+        "status": status,
+        "state": state,
+        "created_at": AT,
+        "started_at": AT,
+        "finished_at": ended,
+        "meta": None,
+        "attempt": 1,
+        "tasks": [{**TASK, "state": task, "started_at": AT, "finished_at": ended}],
+        **members,
+    }
+
+
+AT_THE_END = {"token_usage": USAGE, "execution_time": 4.3}
+PROGRESS = {"completed_tasks": 0, "total_tasks": 1}
+WAITING_FOR = {"code": "slot", "message": "a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew"}
+
+STATUS_EXAMPLES: dict[str, dict[str, Any]] = {
+    "waiting": {
+        **_status("running", "PENDING", "pending_run", current_task=None, progress=PROGRESS),
+        "started_at": None,
+        "finished_at": None,
+        "attempt": 0,
+        "tasks": [{**TASK, "state": "pending_run", "started_at": None, "finished_at": None}],
+        "waiting_for": {**WAITING_FOR, "place": 3},
+    },
+    "running": _status(
+        "running", "STARTED", "running", current_task="write_brief", progress=PROGRESS, waiting_for=None
+    ),
+    "completed": _status(
+        "completed",
+        "SUCCESS",
+        "completed",
+        **AT_THE_END,
+        result={"output": "Tides ...", "json": None, "tasks": [OUTPUT]},
+    ),
+    "completed (profile live)": _status(
+        "completed",
+        "SUCCESS",
+        "completed",
+        **AT_THE_END,
+        result="Tides ...",
+        result_json=None,
+        tasks_output=[OUTPUT],
+    ),
+    "failed": _status(
+        "error",
+        "FAILED",
+        "failed",
+        **AT_THE_END,
+        reason="crashed",
+        error="the crew's process was killed by SIGKILL. Perhaps the machine ran out of memory.",
+    ),
+    "stopped": _status(
+        "error",
+        "FAILED",
+        "failed",
+        **AT_THE_END,
+        reason="cancelled",
+        error="the kickoff was stopped on request.",
+    ),
+}
+
+
+BATCH_ANSWER = {
+    "kickoffs": [
+        {"kickoff_id": EXAMPLE_ID},
+        {
+            "error": {
+                "status": 422,
+                "error": TITLES[422],
+                "message": "Required inputs are missing: audience. GET /inputs describes them.",
+                "details": {"missing_inputs": ["audience"]},
+            }
+        },
+    ]
+}
+
+
+def example_inputs(schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns a valid example value for each required input."""
+    properties = schema.get("properties", {})
+    return {name: _example(properties.get(name, {}), name, schema) for name in schema.get("required", ())}
+
+
+def _example(expected: dict[str, Any], name: str, schema: dict[str, Any]) -> Any:
+    values = expected.get("examples") or expected.get("enum")
+    return values[0] if values else sample({"$defs": schema.get("$defs", {}), **expected}, f"some {name}")

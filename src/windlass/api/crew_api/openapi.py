@@ -1,0 +1,323 @@
+"""The OpenAPI 3.1 document of one crew: the models of schemas.py, the crew's input schema, examples and errors."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from windlass import __version__
+from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, STATUS_EXAMPLES, example_inputs
+from windlass.api.crew_api.schemas import (
+    ATTEMPTS_EXAMPLE,
+    AttemptsAnswer,
+    DeleteAnswer,
+    ErrorBody,
+    InputsAnswer,
+    KickoffAnswer,
+    KickoffRequest,
+    KickoffsAnswer,
+    KickoffsRequest,
+    StatusAnswer,
+    StopAllAnswer,
+    StopAnswer,
+    StopRequest,
+)
+from windlass.api.errors import TITLES
+from windlass.kickoffs.states import Scope
+
+if TYPE_CHECKING:
+    from windlass.kickoffs.manifest import Manifest
+
+
+NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+"""Keywords whose value maps names to schemas."""
+DATA = {"const", "default", "enum", "example", "examples", "required"}
+"""Keywords whose value is not a schema."""
+
+
+def rebase_refs(schema: Any, place: str) -> Any:
+    """Returns the JSON Schema for use at `place` of a document: references to `#` become references to `place`."""
+    if isinstance(schema, list):
+        return [rebase_refs(one, place) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {keyword: _moved(keyword, value, place) for keyword, value in schema.items()}
+
+
+def _moved(keyword: str, value: Any, place: str) -> Any:
+    if keyword in DATA:
+        return value
+    if keyword in NAMED and isinstance(value, dict):
+        return {name: rebase_refs(one, place) for name, one in value.items()}
+    if keyword == "$ref":
+        return _at(value, place)
+    if keyword == "discriminator" and isinstance(value, dict):
+        mapping = value.get("mapping", {})
+        return {**value, "mapping": {name: _at(one, place) for name, one in mapping.items()}}
+    return rebase_refs(value, place)
+
+
+def _at(reference: Any, place: str) -> Any:
+    inner = isinstance(reference, str) and (reference == "#" or reference.startswith("#/"))
+    return f"{place}{reference[1:]}" if inner else reference
+
+
+JSON = "application/json"
+TAG = "crew"
+KICKOFF_ID = {"name": "kickoff_id", "in": "path", "required": True, "schema": {"type": "string"}, "example": EXAMPLE_ID}
+DESCRIPTION = (
+    "Read the inputs, start a kickoff, and poll its status until `state` is `SUCCESS` or `FAILED`. "
+    "Every request carries `Authorization: Bearer <token>`; `windlass tokens show` prints the crew's tokens."
+)
+SCOPES = (
+    "A token of the crew. Each operation names the scopes that the token needs, in its `security`. "
+    "`read`: inputs, status, attempts. `run`: kickoff and stop. `admin`: delete; for organization tokens only. "
+    "A token has all scopes of its kind unless it was created with fewer."
+)
+ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
+    400: (
+        "The body, a value in it, or the path is malformed.",
+        {"invalid_inputs": {"budget": "'many' is not of type 'integer'"}},
+    ),
+    401: ("The token is missing, or it is not valid for this crew.", {}),
+    403: ("The token does not have the scope that the operation needs.", {"required_scope": "run"}),
+    404: ("The crew or kickoff does not exist, or the token may not see it.", {}),
+    405: ("The path does not accept the method.", {}),
+    408: ("The request did not arrive in time.", {}),
+    409: (
+        (
+            "The idempotency key was used with another body, a kickoff with this concurrencyKey is open (`reject`), or "
+            "a kickoff to delete has not ended."
+        ),
+        {"kickoff_id": EXAMPLE_ID},
+    ),
+    413: ("The body is too large.", {"limit": 1048576}),
+    421: ("The server does not accept the host name of the request.", {}),
+    422: ("Required inputs are missing.", {"missing_inputs": ["topic", "audience"]}),
+    429: (
+        "Too many kickoffs of the crew or the user wait, or the client sends too many requests. See `Retry-After`.",
+        {"waiting": 10000, "max_waiting": 10000},
+    ),
+    431: ("The first line and the headers are too long.", {"limit": 65536}),
+    500: ("The server failed. `message` holds the reference of the error in the server's log.", {}),
+    503: ("The server is unavailable. `Retry-After` is the time to wait before the next request.", {}),
+}
+EVERYWHERE = (400, 401, 404, 405, 408, 421, 429, 431, 500, 503)
+RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+HEADERS: dict[int, dict[str, Any]] = {
+    401: {"WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}}},
+    405: {"Allow": {"schema": {"type": "string"}}},
+    429: RETRY_AFTER,
+    503: RETRY_AFTER,
+}
+
+
+MODELS = (
+    KickoffRequest,
+    KickoffAnswer,
+    KickoffsRequest,
+    KickoffsAnswer,
+    InputsAnswer,
+    StatusAnswer,
+    AttemptsAnswer,
+    StopAnswer,
+    StopRequest,
+    StopAllAnswer,
+    DeleteAnswer,
+    ErrorBody,
+)
+
+
+def crew_document(slug: str, manifest: Manifest, base_url: str) -> dict[str, Any]:
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": manifest.name or slug, "version": __version__, "description": DESCRIPTION},
+        "servers": [{"url": base_url}],
+        "security": [{"bearer": []}],
+        "tags": [{"name": TAG}],
+        "paths": _paths(example_inputs(manifest.inputs_schema)),
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": SCOPES}},
+            "schemas": {**_schemas(), "Inputs": _inputs_schema(manifest)},
+            "responses": {str(status): _error(status) for status in ERRORS},
+        },
+    }
+
+
+def _inputs_schema(manifest: Manifest) -> dict[str, Any]:
+    """Returns the crew's input schema with its references to `#` adapted to its place in the document."""
+    return {"title": "Inputs", **rebase_refs(manifest.inputs_schema, "#/components/schemas/Inputs")}
+
+
+class _WithoutTitles(GenerateJsonSchema):
+    """Omits the titles of members, because pydantic makes them from the names of the members."""
+
+    def field_title_should_be_set(self, _: Any) -> bool:
+        return False
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    modes: list[Any] = [(model, "validation") for model in MODELS]
+    _, document = models_json_schema(
+        modes, ref_template="#/components/schemas/{model}", schema_generator=_WithoutTitles
+    )
+    schemas: dict[str, Any] = document["$defs"]
+    schemas["KickoffRequest"]["properties"]["inputs"] = {"$ref": "#/components/schemas/Inputs"}
+    schemas["KickoffRequest"].pop("examples", None)
+    return schemas
+
+
+def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
+    wait = {
+        "name": "wait",
+        "in": "query",
+        "description": "Seconds to hold the answer, at most, until the kickoff ends or waits for a human.",
+        "schema": {"type": "number", "minimum": 0, "maximum": 60},
+    }
+    return {
+        "/": {"get": _operation("healthy", "Check that the crew is served", (), _text("Healthy"))},
+        "/inputs": {
+            "get": _operation(
+                "inputs", "Get the inputs of the crew", (), _json("InputsAnswer", _inputs_example(inputs)), Scope.READ
+            )
+        },
+        "/kickoff": {"post": _kickoff(inputs)},
+        "/kickoffs": {"post": _kickoffs(inputs)},
+        "/kickoffs/{kickoff_id}": {"delete": _delete()},
+        "/status/{kickoff_id}": {"get": _status("status", "Get the status of a kickoff", wait)},
+        "/{kickoff_id}/status": {
+            "get": _status("status_of_old_clients", "Get the status of a kickoff, at the path of older clients", wait)
+        },
+        "/attempts/{kickoff_id}": {"get": _attempts()},
+        "/stop": {"post": _stop_all()},
+        "/stop/{kickoff_id}": {"post": _stop()},
+    }
+
+
+def _kickoff(inputs: dict[str, Any]) -> dict[str, Any]:
+    answer = _json("KickoffAnswer", {"kickoff_id": EXAMPLE_ID})
+    operation = _operation("kickoff", "Start the crew", (409, 413, 422), answer, Scope.RUN)
+    operation["parameters"] = [_idempotency_key("The same key within 24 h returns the same kickoff.")]
+    content = {JSON: {"schema": _ref("KickoffRequest"), "example": {"inputs": inputs}}}
+    operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _kickoffs(inputs: dict[str, Any]) -> dict[str, Any]:
+    answer = _json("KickoffsAnswer", BATCH_ANSWER)
+    operation = _operation("kickoffs", "Start the crew many times", (413,), answer, Scope.RUN)
+    operation["parameters"] = [
+        _idempotency_key("The same key within 24 h returns the same kickoffs, by their places in the list.")
+    ]
+    both = {"anyOf": [_ref("KickoffsRequest"), _ref("KickoffsRequest/properties/kickoffs")]}
+    example = {"kickoffs": [{"inputs": inputs}, {"inputs": inputs, "meta": {"order": 7}}]}
+    operation["requestBody"] = {"required": True, "content": {JSON: {"schema": both, "example": example}}}
+    return operation
+
+
+def _idempotency_key(description: str) -> dict[str, Any]:
+    return {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": description,
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+    }
+
+
+def _status(name: str, summary: str, wait: dict[str, Any]) -> dict[str, Any]:
+    operation = _operation(name, summary, (), _json_examples("StatusAnswer", STATUS_EXAMPLES), Scope.READ)
+    operation["parameters"] = [KICKOFF_ID, wait]
+    return operation
+
+
+def _attempts() -> dict[str, Any]:
+    answer = _json("AttemptsAnswer", ATTEMPTS_EXAMPLE)
+    operation = _operation("attempts", "Get the attempts of a kickoff", (), answer, Scope.READ)
+    operation["parameters"] = [KICKOFF_ID]
+    return operation
+
+
+def _stop() -> dict[str, Any]:
+    example = {
+        "kickoff_id": EXAMPLE_ID,
+        "status": "running",
+        "state": "STARTED",
+        "message": "It is being stopped: its processes are gone within 5 seconds.",
+    }
+    answer = _json("StopAnswer", example)
+    operation = _operation("stop", "Stop a kickoff", (), answer, Scope.RUN)
+    operation["parameters"] = [KICKOFF_ID]
+    return operation
+
+
+def _stop_all() -> dict[str, Any]:
+    message = "42 kickoffs are stopped. The processes of those that ran are gone within 5 seconds."
+    answer = _json("StopAllAnswer", {"stopped": 42, "message": message})
+    operation = _operation("stop_all", "Stop all kickoffs that match", (413,), answer, Scope.RUN)
+    example = {"state": "PENDING", "user": "ann", "before": AT}
+    operation["requestBody"] = {
+        "required": True,
+        "content": {JSON: {"schema": _ref("StopRequest"), "example": example}},
+    }
+    return operation
+
+
+def _delete() -> dict[str, Any]:
+    message = "The kickoff is deleted for good, with its events, journal, attempts and task records."
+    answer = _json("DeleteAnswer", {"kickoff_id": EXAMPLE_ID, "message": message})
+    operation = _operation("delete", "Delete a kickoff permanently, with all its data", (409,), answer, Scope.ADMIN)
+    stop = {
+        "name": "stop",
+        "in": "query",
+        "description": "Stop the kickoff first if it has not ended. Otherwise an open kickoff gets 409.",
+        "schema": {"type": "boolean", "default": False},
+    }
+    operation["parameters"] = [KICKOFF_ID, stop]
+    return operation
+
+
+def _operation(
+    name: str, summary: str, errors: tuple[int, ...], success: dict[str, Any], scope: Scope | None = None
+) -> dict[str, Any]:
+    """Returns an OpenAPI operation. `scope` is the scope that it needs; None allows every valid token."""
+    statuses = sorted({*errors, *EVERYWHERE, *([403] if scope else [])})
+    refused = {str(status): {"$ref": f"#/components/responses/{status}"} for status in statuses}
+    return {
+        "operationId": name,
+        "summary": summary,
+        "tags": [TAG],
+        "security": [{"bearer": [str(scope)] if scope else []}],
+        "responses": {"200": success, **refused},
+    }
+
+
+def _error(status: int) -> dict[str, Any]:
+    description, details = ERRORS[status]
+    example = {"error": TITLES[status], "message": description, "details": details}
+    content = {JSON: {"schema": _ref("ErrorBody"), "example": example}}
+    return {"description": description, "headers": HEADERS.get(status, {}), "content": content}
+
+
+def _json(schema: str, example: Any) -> dict[str, Any]:
+    return {"description": "Success", "content": {JSON: {"schema": _ref(schema), "example": example}}}
+
+
+def _json_examples(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
+    named = {name: {"value": value} for name, value in examples.items()}
+    return {"description": "Success", "content": {JSON: {"schema": _ref(schema), "examples": named}}}
+
+
+def _text(example: str) -> dict[str, Any]:
+    return {"description": "Success", "content": {"text/plain": {"schema": {"type": "string"}, "example": example}}}
+
+
+def _ref(schema: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{schema}"}
+
+
+def _inputs_example(inputs: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {name: {} for name in inputs}, "required": list(inputs)}
+    return {"inputs": list(inputs), "schema": schema}

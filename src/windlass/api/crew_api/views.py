@@ -1,0 +1,190 @@
+"""Converts rows of kickoffs to response bodies. Stored JSON is passed on as text, without parsing."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from windlass.kickoffs.states import State, TaskState
+from windlass.store.kickoffs import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from windlass.kickoffs.attempts import Attempt
+    from windlass.kickoffs.manifest import TaskDefinition
+    from windlass.kickoffs.waiting import Waiting
+    from windlass.store.kickoffs import KickoffStatus
+
+
+def utc(at: datetime) -> str:
+    """Formats a time, for example `2026-01-15T09:30:00.000000Z`."""
+    return f"{at.astimezone(UTC).isoformat(timespec='microseconds')[:-6]}Z"
+
+
+def attempts_body(kickoff: UUID, attempts: Sequence[Attempt], *, asker: UUID | None) -> dict[str, Any]:
+    """Returns the attempts as the user `asker` may see them; None is the organization. Only the organization sees
+    hosts.
+    """
+    with_host = asker is None
+    return {"kickoff_id": str(kickoff), "attempts": [_attempt(attempt, with_host=with_host) for attempt in attempts]}
+
+
+def _attempt(attempt: Attempt, *, with_host: bool) -> dict[str, Any]:
+    return {
+        "attempt": attempt.attempt,
+        "started_at": utc(attempt.started_at),
+        "ended_at": utc(attempt.ended_at) if attempt.ended_at else None,
+        "ended_as": attempt.ended_as,
+        "why": attempt.why,
+        "host": attempt.host if with_host else None,
+        "restored": attempt.restored,
+        "from_journal": list(attempt.from_journal),
+        "ran": list(attempt.ran),
+    }
+
+
+def stop_body(before: KickoffStatus, state: State, grace: float) -> dict[str, str]:
+    """Returns the answer to a stop. `before` is the kickoff before the stop, `state` its state after the stop is
+    stored. The processes of a running kickoff end within `grace` seconds.
+    """
+    return {
+        "kickoff_id": str(before.id),
+        "status": state.status_on_the_wire,
+        "state": state.state_on_the_wire,
+        "message": _message(before, state, grace),
+    }
+
+
+def stop_all_body(stopped: int, grace: float) -> dict[str, Any]:
+    """Returns the answer to a stop of many. `stopped` is their number. Their processes end within `grace` seconds."""
+    if stopped == 0:
+        message = "No open kickoff that this token may stop matches."
+    else:
+        kickoffs = "1 kickoff is" if stopped == 1 else f"{stopped} kickoffs are"
+        message = f"{kickoffs} stopped. The processes of those that ran are gone within {grace:g} seconds."
+    return {"stopped": stopped, "message": message}
+
+
+def _message(before: KickoffStatus, state: State, grace: float) -> str:
+    if not state.ended:
+        seconds = "second" if grace == 1 else "seconds"
+        return f"It is being stopped: its processes are gone within {grace:g} {seconds}."
+    if before.state.ended or state is not State.CANCELLED:
+        return "It had ended before: nothing is left to stop."
+    if before.state is State.STARTED:
+        return "It is stopped."
+    return "It was waiting and will never start." if before.attempt == 0 else "It was waiting and will not go on."
+
+
+Part = str | Stored
+"""JSON text, or a member whose text is read from the database while the response is sent."""
+Members = dict[str, Part | list[Part]]
+"""Member -> JSON text, or parts of it. Joining large parts would take longer than all other work."""
+_text = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def status_body(
+    kickoff: KickoffStatus, registered: Sequence[TaskDefinition], profile: str, waiting: Waiting | None
+) -> list[Part]:
+    """Returns the status as parts of JSON text. `registered` are the tasks of the kickoff's version. They stand in
+    place of task records while no worker has claimed the kickoff.
+    """
+    members = _always(kickoff) | _tasks(kickoff, registered)
+    if kickoff.warnings != "[]":
+        members["warnings"] = kickoff.warnings
+    if kickoff.state.ended:
+        members |= _at_the_end(kickoff)
+    else:
+        members |= _on_the_way(kickoff, len(registered)) | {"waiting_for": _waiting(waiting)}
+    if kickoff.state is State.SUCCESS:
+        members |= _RESULTS[profile](kickoff)
+    return _object(members)
+
+
+def _object(members: Members) -> list[Part]:
+    parts: list[Part] = ["{"]
+    for name, text in members.items():
+        parts += [f'"{name}":', *(text if isinstance(text, list) else [text]), ","]
+    return [*parts[:-1], "}"]
+
+
+def _always(kickoff: KickoffStatus) -> Members:
+    return {
+        "kickoff_id": f'"{kickoff.id}"',
+        "status": f'"{kickoff.state.status_on_the_wire}"',
+        "state": f'"{kickoff.state.state_on_the_wire}"',
+        "created_at": _time(kickoff.created_at),
+        "started_at": _time(kickoff.started_at),
+        "finished_at": _time(kickoff.finished_at),
+        "meta": kickoff.meta or "null",
+        "attempt": str(kickoff.attempt),
+    }
+
+
+def _tasks(kickoff: KickoffStatus, registered: Sequence[TaskDefinition]) -> Members:
+    return {"tasks": kickoff.tasks or _text([_pending(task) for task in registered])}
+
+
+def _pending(task: TaskDefinition) -> dict[str, Any]:
+    return {
+        "task_id": task.task_id,
+        "key": task.key,
+        "name": task.name,
+        "agent": task.agent,
+        "state": TaskState.PENDING_RUN,
+        "unregistered": False,
+        "started_at": None,
+        "finished_at": None,
+    }
+
+
+def _on_the_way(kickoff: KickoffStatus, registered: int) -> Members:
+    total = registered if kickoff.total_tasks is None else kickoff.total_tasks
+    progress = f'{{"completed_tasks":{kickoff.completed_tasks or 0},"total_tasks":{total}}}'
+    return {"current_task": _text(kickoff.current_task), "progress": progress}
+
+
+def _waiting(waiting: Waiting | None) -> str:
+    if waiting is None:
+        return "null"
+    return _text({"code": waiting.code, "message": waiting.message, "place": waiting.place})
+
+
+def _at_the_end(kickoff: KickoffStatus) -> Members:
+    members: Members = {"token_usage": kickoff.token_usage or "null", "execution_time": _text(_seconds(kickoff))}
+    if kickoff.state is not State.SUCCESS:
+        members |= {"reason": _text(kickoff.reason), "error": _text(kickoff.error)}
+    return members
+
+
+def _documented(kickoff: KickoffStatus) -> Members:
+    result: Members = {
+        "output": kickoff.output or "null",
+        "json": kickoff.structured or "null",
+        "tasks": kickoff.task_outputs or "[]",
+    }
+    return {"result": _object(result)}
+
+
+def _live(kickoff: KickoffStatus) -> Members:
+    return {
+        "result": kickoff.output or "null",
+        "result_json": kickoff.structured or "null",
+        "tasks_output": kickoff.task_outputs or "[]",
+    }
+
+
+_RESULTS = {"documented": _documented, "live": _live}
+
+
+def _seconds(kickoff: KickoffStatus) -> float | None:
+    if kickoff.started_at is None or kickoff.finished_at is None:
+        return None
+    return round((kickoff.finished_at - kickoff.started_at).total_seconds(), 6)
+
+
+def _time(at: datetime | None) -> str:
+    return "null" if at is None else f'"{utc(at)}"'

@@ -1,0 +1,135 @@
+"""A client of a crew's API for the commands, with their errors and exit codes. It uses windlass.client."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self
+
+from windlass.cli.exit_codes import OUT_OF_REACH, REFUSED_BY_SERVER
+from windlass.client import AsyncCrew, CrewError, Refused, errors, protocol, requests
+from windlass.client.transport import Transport
+from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from windlass.client.requests import Request
+    from windlass.secrets.secret import Secret
+
+__all__ = ["CrewClient", "RequestRefused", "Unreachable", "cli_errors"]
+
+
+class Unreachable(WindlassError):  # noqa: N818 - a state of the server
+    """The server can't be reached. `cause` is the error of windlass.client."""
+
+    exit_code = OUT_OF_REACH
+
+    def __init__(self, cause: CrewError, hint: str = "", *, message: str = "") -> None:
+        super().__init__(message or cause.message, hint)
+        self.cause = cause
+
+
+class RequestRefused(WindlassError):  # noqa: N818 - an answer of the server
+    exit_code = REFUSED_BY_SERVER
+
+    def __init__(self, cause: Refused, hint: str) -> None:
+        super().__init__(cause.message, hint)
+        self.cause = cause
+
+
+class CrewClient:
+    """A client of one crew. It sends every request once.
+
+    Raises Unreachable when no answer arrives, and RequestRefused for an answer that is no success. `here` is the crew's
+    name when commands find the crew without its URL.
+    """
+
+    def __init__(self, base_url: str, token: Secret, *, here: str | None = None) -> None:
+        self.base_url = base_url
+        self._token = token
+        self._here = here
+        self._address = () if here else (base_url,)
+        self._line = Transport(base_url, token.reveal())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.close()
+
+    def patient(self, seconds: float) -> AsyncCrew:
+        """Returns a client of the same crew for many concurrent requests.
+
+        It repeats a request for at most `seconds` while the server is not available.
+        """
+        return AsyncCrew(self.base_url, self._token.reveal(), patience=seconds)
+
+    def command(self, name: str, *arguments: str) -> str:
+        """Returns a windlass command for this crew, as a person would type it."""
+        return shlex.join(["windlass", name, *self._address, *arguments])
+
+    def inputs(self) -> dict[str, Any]:
+        return self._ask(requests.inputs())
+
+    def kickoff(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._ask(requests.kickoff(json.dumps(body).encode("ascii")))
+
+    def status(self, kickoff_id: str, *, wait: float = 0.0) -> dict[str, Any]:
+        """Returns the status. The server delays its answer until the kickoff has ended, by at most `wait` seconds."""
+        return self._ask(requests.status(kickoff_id, wait))
+
+    def attempts(self, kickoff_id: str) -> dict[str, Any]:
+        return self._ask(requests.attempts(kickoff_id))
+
+    def stop(self, kickoff_id: str) -> dict[str, Any]:
+        return self._ask(requests.stop(kickoff_id))
+
+    def delete(self, kickoff_id: str, *, stop: bool) -> dict[str, Any]:
+        return self._ask(requests.delete(kickoff_id, stop=stop))
+
+    def stop_all(self, state: str | None, user: str | None, before: datetime | None) -> dict[str, Any]:
+        return self._ask(requests.stop_all(state, user, before))
+
+    def _ask(self, request: Request) -> dict[str, Any]:
+        with cli_errors(request.path):
+            try:
+                return self._line.perform(protocol.once(request))
+            except Refused as error:
+                if error.status == HTTPStatus.NOT_FOUND:
+                    error.hint = self._where_to_look() or error.hint
+                raise
+
+    def _where_to_look(self) -> str:
+        if not self._here:
+            return ""
+        others = f"{self.base_url.removesuffix(self._here)}SLUG"
+        return (
+            f"Without a URL, the command looks for the kickoff in {self._here}, the crew that the server on this "
+            f"WINDLASS_HOME serves. For a kickoff of another crew, give that crew's URL before the id: {others}"
+        )
+
+
+@contextmanager
+def cli_errors(path: str = "") -> Iterator[None]:
+    """Converts errors of a request to `path` into errors with the messages and exit codes of commands."""
+    try:
+        yield
+    except errors.Unreachable as error:
+        raise Unreachable(error, _hint(error, path)) from error
+    except Refused as error:
+        raise RequestRefused(error, _hint(error, path)) from error
+
+
+def _hint(error: CrewError, path: str) -> str:
+    if isinstance(error, Refused) and error.details.get("missing_inputs"):
+        return "Give each one with: -i NAME=VALUE"
+    if isinstance(error, errors.Unreachable) and error.was_sent and path == "/kickoff":
+        return (
+            "The server may have accepted the kickoff. A command that has --idempotency-key from the first try on can "
+            "be repeated safely."
+        )
+    return error.hint

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.kickoffs.inputs import InputsCheck
+from windlass.store.listener import DEPLOYMENTS, Listener
+from windlass.store.notify_cache import NotifyCache
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from windlass.kickoffs.manifest import Manifest
+    from windlass.store.deployments import DeploymentStore
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Holds the data of a deployment that requests need: its current version, and the compiled check of its inputs."""
+
+    deployment_id: UUID
+    slug: str
+    profile: str
+    version_id: UUID
+    manifest: Manifest
+    check: InputsCheck
+
+
+class Crews:
+    def __init__(self, store: DeploymentStore, listener: Listener) -> None:
+        self._store = store
+        self._crews: NotifyCache[str, Crew] = NotifyCache(self._load, listener, DEPLOYMENTS)
+        self._manifests: NotifyCache[UUID, Manifest] = NotifyCache(store.manifest, listener, DEPLOYMENTS)
+
+    async def get(self, slug: str) -> Crew | None:
+        return await self._crews.get(slug)
+
+    async def manifest(self, version: UUID) -> Manifest | None:
+        return await self._manifests.get(version)
+
+    async def _load(self, slug: str) -> Crew | None:
+        found = await self._store.get(slug)
+        if found is None or found.version is None:
+            return None
+        version = found.version
+        check = InputsCheck.of(version.manifest.inputs_schema)
+        return Crew(found.id, found.slug, found.profile, version.id, version.manifest, check)
+
+
+logger = log.logger(__name__)
+
+
+async def pause(store: DeploymentStore, slug: str) -> bool:
+    """Stops further starts of kickoffs of the deployment. Running kickoffs continue. Returns False for no such
+    deployment.
+    """
+    if found := await store.pause(slug):
+        logger.event("deployment.paused", deployment=slug)
+    return found
+
+
+async def resume(store: DeploymentStore, slug: str) -> bool:
+    """Returns False when there is no such deployment."""
+    if found := await store.resume(slug):
+        logger.event("deployment.resumed", deployment=slug)
+    return found

@@ -1,0 +1,231 @@
+"""Finds all faults of a project at once: in its files, in its interpreter and, by a child process, in its code."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windlass import config
+from windlass.aio import serving
+from windlass.errors import ProjectError, WindlassError
+from windlass.offline_model.app import NOBODY_LISTENS, model_environment
+from windlass.projects.checks import (
+    Finding,
+    Level,
+    declared_crew,
+    declared_project,
+    from_json,
+    in_order,
+    located,
+)
+from windlass.projects.interpreter import interpreter_of
+from windlass.runner import RunSpec, Terminator
+from windlass.runner.run_spec import discard
+from windlass.runner.runner import INSPECTION_SECONDS, too_slow_to_load
+from windlass.runner.termination import at_the_latest
+from windlass_child.process.messages import Project, Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from windlass.projects import Recognised
+    from windlass.runner import Runner
+
+EXAMINER = "windlass_child.checks:examine"
+NO_APPROVALS = "approvals_not_there"
+MOST_VARIABLES = 20
+STAND_IN = "windlass-check"
+"""The value for a variable that is not set. The code continues with it, so that variables read later are found too."""
+
+
+def findings(path: Path, make_runner: Callable[[], Runner], environment: Mapping[str, str]) -> list[Finding]:
+    """Returns all findings, in order.
+
+    `environment` is the environment that the project's code would have in a kickoff. The runner treats the code as in a
+    kickoff: it uses the same system user and the same limits.
+    """
+
+    async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
+        async with serving(make_runner()) as runner:
+            return await Examiner(runner, recognised, interpreter, {**environment, **offline}).findings()
+
+    offline = model_environment(environment, NOBODY_LISTENS)
+    return asyncio.run(_all(path, examined))
+
+
+async def additional_findings(path: Path, runner: Runner, environment: Mapping[str, str]) -> list[Finding]:
+    """Returns the `findings` that need no second interpreter and that an inspection does not report."""
+
+    async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
+        found, _ = await Examiner(runner, recognised, interpreter, dict(environment)).load_findings()
+        return found
+
+    return await _all(path, examined)
+
+
+async def _all(path: Path, examined: Callable[[Recognised, Path], Awaitable[list[Finding]]]) -> list[Finding]:
+    recognised, found = await asyncio.to_thread(declared_project, path)
+    found += map(of_env_line, await asyncio.to_thread(lambda: config.unread_lines(path.resolve())))
+    if recognised is None:
+        return in_order(found)
+    try:
+        interpreter = interpreter_of(Path(recognised.project.root))
+    except ProjectError as error:
+        return in_order([*found, *of_files(recognised, []), of_interpreter(error)])
+    reported = await examined(recognised, interpreter)
+    return in_order([*found, *of_files(recognised, reported)])
+
+
+def of_files(recognised: Recognised, reported: list[Finding]) -> list[Finding]:
+    """Returns the findings that the child reported. For a JSON crew, adds the findings in its files, and gives the
+    child's findings their place in these files.
+    """
+    project = recognised.project
+    if project.kind != "json_crew":
+        return reported
+    files = declared_crew(Path(project.root), project.entrypoint)
+    placed = (located(one, files) if one.code == "declaration_invalid" else one for one in reported)
+    return [*files.findings, *(one for one in placed if one is not None)]
+
+
+def of_env_line(line: int) -> Finding:
+    """Leaves out the text of the line, which may be a secret."""
+    message = "this line is not NAME=value, or a quote in it is not closed. The line is ignored."
+    return Finding("env_file", Level.WARNING, message, ".env", line, "Write NAME=value, or remove the line.")
+
+
+def of_interpreter(error: WindlassError) -> Finding:
+    message, _, command = error.message.partition(" Install it: ")
+    hint = error.hint or (f"Install it: {command}" if command else "Create the project's environment again.")
+    return Finding("interpreter", Level.ERROR, message, hint=hint)
+
+
+@dataclass
+class Examiner:
+    """Examines a project in child processes. Each variable that is not set takes one more child."""
+
+    runner: Runner
+    recognised: Recognised
+    interpreter: Path
+    environment: dict[str, str]
+
+    async def findings(self) -> list[Finding]:
+        found, tasks = await self.load_findings()
+        return found if tasks is None else [*found, *await self._warnings(tasks), *await self._unstable(tasks)]
+
+    async def load_findings(self) -> tuple[list[Finding], list[dict[str, Any]] | None]:
+        """Returns the findings of loading the project, and its tasks. The tasks are None when it can't be loaded."""
+        unfit = await self._warmed()
+        found: list[Finding] = []
+        for round_number in range(MOST_VARIABLES):
+            answer, failed = await self._examine()
+            if answer is None:
+                return found or [unfit or failed], None
+            reported = [self._with_setting_hint(from_json(one), answer["unset"]) for one in answer["findings"]]
+            if round_number > 0:  # a variable has the stand-in value: a failure may come from it, not from the project
+                reported = [one for one in reported if one.code != "load_failed"]
+            found += reported
+            if answer["unset"] is None:
+                break
+            self.environment[answer["unset"]] = STAND_IN
+        if unfit and not any(one.level is Level.ERROR for one in found):
+            found.append(unfit)
+        return found, answer["tasks"]
+
+    async def _warmed(self) -> Finding | None:
+        """Imports the project's framework in a zygote. Returns a finding when that fails, and then examines the project
+        without the preload.
+        """
+        try:
+            await self.runner.warm(self.interpreter, self.recognised.preload)
+        except WindlassError as error:
+            self.recognised = replace(self.recognised, preload=None)
+            return of_interpreter(error)
+        return None
+
+    async def _examine(self, *, later: bool = False) -> tuple[Any, Finding]:
+        """Returns the child's answer, and a `load_failed` finding. The finding applies when the answer is None."""
+        project = await self.runner.reachable(self.recognised.project)
+        ender = Terminator()
+        order = RunSpec(
+            kickoff_id="check",
+            attempt=1,
+            interpreter=self.interpreter,
+            preload=self.recognised.preload,
+            project=Project("function", project.root, EXAMINER),
+            environment=self.environment,
+            inputs={"kind": project.kind, "root": project.root, "entrypoint": project.entrypoint, "later": later},
+            limits=self.runner.limits_of(self.recognised.options.limits),
+            start="exec" if later else "fork",
+        )
+        with at_the_latest(ender, INSPECTION_SECONDS, too_slow_to_load()):
+            outcome = await self.runner.run(order, discard, ender)
+        return outcome.json, Finding(
+            "load_failed",
+            Level.ERROR,
+            f"the project could not be loaded: {outcome.error}",
+            hint="Check the code that runs when the project is imported.",
+        )
+
+    def _with_setting_hint(self, found: Finding, unset: str | None) -> Finding:
+        """Adds the setting that passes the variable, if the variable is set for Windlass and withheld from crews."""
+        if found.code != "unset_variable" or unset is None or not config.is_withheld(unset, self.environment):
+            return found
+        hint = f"Windlass has this variable and does not pass it to crews. Set WINDLASS_CREW_ENV={unset} to pass it."
+        return replace(found, hint=hint)
+
+    async def _warnings(self, tasks: list[dict[str, Any]]) -> list[Finding]:
+        """Returns the warnings that a server gets when it loads the project."""
+        received: list[Warned] = []
+
+        async def receive(message: object) -> None:
+            if isinstance(message, Warned):
+                received.append(message)
+
+        recognised = self.recognised
+        try:
+            await self.runner.inspect(
+                self.interpreter,
+                recognised.preload,
+                recognised.project,
+                self.environment,
+                receive,
+                recognised.options.limits,
+            )
+        except WindlassError as error:
+            return [Finding("load_failed", Level.ERROR, error.message, hint=error.hint)]
+        return [warning(one, tasks) for one in received]
+
+    async def _unstable(self, tasks: list[dict[str, Any]]) -> list[Finding]:
+        """Builds the project again, in a new interpreter whose clock is ahead. Returns a warning for each task whose
+        key differs.
+        """
+        if self.recognised.project.kind != "crew":
+            return []
+        answer, _ = await self._examine(later=True)
+        again = answer["tasks"] if answer else None
+        return [
+            unstable(number, one)
+            for number, (one, other) in enumerate(zip(tasks, again or (), strict=False), 1)
+            if one["key"] != other["key"]
+        ]
+
+
+def warning(warned: Warned, tasks: list[dict[str, Any]]) -> Finding:
+    about = tasks[warned.task] if warned.task is not None and warned.task < len(tasks) else {}
+    hint = "Remove the question, or make its answer an input of the kickoff." if warned.code == NO_APPROVALS else ""
+    return Finding(warned.code, Level.WARNING, f"{warned.message}.", about.get("file"), about.get("line"), hint)
+
+
+def unstable(number: int, task: dict[str, Any]) -> Finding:
+    return Finding(
+        "unstable_task_description",
+        Level.WARNING,
+        f"the description of the task {task['name'] or number} depends on the time or on the process. After an "
+        "interruption the task counts as another task, and runs again.",
+        task["file"],
+        task["line"],
+        "Replace the changing value with a placeholder such as {today}, and pass the value as an input.",
+    )

@@ -1,1 +1,0 @@
-"""What Windlass brings along, so that nothing else has to be installed: PostgreSQL, and a model without a key."""

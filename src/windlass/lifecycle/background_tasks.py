@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from windlass import log
+from windlass.aio import cancelled
+from windlass.errors import DatabaseUnavailable, StatementGivenUp, Unstorable
+
+BETWEEN_ATTEMPTS = 0.5
+"""Seconds."""
+LARGE = 1 << 20
+"""Bytes from which a value may be too large for a statement. A smaller value waits for the database without a limit."""
+MOST_GIVEN_UP = 3
+"""Statements that are given up before a large value counts as one that can't be stored."""
+LESS = "Return less, or where it is stored."
+
+logger = log.logger(__name__)
+
+Step = Callable[[], Awaitable[None]]
+
+
+class BackgroundTasks:
+    """Repeats each step in a task of its own. After an error in one turn, pauses and repeats the step."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps = steps
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def running(self) -> bool:
+        return bool(self._tasks) and not any(task.done() for task in self._tasks)
+
+    async def start(self) -> None:
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(_again_and_again(step), name=step.__name__) for step in self._steps]
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        await cancelled(*tasks)
+
+
+async def until_the_database_answers(step: Step) -> None:
+    """Repeats the step until the database answers. The step may run twice: its answer can be lost after its commit."""
+    while True:
+        try:
+            return await step()
+        except DatabaseUnavailable:
+            await asyncio.sleep(BETWEEN_ATTEMPTS)
+
+
+async def until_stored(
+    step: Step, answers: Callable[[], Awaitable[bool]], size: int, *, given_up: int = MOST_GIVEN_UP
+) -> None:
+    """Repeats the step as `until_the_database_answers` does.
+
+    Raises Unstorable when the stored value is large (`size` in bytes) and its statement was given up `given_up` times
+    while the database answered others.
+    """
+    while True:
+        try:
+            return await step()
+        except StatementGivenUp as error:
+            given_up -= size > LARGE and await answers()
+            if not given_up:
+                raise Unstorable("the database takes too long to store it, or has no room for it.", LESS) from error
+        except DatabaseUnavailable:
+            pass
+        await asyncio.sleep(BETWEEN_ATTEMPTS)
+
+
+async def _again_and_again(step: Step) -> None:
+    while True:
+        try:
+            await step()
+        except DatabaseUnavailable:
+            await asyncio.sleep(BETWEEN_ATTEMPTS)
+        except Exception as error:  # noqa: BLE001 - an error ends one turn, not the loop
+            logger.event("worker.loop_failed", loop=step.__name__, exc=error)
+            await asyncio.sleep(BETWEEN_ATTEMPTS)

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from windlass.kickoffs.outcome import Termination
+from windlass.kickoffs.states import Reason, State
+from windlass_child.process.lease import LOOK_AGAIN_SECONDS, has_lapsed, wait_for
+from windlass_child.process.messages import JournalCommitted, Lease
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from windlass.runner.run_spec import Report
+    from windlass.runner.termination import Terminator
+
+MOST_UNREAD = 10_000
+"""Confirmed entries that are kept for a child that does not read. Each thread of a child waits for the answer to its
+last entry, so only a malicious child has more.
+"""
+
+LAPSED = Termination(State.FAILED, Reason.LOST, "the lease ended before it was renewed.", at_once=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """Connects a run to its worker: `report` gets its messages, `ender` ends it, `lease_handle` renews its lease."""
+
+    report: Report
+    ender: Terminator
+    lease_handle: LeaseHandle
+
+
+class LeaseHandle:
+    """Passes lease renewals and journal commits from a worker to a run.
+
+    It may be used before the run begins and after it has ended. `extend` and `written` wait for nothing.
+    """
+
+    def __init__(self, until: float | None = None) -> None:
+        self.until = until
+        """The second of CLOCK_BOOTTIME (`boottime`) at which the run's lease ends; None for no lease."""
+        self._renewed: Callable[[float], None] | None = None
+        self._unsent_lease = False
+        self._unsent_numbers: deque[int] = deque(maxlen=MOST_UNREAD)
+        self._news = asyncio.Event()
+
+    def begin(self, until: float | None) -> None:
+        """Sets the lease that the run was ordered with, unless the handle has one already, which is a later one."""
+        if self.until is None:
+            self.until = until
+
+    @property
+    def lapsed(self) -> bool:
+        return has_lapsed(self.until)
+
+    def extend(self, until: float) -> None:
+        """Renews the lease. A lease that has ended can't be renewed: the processes of its run have ended themselves."""
+        if self.lapsed or (self.until is not None and until <= self.until):
+            return
+        self.until = until
+        self._unsent_lease = True
+        self._news.set()
+        if self._renewed:
+            self._renewed(until)
+
+    def written(self, number: int) -> None:
+        """Confirms that the journal entry with this number, and all reports before it, are committed."""
+        self._unsent_numbers.append(number)
+        self._news.set()
+
+    @contextlib.contextmanager
+    def held(self, renewed: Callable[[float], None]) -> Iterator[None]:
+        """Calls `renewed` with the end of the lease at once, and with each later end during the block. `news` has the
+        later ends too.
+        """
+        self._renewed = renewed
+        if self.until is not None:
+            renewed(self.until)
+        try:
+            yield
+        finally:
+            self._renewed = None
+
+    async def news(self) -> list[Lease | JournalCommitted]:
+        """Waits for the next messages to the child, and returns them. Of several renewals it returns the last one."""
+        await self._news.wait()
+        self._news.clear()
+        news: list[Lease | JournalCommitted] = [JournalCommitted(number) for number in self._unsent_numbers]
+        self._unsent_numbers.clear()
+        if self._unsent_lease and self.until is not None:
+            news.append(Lease(self.until))
+            self._unsent_lease = False
+        return news
+
+
+@contextlib.asynccontextmanager
+async def ended_with_its_lease(lease_handle: LeaseHandle, ender: Terminator) -> AsyncIterator[None]:
+    """Ends the run in this block when its lease ends, even if its processes can't notice that any more."""
+    minding = asyncio.create_task(_mind(lease_handle, ender))
+    try:
+        yield
+    finally:
+        minding.cancel()
+        await asyncio.wait([minding])
+
+
+async def _mind(lease_handle: LeaseHandle, ender: Terminator) -> None:
+    while not lease_handle.lapsed:
+        wait = wait_for(lease_handle.until)
+        await asyncio.sleep(LOOK_AGAIN_SECONDS if wait is None else wait)
+    ender.end(LAPSED)
+
+
+def while_leased(lease_handle: LeaseHandle, report: Report) -> Report:
+    """Returns `report`, but drops all messages after the end of the lease: the kickoff may run elsewhere by then."""
+
+    async def report_while_leased(message: object) -> None:
+        if not lease_handle.lapsed:
+            await report(message)  # type: ignore[arg-type]  # passed on unchanged
+
+    return report_while_leased

@@ -1,0 +1,262 @@
+"""Measures the processes of all runs, and finds the runs that are over a limit or silent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.kickoffs.limits import WHERE, size_in_words
+from windlass.kickoffs.outcome import Termination
+from windlass.kickoffs.states import Reason, State
+from windlass.runner.descriptors import is_in_memory, is_rollup
+from windlass.runner.processes import Families, Process, all_processes, proportional
+from windlass.runner.shared_memory import SharedMemory, mapped_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from windlass.kickoffs.limits import Limits
+    from windlass.runner.cgroups import Cgroup, OutOfMemory
+    from windlass.runner.disk import DiskUse
+    from windlass.runner.shared_memory import File, Share
+    from windlass.runner.termination import Terminator
+    from windlass_child.process.messages import Born
+
+LOOK_EVERY = 0.25
+"""Seconds."""
+LOOK_AT_DISKS_EVERY = 0.5
+"""Seconds."""
+REST = 4
+"""The pause before the next look is at least this many times the duration of the last one. A look at a thousand
+processes takes long.
+"""
+
+Look = Callable[[ThreadPoolExecutor], Awaitable[None]]
+
+GENUINE = {"rollup": is_rollup, "stacks": is_in_memory}
+
+logger = log.logger(__name__)
+
+
+@dataclass(slots=True)
+class WatchedRun:
+    """The child of one run, with its limits.
+
+    `stalled` is called once for each silence. With `cgroup` the kernel bounds the memory of the run, and its memory is
+    not polled. `rollup` and `stacks` are descriptors that the child has sent: of its smaps_rollup, and of the file that
+    it writes its stacks to. `pid` and `started` (Process.started) together identify the child for good.
+    """
+
+    pid: int
+    limits: Limits
+    ender: Terminator
+    stalled: Callable[[float], Awaitable[None]] | None = None
+    rollup: int | None = None
+    stacks: int | None = None
+    started: int | None = None
+    disk: DiskUse | None = None
+    share: Share | None = None
+    cgroup: Cgroup | None = None
+    shared: dict[File, int] = field(default_factory=dict)
+    alive_at: float = field(default_factory=time.monotonic)
+    stall_reported: bool = False
+    family: list[Process] = field(default_factory=list)
+    _reports_in_progress: int = 0
+
+    def take(self, born: Born, descriptors: list[int]) -> list[int]:
+        """Keeps the descriptors that are of the kinds that `born` names, and returns the others. To use the others, or
+        only to close them, could block for ever.
+        """
+        refused = []
+        for kept, descriptor in itertools.zip_longest(given(born)[: len(descriptors)], descriptors):
+            if kept is not None and getattr(self, kept) is None and GENUINE[kept](descriptor):
+                setattr(self, kept, descriptor)
+            else:
+                refused.append(descriptor)
+        return refused
+
+    def close(self) -> None:
+        for descriptor in (self.rollup, self.stacks):
+            if descriptor is not None:
+                os.close(descriptor)
+        self.rollup = self.stacks = None
+
+    @contextlib.contextmanager
+    def receiving(self) -> Iterator[None]:
+        """Records a sign of life. While the block runs, the run counts as not silent: it waits for the worker."""
+        self._reports_in_progress += 1
+        try:
+            yield
+        finally:
+            self._reports_in_progress -= 1
+            self.alive_at = time.monotonic()
+            self.stall_reported = False
+
+    def over_a_limit(self) -> Termination | None:
+        return self._too_many_processes() or self._too_much_memory()
+
+    def silence(self) -> float | None:
+        """Returns the seconds of silence when they are over `stall_after` and the stall is not reported yet."""
+        after, silent = self.limits.stall_after, time.monotonic() - self.alive_at
+        if after is None or silent <= after or self.stall_reported or self._reports_in_progress:
+            return None
+        return silent
+
+    def _too_many_processes(self) -> Termination | None:
+        limit, count = self.limits.process_limit, len(self.family)
+        if limit is None or count <= limit:
+            return None
+        return over(f"the run had {count} processes; its process_limit is {limit}. Raise process_limit {WHERE}.")
+
+    def _too_much_memory(self) -> Termination | None:
+        limit = self.limits.memory_limit if self.cgroup is None else None
+        # This sum counts shared memory as a whole. Only a sum over the limit needs `memory`, which takes longer.
+        most = sum(one.rss for one in self.family) + sum(self.shared.values())
+        if limit is None or most <= limit or (used := self.memory()) <= limit:
+            return None
+        return over(
+            f"the run used {size_in_words(used)} of memory, more than its memory_limit of {size_in_words(limit)}. "
+            f"Raise memory_limit {WHERE}."
+        )
+
+    def memory(self) -> int:
+        """Returns the memory of the run in bytes, with the shared memory that no process of the run has mapped."""
+        shared = sum(self.shared.values())
+        mapped = self._mapped() if shared else 0
+        return self._proportional() + max(shared - mapped, 0)
+
+    def _mapped(self) -> int:
+        """Returns the bytes of `shared` that `_proportional` counts."""
+        files = (mapped_files(one.pid) for one in self.family)
+        return sum(size for found in files for file, size in found.items() if file in self.shared)
+
+    def _proportional(self) -> int:
+        """Returns the sum of the proportional shares in bytes. A process whose share is unknown counts with its memory
+        above that of the run's first process.
+        """
+        first = next((one.rss for one in self.family if one.pid == self.pid), 0)
+        shares = ((one, proportional(one.pid, self.rollup if one.pid == self.pid else None)) for one in self.family)
+        return sum(max(one.rss - first, 0) if share is None else share for one, share in shares)
+
+
+def given(born: Born) -> list[str]:
+    return [name for name, is_there in (("rollup", born.memory), ("stacks", born.stacks)) if is_there]
+
+
+def out_of_memory(found: OutOfMemory, limits: Limits) -> Termination:
+    """Returns the termination for the kills that the kernel has counted in the run's cgroup."""
+    killed = f"the kernel's out-of-memory killer ended it (memory.events: oom_kill {found.kills})"
+    if found.own:
+        size = size_in_words(limits.memory_limit or 0)
+        return over(f"the run used more memory than its memory_limit of {size}: {killed}. Raise memory_limit {WHERE}.")
+    words = (
+        f"the machine, or the server's container, ran out of memory: {killed}. Run fewer crews at once, or add memory."
+    )
+    return Termination(State.FAILED, Reason.CRASHED, words, at_once=True)
+
+
+def over(error: str) -> Termination:
+    """Returns a termination at once, without grace time: a run that grows may take the machine down."""
+    return Termination(State.FAILED, Reason.LIMIT, error, at_once=True)
+
+
+def measured(all_watched: list[WatchedRun], shared_memory: SharedMemory) -> list[Termination | None]:
+    """Measures all runs, and returns a termination for each run that is over a limit. Call it in a thread: reading the
+    memory of many processes takes long.
+    """
+    families = Families(all_processes())
+    for watched in all_watched:
+        watched.family = families.of(watched.pid, watched.started)
+    shared_memory.measure([(watched.share, watched.family) for watched in all_watched if watched.share])
+    for watched in all_watched:
+        watched.shared = shared_memory.size_of(watched.share) if watched.share else {}
+    return [watched.over_a_limit() for watched in all_watched]
+
+
+def disks_measured(all_watched: list[WatchedRun]) -> list[Termination | None]:
+    """Measures the folders of all runs. Call it in a thread of its own: a slow disk must not delay the measurement of
+    memory and processes.
+    """
+    errors = (watched.disk.over_a_limit() if watched.disk else None for watched in all_watched)
+    return [over(error) if error else None for error in errors]
+
+
+class ResourceMonitor:
+    def __init__(self) -> None:
+        self._watched: dict[int, WatchedRun] = {}
+        self._someone = asyncio.Event()
+        self.shared_memory = SharedMemory()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stall_reports: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        if not self._tasks:
+            looks = {"watch": (self._look, LOOK_EVERY), "watch-disks": (self._look_at_disks, LOOK_AT_DISKS_EVERY)}
+            self._tasks = [
+                asyncio.create_task(self._repeat(name, look, every), name=name) for name, (look, every) in looks.items()
+            ]
+
+    async def stop(self) -> None:
+        tasks = [*self._stall_reports, *self._tasks]
+        self._tasks = []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def over(self, watched: WatchedRun) -> Iterator[None]:
+        self._watched[watched.pid] = watched
+        self._someone.set()
+        try:
+            yield
+        finally:
+            self._watched.pop(watched.pid, None)
+            watched.close()
+
+    async def _repeat(self, name: str, look: Look, every: float) -> None:
+        with ThreadPoolExecutor(1, f"windlass-{name}") as own_thread:  # all shared threads may wait for a disk
+            while True:
+                if not self._watched:
+                    self._someone.clear()
+                    await self._someone.wait()
+                began = time.monotonic()
+                try:
+                    await look(own_thread)
+                except Exception as error:  # noqa: BLE001 - one turn of a loop
+                    logger.event("runner.watch_failed", exc=error)
+                await asyncio.sleep(max(every, REST * (time.monotonic() - began)))
+
+    async def _look_at_disks(self, thread: ThreadPoolExecutor) -> None:
+        all_watched = list(self._watched.values())
+        endings = await asyncio.get_running_loop().run_in_executor(thread, disks_measured, all_watched)
+        for watched, ending in zip(all_watched, endings, strict=True):
+            if ending is not None:
+                watched.ender.end(ending)
+
+    async def _look(self, thread: ThreadPoolExecutor) -> None:
+        all_watched = list(self._watched.values())
+        endings = await asyncio.get_running_loop().run_in_executor(thread, measured, all_watched, self.shared_memory)
+        for watched, ending in zip(all_watched, endings, strict=True):
+            if ending is not None:
+                watched.ender.end(ending)
+            if watched.stalled is not None and (seconds := watched.silence()) is not None:
+                watched.stall_reported = True
+                self._report_stall(watched.stalled(seconds))
+
+    def _report_stall(self, report: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(report)
+        self._stall_reports.add(task)
+        task.add_done_callback(self._stall_report_done)
+
+    def _stall_report_done(self, task: asyncio.Task[None]) -> None:
+        self._stall_reports.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            logger.event("runner.watch_failed", exc=error)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from windlass.errors import WindlassError
+from windlass.kickoffs.limits import Limits
+from windlass.runner.prepared_interpreters import Prepared
+from windlass_child.process.frames import encode
+from windlass_child.process.messages import Budget, Inspect, JournalReplay, Message, Project, Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windlass.accounts import Account
+    from windlass.runner.cgroups import Cgroups
+    from windlass_child.process.messages import ProcessEnvironment
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """One attempt of one kickoff.
+
+    `preload` is the framework that its zygote imports first, or None. With `preload_project` the zygote imports the
+    project's own modules too, in its environment; `digest` identifies the state of the project's files. `start` is
+    "fork", or "exec" for a fresh interpreter. `seconds_left` is the rest of `limits.timeout`, which counts from the
+    first attempt's start. `alone` gives the run a zygote that no other run shares. `lease` is the second of
+    CLOCK_BOOTTIME until which the run may go on unless its LeaseHandle is extended; None for no lease. `journal` has
+    the entries of earlier attempts in the order of their numbers. `tokens_used` and `model_calls_made` are the sums of
+    earlier attempts, and count against the limits.
+    """
+
+    kickoff_id: str
+    attempt: int
+    interpreter: Path
+    preload: str | None
+    project: Project
+    environment: Mapping[str, str] = field(repr=False)
+    inputs: dict[str, Any] = field(repr=False)
+    limits: Limits = field(default_factory=Limits)
+    seconds_left: float | None = None
+    preload_project: bool = False
+    digest: str = ""
+    start: Literal["fork", "exec"] = "fork"
+    alone: bool = False
+    lease: float | None = None
+    journal: Sequence[JournalReplay] = field(default=(), repr=False)
+    tokens_used: int = 0
+    model_calls_made: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A line that the crew's process wrote, without its line end. `at` is Unix time in seconds."""
+
+    stream: Literal["stdout", "stderr"]
+    line: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preparing:
+    """Reports the wait before a run's process starts: "zygote" while a zygote is being started, None after the wait."""
+
+    what: Literal["zygote"] | None
+
+
+Report = Callable[[Message | Output | Preparing], Awaitable[None]]
+"""Called with each message or line of a run. Each source (messages, stdout, stderr) is read on only after the call."""
+
+
+def message_of(order: RunSpec, surroundings: ProcessEnvironment) -> Run:
+    limits = order.limits
+    budget = Budget(
+        limits.token_limit, limits.model_call_limit, limits.result_limit, order.tokens_used, order.model_calls_made
+    )
+    return Run(order.kickoff_id, order.attempt, order.project, surroundings, order.inputs, budget)
+
+
+def sendable(order: Run | Inspect) -> bytes:
+    try:
+        return encode(order)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WindlassError(f"the inputs can't be given to the crew: {error}.") from error
+
+
+async def discard(_: Message | Output | Preparing) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerConfig:
+    """Configures the processes of a runner.
+
+    `grace` is how many seconds a run has to end after a request. A zygote that was unused for `zygote_idle` seconds is
+    stopped. All zygotes together may hold `zygote_memory` bytes. `crew_account` is the user that crews run as, None for
+    the server's own. `tasks` is how many processes and threads this user may have in addition to the existing ones.
+    `prepared` is the interpreter that this user runs in place of Windlass's own. `limits` apply to inspections whose
+    project sets none. With `cgroups` each run has a cgroup; without, its limits are polled.
+    """
+
+    grace: float = 5.0
+    zygote_idle: float = 600.0
+    zygote_memory: int | None = None
+    tasks: int | None = None
+    crew_account: Account | None = None
+    prepared: Prepared = field(default_factory=Prepared)
+    limits: Limits = field(default_factory=Limits)
+    cgroups: Cgroups | None = None
+
+
+OF_THE_MACHINE = {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER"}
+
+
+def machine_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of the server's environment that every crew gets: program paths, language, time zone."""
+    return {name: value for name, value in environment.items() if name in OF_THE_MACHINE or name.startswith("LC_")}

@@ -1,0 +1,164 @@
+"""The zygotes of one runner: started on demand, shared, and stopped when they have been idle for long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from windlass.aio import shielded
+from windlass.errors import ChildLost
+from windlass.runner.processes import process
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from windlass.runner.spawning import ZygoteSpec
+    from windlass.runner.zygote import Zygote
+
+TIDY_EVERY = 1.0
+"""Seconds."""
+
+Key = tuple["ZygoteSpec", str]
+"""The spec of a zygote, and the name of the only run that may use it, or ""."""
+
+
+@dataclass(slots=True)
+class PoolEntry:
+    starting: asyncio.Task[Zygote]
+    users: int = 0
+    used_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def over(self) -> bool:
+        """Whether the zygote could not be started, or has ended."""
+        if not self.starting.done():
+            return False
+        return self.starting.cancelled() or self.starting.exception() is not None or self.starting.result().lost
+
+    @property
+    def idle(self) -> bool:
+        return self.users == 0 and self.starting.done()
+
+    @property
+    def memory(self) -> int:
+        """The memory of the zygote in bytes; 0 when it does not run."""
+        if not self.starting.done() or self.over:
+            return 0
+        found = process(self.starting.result().pid)
+        return found.rss if found else 0
+
+    async def stop(self) -> None:
+        self.starting.cancel()
+        await asyncio.wait([self.starting])
+        if not self.starting.cancelled() and self.starting.exception() is None:
+            await self.starting.result().stop()
+
+
+class ZygotePool:
+    """Keeps zygotes by their specs.
+
+    An unused zygote is kept for `idle_seconds`. `memory` (bytes) is how much all zygotes together may hold: above it
+    idle zygotes are stopped, and a new one waits for room.
+    """
+
+    def __init__(
+        self, begin: Callable[[ZygoteSpec], Coroutine[Any, Any, Zygote]], *, idle_seconds: float, memory: int | None
+    ) -> None:
+        self._begin = begin
+        self._idle_seconds = idle_seconds
+        self._memory = memory
+        self._kept: dict[Key, PoolEntry] = {}
+        self._released = asyncio.Event()
+        self._tidying: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def start(self) -> None:
+        self._stopping = False
+        self._tidying = self._tidying or asyncio.create_task(self._tidy(), name="zygotes")
+
+    async def stop(self) -> None:
+        self._stopping = True
+        tidying, self._tidying = self._tidying, None
+        if tidying:
+            tidying.cancel()
+            await asyncio.wait([tidying])
+        kept, self._kept = list(self._kept.values()), {}
+        await asyncio.gather(*(one.stop() for one in kept))
+
+    @contextlib.asynccontextmanager
+    async def use(self, spec: ZygoteSpec, alone: str = "") -> AsyncIterator[Zygote]:
+        """Yields a zygote that is ready, and keeps it during the block. Raises ProjectError or ChildLost when none can
+        be started.
+        """
+        kept = await self._get((spec, alone))
+        kept.users += 1
+        try:
+            await asyncio.wait(
+                [kept.starting]
+            )  # to await the task itself would cancel it for all when one is cancelled
+            if kept.starting.cancelled():
+                raise ChildLost("the runner was stopped.")
+            yield kept.starting.result()
+        finally:
+            kept.users -= 1
+            kept.used_at = time.monotonic()
+            self._released.set()
+            if alone and not kept.users:
+                await self._drop((spec, alone), kept)
+
+    def ready(self, spec: ZygoteSpec, alone: str = "") -> bool:
+        kept = self._kept.get((spec, alone))
+        return kept is not None and kept.starting.done() and not kept.over
+
+    async def _get(self, key: Key) -> PoolEntry:
+        if (kept := self._usable(key)) is None:
+            await self._make_room()
+            kept = self._usable(key) or self._add(key)  # another task may have started it during the wait
+        return kept
+
+    def _usable(self, key: Key) -> PoolEntry | None:
+        kept = self._kept.get(key)
+        return None if kept is None or kept.over else kept
+
+    def _add(self, key: Key) -> PoolEntry:
+        if self._stopping:
+            raise ChildLost("the runner is not running.")
+        former = self._kept.get(key)
+        self._kept[key] = PoolEntry(asyncio.create_task(self._replace(former, key[0])))
+        return self._kept[key]
+
+    async def _replace(self, former: PoolEntry | None, spec: ZygoteSpec) -> Zygote:
+        if former is not None:
+            await former.stop()
+        return await self._begin(spec)
+
+    async def _make_room(self) -> None:
+        """Stops idle zygotes while all zygotes together hold too much memory. Waits while all of them are in use."""
+        while self._memory is not None and sum(kept.memory for kept in self._kept.values()) >= self._memory:
+            if idle := self._longest_idle():
+                await self._drop(*idle)
+            elif any(kept.users for kept in self._kept.values()):
+                self._released.clear()
+                await self._released.wait()
+            else:
+                return
+
+    def _longest_idle(self) -> tuple[Key, PoolEntry] | None:
+        idle = [(key, kept) for key, kept in self._kept.items() if kept.idle]
+        return min(idle, key=lambda found: found[1].used_at, default=None)
+
+    async def _drop(self, key: Key, kept: PoolEntry) -> None:
+        if self._kept.get(key) is kept:
+            del self._kept[key]
+        await shielded(kept.stop())
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_EVERY)
+            old = time.monotonic() - self._idle_seconds
+            for key, kept in list(self._kept.items()):
+                if kept.idle and kept.used_at < old:
+                    await self._drop(key, kept)

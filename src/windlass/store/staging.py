@@ -1,0 +1,76 @@
+"""Writes large values to the database.
+
+A parameter of a statement is copied several times, and libpq keeps a buffer of its size until the connection is closed.
+COPY sends a value in pieces. Therefore a large value is copied to a temporary table first. An UPDATE in the same
+transaction moves it to its column.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from windlass.errors import Unstorable
+from windlass.kickoffs.events import to_json
+from windlass.store.named_queries import queries
+from windlass_child.process.validation import Encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windlass.store.database import Connection
+    from windlass_child.process.messages import Text
+
+SQL = queries("staging")
+
+LARGE = 4 << 20
+"""Bytes. Larger values are staged."""
+PIECE = 256 * 1024
+
+REFUSED = ("22", "23", "54")
+"""The SQLSTATE classes of values that can never be stored: invalid data, a violated constraint, a limit of PostgreSQL.
+
+An example of such a limit is JSON that is nested too deep.
+"""
+HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack("!II", 0, 0)
+ROW = struct.Struct("!hiiI")
+END = struct.pack("!h", -1)
+
+
+def json_of(value: Text | None) -> str | None:
+    """Returns the JSON of a text. An Encoded value is JSON already, as the child sent it."""
+    if isinstance(value, Encoded):
+        return str(value.data, "ascii")
+    return None if value is None else to_json(value)
+
+
+def is_large(value: Text | None) -> bool:
+    return value is not None and len(value) > LARGE
+
+
+def encoded(value: Text) -> bytes | bytearray:
+    return value.data if isinstance(value, Encoded) else to_json(value).encode()
+
+
+async def stage(connection: Connection, values: Mapping[int, bytes | bytearray]) -> None:
+    """Creates the table `staged` (place, value), filled with the values, until the end of this transaction."""
+    await connection.execute(SQL["stage"])
+    async with connection.cursor().copy(SQL["copy_staged"]) as copy:
+        await copy.write(HEADER)
+        for place, value in values.items():
+            await copy.write(ROW.pack(2, 4, place, len(value)))
+            with memoryview(value) as whole:
+                for at in range(0, len(value), PIECE):
+                    await copy.write(bytes(whole[at : at + PIECE]))
+        await copy.write(END)
+
+
+def refused(error: psycopg.Error) -> bool:
+    return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(REFUSED)
+
+
+def unstorable(error: psycopg.Error) -> Unstorable:
+    """Describes the refusal without the value, which may contain a secret."""
+    return Unstorable(f"the database can't store it: {error.diag.message_primary or type(error).__name__}.")

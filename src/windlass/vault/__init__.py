@@ -1,1 +1,0 @@
-"""Secrets: the type that hides them, the key ring that encrypts them at rest, and the form of API tokens."""

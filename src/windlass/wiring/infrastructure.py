@@ -1,0 +1,133 @@
+"""Opens the parts that every Windlass process needs: the database, the key ring, the tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.access.tokens import Tokens
+from windlass.aio import completed, serving
+from windlass.embedded_postgres.account import make_home
+from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
+from windlass.lifecycle.deletion import Deletions, UserDeletion
+from windlass.lifecycle.stopping import Stops
+from windlass.secrets.key_ring import KeyRing, load_key_ring
+from windlass.secrets.secret import Secret
+from windlass.store.database import Database, PoolRecovery
+from windlass.store.deployments import DeploymentStore
+from windlass.store.kickoffs import KickoffStore
+from windlass.store.listener import Listener
+from windlass.store.migrate import migrate
+from windlass.store.retention import RetentionStore
+from windlass.store.tokens import TokenStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from windlass.config import Settings
+
+    Notify = Callable[[str], None]
+
+PATIENCE = 15.0
+"""Seconds, in addition to the grace time of a stop, that the deletion of a user waits until the user's kickoffs have
+ended.
+"""
+
+logger = log.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Administration:
+    """The parts for commands that read or change tokens, users and deployments of a server."""
+
+    tokens: Tokens
+    deployments: DeploymentStore
+    users: UserDeletion
+    database_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Infrastructure:
+    """The parts that every Windlass process needs.
+
+    `alone` is whether no other worker can use the database: this process has just started it.
+    """
+
+    database: Database
+    listener: Listener
+    key_ring: KeyRing
+    tokens: Tokens
+    alone: bool
+
+
+@asynccontextmanager
+async def administration(settings: Settings) -> AsyncIterator[Administration]:
+    """Opens the database of the settings, else that of a server that runs on this home.
+
+    When there is neither, starts the embedded database for the time of the block.
+    """
+    async with AsyncExitStack() as stack:
+        url = (
+            outside_url(settings)
+            or running_url(settings.home)
+            or await embedded_url(settings, stack, _quietly, for_command=True)
+        )
+        database = await stack.enter_async_context(Database(url, connections=2))
+        await migrate(database)
+        tokens = await Tokens.open(TokenStore(database), key_ring_of(settings))
+        deployments = DeploymentStore(database)
+        users = UserDeletion(
+            Deletions(RetentionStore(database)),
+            tokens,
+            Stops(KickoffStore(database)),
+            deployments,
+            patience=settings.stop_grace + PATIENCE,
+        )
+        yield Administration(tokens, deployments, users, url)
+
+
+async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify: Notify) -> Infrastructure:
+    outside = outside_url(settings)
+    url = outside or await embedded_url(settings, stack, notify)
+    database = await stack.enter_async_context(Database(url))
+    if applied := await migrate(database):
+        notify("making the tables" if 1 in applied else "bringing the tables up to date")
+        logger.event("database.migrated", migrations=len(applied))
+    key_ring = key_ring_of(settings)
+    tokens = await Tokens.open(TokenStore(database), key_ring)
+    listener = Listener(url)
+    healing = PoolRecovery(database)
+    listener.on_gap(healing.begin)
+    stack.push_async_callback(healing.stop)
+    await stack.enter_async_context(serving(listener))
+    return Infrastructure(database, listener, key_ring, tokens, alone=outside is None)
+
+
+async def embedded_url(settings: Settings, stack: AsyncExitStack, notify: Notify, *, for_command: bool = False) -> str:
+    postgres = EmbeddedPostgres(settings.home, report=notify, for_command=for_command)
+    stack.push_async_callback(_stop_embedded, postgres)
+    url = await completed(asyncio.to_thread(postgres.start))
+    logger.event("database.started", home=settings.home)
+    return url
+
+
+async def _stop_embedded(postgres: EmbeddedPostgres) -> None:
+    await asyncio.to_thread(postgres.stop)
+    logger.event("database.stopped")
+
+
+def outside_url(settings: Settings) -> str | None:
+    return settings.database_url.get_secret_value() if settings.database_url else None
+
+
+def key_ring_of(settings: Settings) -> KeyRing:
+    make_home(settings.home)
+    given = Secret(settings.master_key.get_secret_value()) if settings.master_key else None
+    return load_key_ring(settings.home / "master.key", given)
+
+
+def _quietly(_: str) -> None:
+    pass

@@ -1,0 +1,58 @@
+"""The part of `windlass check` that runs in a project's own interpreter, with the project's code.
+
+The server runs it like a function project: in a child of its own, with the project's environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windlass_child import kinds
+from windlass_child.checks import clock, configs, declarations, entries, failing, packages
+from windlass_child.checks.code import Code
+from windlass_child.checks.found import ERROR
+from windlass_child.process.messages import Project
+from windlass_child.process.process_env import environment
+from windlass_child.process.redaction import Redaction
+
+if TYPE_CHECKING:
+    from windlass_child.kinds import Loaded
+
+
+def examine(kind: str, root: str, entrypoint: str, *, later: bool = False) -> dict[str, Any]:
+    """Checks a project. With `later`, the clock of the project's code is ahead.
+
+    The result has three members. `findings` are those of windlass.projects.checks. `tasks` have key, name, file and
+    line, or are None for a project that can't be loaded. `unset` is the name of a variable that is not set.
+    """
+    project, code = Project(kind, root, entrypoint), Code(Path(root))
+    found = [
+        *packages.findings(code.root),
+        *configs.findings(code, entries.known_members() if code.crews else {}),
+        *declarations.findings(project),
+    ]
+    loaded = load(project, later=later)
+    answer: dict[str, Any] = {"findings": found, "tasks": None, "unset": None}
+    if isinstance(loaded, BaseException):
+        known = any(one["level"] == ERROR for one in found) and failing.comes_of_a_declaration(loaded)
+        if not known:
+            answer["findings"] = failing.with_it(found, failing.finding(loaded, project))
+        answer["unset"] = failing.unset(loaded)
+    else:
+        answer["tasks"] = tasks(loaded, code)
+    return dict(Redaction(environment()).plain(answer))
+
+
+def load(project: Project, *, later: bool) -> Loaded | BaseException:
+    try:
+        with clock.ahead() if later else clock.as_it_is():
+            return kinds.load(project)
+    except BaseException as error:  # noqa: BLE001 - runs crew code: every exception that it raises is a finding
+        return error
+
+
+def tasks(loaded: Loaded, code: Code) -> list[dict[str, Any]]:
+    return [
+        {"key": task["key"], "name": task["name"], **code.place_of(task["name"])} for task in loaded.manifest()["tasks"]
+    ]

@@ -1,0 +1,94 @@
+"""Makes a finding of the exception with which a project failed to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass_child.checks.found import Found, error, place_in
+from windlass_child.process.error_text import (
+    ProjectFault,
+    chain,
+    explain,
+    of_the_project,
+    sentence,
+    unset_variable,
+    where,
+)
+
+if TYPE_CHECKING:
+    from windlass_child.process.messages import Project
+
+CODES = (
+    ("several_crews", " has more than one "),
+    ("no_crew", "no crew found"),
+    ("no_crew", "no flow found"),
+    ("no_crew", " names a module that is not there"),
+    ("never_runs", "no kickoff can run"),
+)
+"""The codes of ProjectFaults, each with a text by which the message is recognised."""
+
+DECLARED = ("json_crew", "declarative_flow")
+
+
+def finding(fault: BaseException, project: Project) -> Found:
+    root = Path(project.root)
+    code = code_of(fault, root)
+    missing = next((one for one in chain(fault) if code == "missing_package" and absent(one, root)), fault)
+    explained = explain(missing, "load", project.root)
+    place = next(filter(None, (where(one, root) for one in chain(fault))), "")
+    message = explained.message.replace(f" (imported at {place})", "").replace(f" ({place})", "")
+    if name := unset(fault):
+        message = f"the code reads the variable {name} when it is loaded, and it is not set."
+    if isinstance(fault, ProjectFault) and project.kind in DECLARED and not place:
+        code, place = "declaration_invalid" if code == "load_failed" else code, project.entrypoint
+    return error(code, sentence(message), **place_in(place), hint=explained.hint or "Correct it there.")
+
+
+def with_it(found: list[Found], fault: Found) -> list[Found]:
+    """Adds a finding to the others. One with the same message is reported once, with the place that is better known.
+
+    An example is a package that is not installed, which pyproject.toml and the import both report.
+    """
+    same = [one for one in found if one["message"] == fault["message"]]
+    others = [one for one in found if one["message"] != fault["message"]]
+    if same and fault["file"] is None:
+        fault = Found(**{**same[0], "level": fault["level"]})
+    return [*others, fault]
+
+
+def code_of(fault: BaseException, root: Path) -> str:
+    if unset(fault):
+        return "unset_variable"
+    if isinstance(fault, ProjectFault):
+        for code, words in CODES:
+            if words in fault.message:
+                return code
+    if any(absent(one, root) for one in chain(fault)):
+        return "missing_package"
+    if comes_of_a_declaration(fault) and any(type(one).__name__.startswith("JSONProject") for one in chain(fault)):
+        return "declaration_invalid"
+    return "load_failed"
+
+
+def unset(fault: BaseException) -> str | None:
+    """Returns the name of the variable that was read and is not set, or None."""
+    return next((name for one in chain(fault) if (name := unset_variable(one))), None)
+
+
+def absent(fault: BaseException, root: Path) -> bool:
+    return isinstance(fault, ModuleNotFoundError) and bool(fault.name) and not of_the_project(fault.name or "", root)
+
+
+def comes_of_a_declaration(fault: BaseException) -> bool:
+    """Returns whether crewai raised the exception because of a YAML or JSON file.
+
+    The check of that file has reported it already, with its line.
+    """
+    if unset(fault) or isinstance(fault, ImportError | SyntaxError):
+        return False
+    return any(of_yaml(one) or (isinstance(one, ProjectFault) and one.__cause__ is not None) for one in chain(fault))
+
+
+def of_yaml(fault: BaseException) -> bool:
+    return type(fault).__module__.partition(".")[0] == "yaml"

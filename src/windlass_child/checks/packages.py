@@ -1,0 +1,74 @@
+"""Compares the project's declared dependencies with the packages that are installed in its interpreter."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+from windlass_child.checks.found import Found, warning
+from windlass_child.process.error_text import install_command, interpreter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE = "pyproject.toml"
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def findings(root: Path) -> Iterator[Found]:
+    """Yields warnings, because a project that can be loaded may never need the package.
+
+    A package that the code imports at load is reported by the failed import.
+    """
+    text = (root / FILE).read_text("utf-8") if (root / FILE).is_file() else ""
+    for wanted in dependencies(tomllib.loads(text)):
+        if (name := NAME.match(wanted)) is None or not asked_for(wanted):
+            continue
+        line = next((number for number, line in enumerate(text.splitlines(), 1) if wanted in line), None)
+        if (found := installed(name[0])) is None:
+            message = f"the package {name[0]!r} is not installed in {interpreter()}."
+            yield warning("missing_package", message, FILE, line, f"Install it: {install_command(quoted(wanted))}")
+        elif not fits(wanted, found):
+            message = f"{name[0]} {found} is installed in {interpreter()}, and the project wants {wanted!r}."
+            yield warning("package_version", message, FILE, line, f"Install that: {install_command(quoted(wanted))}")
+
+
+def dependencies(declared: dict[str, Any]) -> list[str]:
+    project = declared.get("project")
+    named = project.get("dependencies") if isinstance(project, dict) else None
+    return [one for one in named if isinstance(one, str)] if isinstance(named, list) else []
+
+
+def installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def requirement(wanted: str) -> Any:
+    """Parses a requirement. Returns None if `packaging` is not installed, or if the text is no requirement."""
+    try:
+        return import_module("packaging.requirements").Requirement(wanted)
+    except (ImportError, ValueError):
+        return None
+
+
+def asked_for(wanted: str) -> bool:
+    """Returns whether the requirement is for this machine and this Python. One with an unreadable marker is ignored."""
+    read = requirement(wanted)
+    return ";" not in wanted if read is None else read.marker is None or bool(read.marker.evaluate())
+
+
+def fits(wanted: str, version: str) -> bool:
+    read = requirement(wanted)
+    return read is None or bool(read.specifier.contains(version, prereleases=True))
+
+
+def quoted(wanted: str) -> str:
+    """Returns the requirement without its marker, quoted for a shell if necessary."""
+    alone = wanted.partition(";")[0].strip()
+    return alone if re.fullmatch(r"[\w.-]+", alone) else f"'{alone}'"

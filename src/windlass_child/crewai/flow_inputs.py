@@ -1,0 +1,137 @@
+"""Finds the inputs of a flow: the fields of its state. No flow object is made for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pkgutil
+from typing import Any, TypeVar
+
+from crewai.utilities.pydantic_schema_utils import create_model_from_schema
+from pydantic import BaseModel, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from windlass_child.kinds import results
+from windlass_child.process.error_text import field_problem
+
+MAKERS = ("__init__", "_create_initial_state", "model_post_init")
+"""Methods with which a project can make the state of a flow in place of crewai."""
+
+ANY = {"type": "object", "properties": {}, "required": []}
+
+
+def schema(flow_class: Any) -> dict[str, Any]:
+    """Returns the JSON Schema of the inputs object.
+
+    If crewai makes the state, all its fields have defaults: `without_value` has checked that.
+    """
+    state = state_of(flow_class)
+    if isinstance(state, dict):
+        return ANY | {"properties": {name: default_of(value) for name, value in state.items() if name != "id"}}
+    if isinstance(state, BaseModel):
+        return with_defaults(schema_of_model(type(state)), state)
+    if isinstance(state, type) and issubclass(state, BaseModel):
+        return schema_of_model(state)
+    return dict(ANY)
+
+
+def schema_of_declared(state: Any) -> dict[str, Any]:
+    """Returns the JSON Schema of the inputs of a declarative flow. Fields with defaults are not required.
+
+    `state` is the flow's declaration of its state, or None.
+    """
+    defaults = getattr(state, "default", None) or {}
+    found = declared(state)
+    properties = {name: field for name, field in found.get("properties", {}).items() if name != "id"}
+    for name, value in defaults.items():
+        if name != "id":
+            properties[name] = properties.get(name, {}) | default_of(value)
+    required = [name for name in found.get("required", []) if name != "id" and name not in defaults]
+    return found | {"type": "object", "properties": properties, "required": required}
+
+
+def declared(state: Any) -> dict[str, Any]:
+    """Returns the JSON Schema of the state: that of the imported model, or else the schema in the declaration."""
+    model = imported_model(state)
+    return dict(getattr(state, "json_schema", None) or {}) if model is None else schema_of_model(model)
+
+
+def imported_model(state: Any) -> type[BaseModel] | None:
+    if reference := getattr(state, "ref", None):
+        with contextlib.suppress(ImportError, AttributeError, ValueError):  # crewai then uses the declared schema
+            model = pkgutil.resolve_name(reference)
+            if isinstance(model, type) and issubclass(model, BaseModel):
+                return model
+    return None
+
+
+def unfit_default(state: Any) -> str:
+    """Returns the errors in the default of a declared state, or "". With an error crewai can't make the state."""
+    default = {name: value for name, value in (getattr(state, "default", None) or {}).items() if name != "id"}
+    if default and (model := imported_model(state) or described_model(state)):
+        try:
+            model(**default)
+        except ValidationError as error:
+            return "; ".join(field_problem(dict(one)) for one in error.errors() if one["type"] != "missing")
+    return ""
+
+
+def described_model(state: Any) -> type[BaseModel] | None:
+    """Returns the model of the declared schema, or None if crewai can't make it. It then does not check the state."""
+    schema = getattr(state, "json_schema", None)
+    try:
+        return create_model_from_schema(schema) if schema else None
+    except Exception:  # noqa: BLE001 - crewai ignores every exception here
+        return None
+
+
+def without_value(flow_class: Any) -> list[str]:
+    """Returns the required fields because of which crewai can't make the state.
+
+    Returns [] if the flow may make its state itself.
+    """
+    makes_its_own = any(is_its_own(flow_class, name) for name in MAKERS)
+    state = state_of(flow_class)
+    if makes_its_own or not (isinstance(state, type) and issubclass(state, BaseModel)):
+        return []
+    if not any(field.is_required() for name, field in state.model_fields.items() if name != "id"):
+        return []
+    try:
+        state()
+    except ValidationError as error:
+        return [str(one["loc"][0]) for one in error.errors() if one["type"] == "missing" and one["loc"] != ("id",)]
+    return []
+
+
+def is_its_own(flow_class: Any, name: str) -> bool:
+    """Returns whether the project defines the method. crewai and pydantic add methods of this name to each class."""
+    return not getattr(flow_class, name).__module__.startswith(("crewai.", "pydantic."))
+
+
+def state_of(flow_class: Any) -> Any:
+    """Returns the class of the state, or its initial object, by the same rules as the flow."""
+    initial = flow_class.model_fields["initial_state"].get_default(call_default_factory=True)
+    declared = getattr(flow_class, "_initial_state_t", None)
+    return initial if initial is not None else None if isinstance(declared, TypeVar) else declared
+
+
+def schema_of_model(model: type[BaseModel]) -> dict[str, Any]:
+    try:
+        found = model.model_json_schema()
+    except PydanticInvalidForJsonSchema:  # a field of a type without a JSON Schema
+        return dict(ANY)
+    properties = {name: field for name, field in found.get("properties", {}).items() if name != "id"}
+    required = [name for name in found.get("required", []) if name != "id"]
+    return found | {"properties": properties, "required": required}
+
+
+def with_defaults(found: dict[str, Any], state: BaseModel) -> dict[str, Any]:
+    properties = {name: field | default_of(getattr(state, name, None)) for name, field in found["properties"].items()}
+    return found | {"properties": properties, "required": []}
+
+
+def default_of(value: Any) -> dict[str, Any]:
+    try:
+        return {"default": json.loads(results.as_json(results.structure(value)))}
+    except (TypeError, ValueError, RecursionError):
+        return {}

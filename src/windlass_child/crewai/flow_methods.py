@@ -1,0 +1,75 @@
+"""Reports the methods of a flow as tasks: their names, and the changes of their task records."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from windlass_child.crewai.tasks import task_key
+from windlass_child.kinds.results import text_of_any
+from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted
+from windlass_child.process.redaction import nameless
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from windlass_child.process.report import Report
+
+
+def described(methods: Mapping[str, Any], flow: str) -> list[KnownTask]:
+    """Returns the tasks of the methods, in source order. `flow` is the name of the flow."""
+    return [
+        {"key": task_key(method.description or f"{flow}.{name}"), "name": name, "agent": None}
+        for name, method in methods.items()
+    ]
+
+
+class MethodFollower:
+    """Reports the runs of methods. A method that runs several times has one task record, which shows the last run."""
+
+    def __init__(self, tasks: list[KnownTask], report: Report) -> None:
+        self._report = report
+        self._tasks = {str(task["name"]): (position, task) for position, task in enumerate(tasks)}
+        self._known: set[str] = set()
+
+    def position(self, name: str) -> int:
+        """Returns the position of the method's task record."""
+        return self._tasks[name][0]
+
+    def restored(self, name: str) -> None:
+        """Marks a method that an earlier attempt has reported. Its task record is not changed."""
+        self._known.add(name)
+
+    async def followed(self, name: str, running: Coroutine[Any, Any, Any]) -> tuple[Any, Any]:
+        """Awaits `running` and returns its result: the method's output, and an event of the flow's engine."""
+        self._known.add(name)
+        position, task = self._tasks[name]
+        began = time.time()
+        self._report.send(TaskStarted(position, **task, at=began))
+        try:
+            output, event = await running
+        except asyncio.CancelledError:  # the method lost a race
+            self._end(name, "skipped")
+            raise
+        except BaseException:
+            self._end(name, "failed")
+            raise
+        ended = time.time()
+        self._report.send(TaskEnded(position, "completed", ended, text_of_output(output), None, ended - began))
+        return output, event
+
+    def skip_the_rest(self) -> None:
+        for name in self._tasks:
+            if name not in self._known:
+                self._end(name, "skipped")
+
+    def _end(self, name: str, state: str) -> None:
+        self._report.send(TaskEnded(self._tasks[name][0], state, time.time()))
+
+
+def text_of_output(output: Any) -> str:
+    try:
+        return text_of_any(output)
+    except Exception:  # noqa: BLE001 - runs code of the project; the run does not depend on its result
+        return nameless(output)

@@ -1,0 +1,102 @@
+"""Holds the journal of a kickoff: its finished steps, which no attempt runs again (docs/journal.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from windlass_child.process.messages import JournalAppend
+
+if TYPE_CHECKING:
+    from windlass_child.process.messages import JournalReplay, Message
+
+
+class Sends(Protocol):
+    def send(self, message: Message) -> None:
+        """Sends a message. Raises OSError if no receiver is connected, and TooLarge."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """A step that an earlier attempt has finished. `output` is that of the task record which the entry names."""
+
+    number: int
+    value: Any
+    output: str | None
+
+
+class Journal:
+    """The finished steps of earlier attempts, each of which can be taken once. Any thread can add steps."""
+
+    def __init__(self, channel: Sends) -> None:
+        self._channel = channel
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._last = 0
+        self._entries: dict[str, JournalEntry] = {}
+        self._awaited: dict[int, threading.Event] = {}
+
+    def remember(self, entry: JournalReplay) -> None:
+        self._last = max(self._last, entry.number)
+        with contextlib.suppress(ValueError):  # an entry that is not JSON is ignored
+            self._entries[entry.key] = JournalEntry(entry.number, json.loads(entry.record), entry.output)
+
+    def take(self, key: str) -> JournalEntry | None:
+        return self._entries.pop(key, None)
+
+    def take_all(self, beginning: str) -> dict[str, JournalEntry]:
+        """Takes the entries whose keys begin with `beginning`, in the order in which they were written.
+
+        The keys of the result are the rests of the keys, after `beginning`.
+        """
+        keys = [key for key in self._entries if key.startswith(beginning)]
+        taken = {key.removeprefix(beginning): self._entries.pop(key) for key in keys}
+        return dict(sorted(taken.items(), key=lambda item: item[1].number))
+
+    def values(self) -> list[Any]:
+        """Returns the values of the entries that were not taken yet."""
+        return [entry.value for entry in self._entries.values()]
+
+    def left(self) -> int:
+        """Returns the number of entries that were not taken."""
+        return len(self._entries)
+
+    def record(self, key: str, value: Any, position: int | None = None, *, apart: bool = False) -> None:
+        """Sends an entry to the worker, which commits entries in the order in which they are sent.
+
+        `position` and `apart` are those of JournalAppend. Raises OSError if no receiver is connected, TooLarge, and
+        TypeError, ValueError or RecursionError for a value that is not JSON.
+        """
+        record = json.dumps(value, separators=(",", ":"))
+        if os.getpid() == self._owner:  # the server receives nothing from a process that crew code forked
+            self._send(key, record, position, apart=apart)
+
+    def committed(self) -> None:
+        """Waits until the worker has committed all entries that were sent so far."""
+        if os.getpid() != self._owner:
+            return  # a forked process would wait for ever
+        with self._lock:
+            awaited = list(self._awaited.values())
+        for one in awaited:
+            one.wait()
+
+    def written(self, number: int) -> None:
+        """Marks an entry as committed by the worker."""
+        awaited = self._awaited.pop(number, None)
+        if awaited is not None:
+            awaited.set()
+
+    def _send(self, key: str, record: str, position: int | None, *, apart: bool) -> None:
+        with self._lock:
+            number = self._last + 1
+            self._awaited[number] = threading.Event()
+            try:
+                self._channel.send(JournalAppend(number, key, record, position, apart))
+            except BaseException:
+                del self._awaited[number]
+                raise
+            self._last = number

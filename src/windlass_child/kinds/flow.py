@@ -1,0 +1,133 @@
+"""Loads flows that are written in Python: subclasses of crewai's Flow with start, listen and router methods."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crewai.flow.flow import Flow
+from crewai.flow.flow_config import flow_config
+from pydantic import ValidationError
+
+from windlass_child.crewai import events, flow_console, flow_inputs
+from windlass_child.crewai.flow_methods import MethodFollower, described
+from windlass_child.crewai.guard import Guard
+from windlass_child.journal.crew import CrewJournal
+from windlass_child.journal.flow import FlowJournal
+from windlass_child.kinds import results
+from windlass_child.kinds.crew import link_knowledge
+from windlass_child.kinds.importing import entry_module, named_in, only_one
+from windlass_child.process import no_human
+from windlass_child.process.error_text import InputsRefused, ProjectFault, text_of
+from windlass_child.process.messages import Succeeded, TasksKnown, Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from windlass_child.process.messages import Project, Run
+    from windlass_child.process.report import Report
+
+
+def load(project: Project) -> LoadedFlow:
+    events.telemetry_as_wanted()
+    flow_console.hush()
+    module = entry_module(project)
+    flow_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
+    link_knowledge(Path(project.root))
+    definition = flow_class.flow_definition()
+    refuse_without_start(definition, flow_class.__name__, "Decorate one with @start().")
+    if missing := flow_inputs.without_value(flow_class):
+        raise ProjectFault(
+            f"no kickoff can run {flow_class.__name__}: fields of its state have no default: {', '.join(missing)}",
+            "Give each a default: crewai makes the state first, and puts the inputs into it then.",
+        )
+    return LoadedFlow(flow_class, definition, flow_class.__qualname__, flow_inputs.schema(flow_class))
+
+
+class LoadedFlow:
+    """The definition of a flow. The run calls `make`, because the construction of a flow starts threads."""
+
+    def __init__(self, make: Callable[[], Any], definition: Any, name: str, inputs_schema: dict[str, Any]) -> None:
+        self._make = make
+        self._methods = definition.methods
+        self._name = name
+        self._inputs_schema = inputs_schema
+        self._tasks = described(self._methods, name)
+
+    def manifest(self) -> dict[str, Any]:
+        return {
+            "kind": "flow",
+            "name": self._name.rpartition(".")[2],
+            "inputs_schema": self._inputs_schema,
+            "tasks": self._tasks,
+            "framework": "crewai",
+            "framework_version": version("crewai"),
+        }
+
+    def warnings(self) -> list[Warned]:
+        return [
+            Warned(no_human.NOT_THERE, str(no_human.asked_by(f"the method {name} asks a person (human_feedback)")), at)
+            for at, (name, method) in enumerate(self._methods.items())
+            if asks_a_person(method)
+        ]
+
+    def run(self, order: Run, report: Report) -> Succeeded:
+        report.send(TasksKnown(self._tasks))
+        guard = Guard(order.budget, report)
+        events.listen(report, lambda *_: None, guard.count_tokens)
+        events.identify(order.kickoff_id)
+        with guard.watching(), CrewJournal(report).kept():
+            flow = self._make()
+            journal = FlowJournal(flow, MethodFollower(self._tasks, report), report)
+            output = results.exhausted(kicked_off(flow, order.inputs))
+        journal.end()
+        events.flush()
+        return results.of_a_crew(output, report)
+
+
+def refuse_without_start(definition: Any, called: str, hint: str) -> None:
+    """Raises ProjectFault for a flow without a start method. Such a flow ends without running any method."""
+    conversational = definition.conversational is not None and definition.conversational.enabled
+    if not conversational and not any(method.is_start for method in definition.methods.values()):
+        raise ProjectFault(f"no kickoff can run {called}: none of its methods starts it", hint)
+
+
+def kicked_off(flow: Any, inputs: dict[str, Any]) -> Any:
+    """Runs the flow. `inputs` is always a dictionary: with None, crewai does not validate the state."""
+    try:
+        return flow.kickoff(inputs=dict(inputs))
+    except ValueError as error:
+        if isinstance(error.__cause__, ValidationError) and str(error).startswith("Invalid inputs for"):
+            raise InputsRefused(f"the flow's state does not take these inputs: {text_of(error.__cause__)}") from error
+        raise
+
+
+def asks_a_person(method: Any) -> bool:
+    """Returns whether the method asks a person and the project has no provider of its own for that."""
+    feedback = method.human_feedback
+    return feedback is not None and feedback.provider is None and flow_config.hitl_provider is None
+
+
+def is_flow(found: Any) -> bool:
+    """Returns whether this is a flow class with methods. A subclass of a flow does not inherit its parent's methods."""
+    return isinstance(found, type) and issubclass(found, Flow) and found is not Flow and bool(methods_of(found))
+
+
+def methods_of(flow_class: Any) -> Any:
+    return flow_class.flow_definition().methods
+
+
+def class_named(module: ModuleType, project: Project) -> Any:
+    found = named_in(module, project)
+    if not is_flow(found):
+        raise ProjectFault(
+            f"{project.entrypoint} is not a flow",
+            "Name a subclass of crewai's Flow in pyproject.toml, that has methods with @start and @listen of its own.",
+        )
+    return found
+
+
+def only_class(module: ModuleType, project: Project) -> Any:
+    return only_one(module, project, is_flow, kind="flow", mark="that is a Flow with methods of its own")

@@ -1,0 +1,181 @@
+"""Loads functions: [tool.windlass] entrypoint = "module:function". They may use any framework, or none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from windlass_child.crewai.late_imports import once_imported
+from windlass_child.crewai.tasks import task_key
+from windlass_child.journal import steps
+from windlass_child.kinds import results
+from windlass_child.kinds.arguments import built
+from windlass_child.kinds.importing import entry_module, named_in
+from windlass_child.kinds.schemas import Definitions, hints_of, schema_of
+from windlass_child.process.error_text import InputsRefused, ProjectFault, text_of
+from windlass_child.process.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted, Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from windlass_child.process.messages import KnownTask, Project, Run
+    from windlass_child.process.report import Report
+
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+PARAMETER_DOC = re.compile(r"^\s*(?::param )?(?:\w+ )?(\w+)(?: \([^)]*\))?: (\S.*)$", re.MULTILINE)
+""""Matches ":param name: text", and "name: text" and "name (type): text" under Args."""
+
+
+def load(project: Project) -> LoadedFunction:
+    function = named_in(entry_module(project), project)
+    if not callable(function):
+        raise ProjectFault(f"{project.entrypoint} is no function", "Name one in pyproject.toml, under [tool.windlass].")
+    for kind, mark in ("crew", "is_crew_class"), ("flow", "flow_definition"):
+        if getattr(function, mark, False):
+            choice = f'[tool.windlass] {kind} = "{project.entrypoint}"'
+            raise ProjectFault(
+                f"{project.entrypoint} is a {kind} and no function", f"Write in pyproject.toml: {choice}"
+            )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ProjectFault(
+            f"no kickoff can run {project.entrypoint}: it is a generator, which gives no result",
+            "Return a value instead of yielding, for example a list.",
+        )
+    positional = [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+    ]
+    if positional:
+        raise ProjectFault(
+            f"{project.entrypoint} takes {', '.join(positional)} by position only",
+            "Remove the `/` from its parameters.",
+        )
+    return LoadedFunction(function)
+
+
+class LoadedFunction:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._name = getattr(function, "__name__", type(function).__name__)
+        self._doc = inspect.getdoc(function) or ""
+        self._hints = hints_of(function)
+        self._signature = inspect.signature(function)
+        parameters = self._signature.parameters
+        self._takes_steps = steps.wanted_by(parameters, self._hints)
+        given = {steps.PARAMETER} if self._takes_steps else set()
+        self._parameters = [one for one in parameters.values() if one.kind in NAMED and one.name not in given]
+
+    def manifest(self) -> dict[str, Any]:
+        return {"kind": "function", "name": self._name, "inputs_schema": self._schema(), "tasks": [self._task()]}
+
+    def _task(self) -> KnownTask:
+        return {"key": task_key(self._doc or self._name), "name": self._name, "agent": None}
+
+    def _schema(self) -> dict[str, Any]:
+        definitions: Definitions = {}
+        described = dict(PARAMETER_DOC.findall(self._doc))
+        properties = {one.name: self._property(one, described, definitions) for one in self._parameters}
+        required = [one.name for one in self._parameters if one.default is one.empty]
+        schema: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
+        return schema | ({"$defs": definitions} if definitions else {})
+
+    def _property(self, one: inspect.Parameter, described: dict[str, str], definitions: Definitions) -> dict[str, Any]:
+        description = {"description": described[one.name]} if one.name in described else {}
+        schema = description | schema_of(self._hints.get(one.name, Any), definitions)
+        return schema | default_of(one)
+
+    def warnings(self) -> list[Warned]:
+        return []
+
+    def run(self, order: Run, report: Report) -> Succeeded:
+        arguments = self._arguments(order.inputs)
+        task = self._task()
+        report.send(TasksKnown([task]))
+        began = time.time()
+        report.send(TaskStarted(0, **task, at=began))
+        try:
+            with self._stepping(arguments, report), watched_crews(order, report):
+                value = self._call(arguments)
+            result = results.of_any(value, report)
+        except BaseException:
+            report.send(TaskEnded(0, "failed", time.time()))
+            raise
+        ended = time.time()
+        report.send(TaskEnded(0, "completed", ended, result.output, None, ended - began))
+        return result
+
+    @contextlib.contextmanager
+    def _stepping(self, arguments: dict[str, Any], report: Report) -> Iterator[None]:
+        """Adds the argument `steps` if the function takes it."""
+        if not self._takes_steps:
+            yield
+            return
+        given = steps.Steps(self._name, report)
+        arguments[steps.PARAMETER] = given
+        with given.kept():
+            yield
+
+    def _call(self, arguments: dict[str, Any]) -> Any:
+        result = self._function(**arguments)
+        return results.exhausted(asyncio.run(awaited(result)) if inspect.isawaitable(result) else result)
+
+    def _arguments(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Returns the inputs, built as annotated.
+
+        Omits inputs without a parameter, unless the function has a ** parameter.
+        """
+        taken = {one.name: one for one in self._parameters}
+        missing = [name for name, one in taken.items() if one.default is one.empty and name not in inputs]
+        if missing:
+            raise InputsRefused(f"{self._name} needs inputs that were not given: {', '.join(missing)}")
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in self._signature.parameters.values())
+        return {
+            name: self._built(name, value) if name in taken else value
+            for name, value in inputs.items()
+            if name in taken or takes_any
+        }
+
+    def _built(self, name: str, value: Any) -> Any:
+        try:
+            return built(self._hints.get(name, Any), value)
+        except (TypeError, ValueError) as error:
+            raise InputsRefused(f"the input {name} does not fit: {text_of(error)}") from error
+
+
+@contextlib.contextmanager
+def watched_crews(order: Run, report: Report) -> Iterator[None]:
+    """Guards and journals the crews and flows that the function runs, from the import of crewai on.
+
+    They can then be stopped, and finished tasks of crews are not run again.
+    """
+    with contextlib.ExitStack() as watching, once_imported("crewai", lambda: watch(watching, order, report)):
+        yield
+    report.warn_of_leftovers()
+
+
+def watch(watching: contextlib.ExitStack, order: Run, report: Report) -> None:
+    from windlass_child.crewai.guard import Guard
+    from windlass_child.journal.crew import CrewJournal
+
+    watching.enter_context(Guard(order.budget, report).watching())
+    watching.enter_context(CrewJournal(report).kept())
+
+
+async def awaited(result: Any) -> Any:
+    return await results.exhausted_meanwhile(await result)
+
+
+def default_of(parameter: inspect.Parameter) -> dict[str, Any]:
+    if parameter.default is parameter.empty:
+        return {}
+    try:
+        return {"default": json.loads(json.dumps(results.structure(parameter.default), allow_nan=False))}
+    except (TypeError, ValueError):
+        return {}

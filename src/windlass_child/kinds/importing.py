@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windlass_child.process.error_text import ProjectFault, inside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from windlass_child.process.messages import Project
+
+
+HOW = {
+    "crew": "Decorate the crew's class with it.",
+    "flow": "Give it one, with a method that is decorated with @start().",
+}
+"""The hint for a module without a class of this kind."""
+
+
+def entry_module(project: Project) -> ModuleType:
+    """Imports the module of the project's entrypoint as part of its package, so that relative imports work."""
+    make_importable(Path(project.root))
+    name, _, _ = project.entrypoint.partition(":")
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise ProjectFault(
+            f"the entrypoint {project.entrypoint!r} names a module that is not there",
+            f"Looked for {name.replace('.', '/')} in {project.root} and its src folder: check pyproject.toml.",
+        ) from error
+
+
+def make_importable(root: Path) -> None:
+    """Puts the project's src folder, if it exists, and the project's folder first on sys.path.
+
+    The project's modules then precede installed packages.
+    """
+    folders = [str(folder) for folder in (root / "src", root) if folder.is_dir()]
+    sys.path[:] = folders + [entry for entry in sys.path if entry not in folders]
+
+
+def named_in(module: ModuleType, project: Project) -> Any:
+    """Returns the object that the entrypoint names after its colon."""
+    found: Any = module
+    _, _, attributes = project.entrypoint.partition(":")
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            raise ProjectFault(
+                f"{module.__name__} has no {attribute!r}, which the entrypoint {project.entrypoint!r} names",
+                f"Check pyproject.toml and {module.__file__}.",
+            )
+        found = getattr(found, attribute)
+    return found
+
+
+def only_one(module: ModuleType, project: Project, is_one: Callable[[Any], bool], *, kind: str, mark: str) -> Any:
+    """Returns the only class of this kind that a module defines, or else imports from its own package.
+
+    Raises ProjectFault for none and for several.
+    """
+    classes = [found for found in vars(module).values() if is_one(found)]
+    own = [found for found in classes if found.__module__ == module.__name__]
+    package = module.__name__.partition(".")[0]
+    classes = own or [found for found in classes if found.__module__.partition(".")[0] == package]
+    path = inside(module.__file__ or "", Path(project.root)) or module.__file__
+    if not classes:
+        raise ProjectFault(f"no {kind} found: {path} has no class {mark}", HOW[kind])
+    if len(classes) > 1:
+        names = " and ".join(found.__name__ for found in classes)
+        choice = f'[tool.windlass] {kind} = "{module.__name__}:{classes[0].__name__}"'
+        raise ProjectFault(f"{path} has more than one {kind}: {names}", f"Choose one in pyproject.toml: {choice}")
+    return classes[0]

@@ -1,0 +1,209 @@
+"""The child: a process for one inspection or one run. A zygote starts it, and it ends after its answer."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, NoReturn
+
+from windlass_child import kinds
+from windlass_child.journal.journal import Journal
+from windlass_child.process import no_human
+from windlass_child.process.budget import Stopping, check_result
+from windlass_child.process.channel import Channel
+from windlass_child.process.error_text import explain
+from windlass_child.process.frames import BadMessage
+from windlass_child.process.lease import wait_for
+from windlass_child.process.messages import (
+    DUMP_SIGNAL,
+    Abort,
+    Born,
+    Inspect,
+    Inspected,
+    JournalCommitted,
+    JournalReplay,
+    Lease,
+    Message,
+    Run,
+)
+from windlass_child.process.process_env import apply, environment, flush_output, take_output, write_stacks_when_asked
+from windlass_child.process.redaction import Redaction
+from windlass_child.process.report import Report, end_with_the_worker, end_without_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WIND_DOWN_SECONDS = 5.0
+"""How long exit handlers of crew code, for example to flush traces, may take after the answer."""
+
+LOOK_FOR_ZYGOTE_SECONDS = 1.0
+"""The interval of checks for the zygote's end on systems without pidfd."""
+
+MEMORY = "/proc/self/smaps_rollup"
+
+
+def live(descriptor: int, output: int, errors: int, zygote: int) -> NoReturn:
+    """Runs the child. `zygote` is the process id of its zygote. The child ends when its zygote ends."""
+    status = os.EX_SOFTWARE
+    try:
+        signal.signal(DUMP_SIGNAL, signal.SIG_IGN)  # until there is a file to write to
+        take_output(output, errors)
+        channel = Channel(descriptor)
+        be_announced(channel, stacks_file())
+        serve(channel, zygote)
+        status = os.EX_OK
+    except BaseException:  # noqa: BLE001 - this is the stack of the zygote, whose code must not run in a child
+        traceback.print_exc()
+    finally:
+        flush_output()
+        os._exit(status)
+
+
+def be_announced(channel: Channel, stacks: int | None) -> None:
+    """Sends the worker the descriptors with which it can read the memory use of this process and the stacks of its
+    threads. They stay open for the worker with any code in this process.
+    """
+    memory = memory_file()
+    given = [file for file in (memory, stacks) if file is not None]
+    try:
+        channel.send(Born(memory is not None, stacks is not None), given)
+    finally:
+        if memory is not None:
+            os.close(memory)
+
+
+def memory_file() -> int | None:
+    with contextlib.suppress(OSError):
+        return os.open(MEMORY, os.O_RDONLY)
+    return None
+
+
+def stacks_file() -> int | None:
+    with contextlib.suppress(OSError):  # the child can run without the file
+        return write_stacks_when_asked()
+    return None
+
+
+def serve(channel: Channel, zygote: int) -> None:
+    stopping, journal = Stopping(), Journal(channel)
+    if (order := order_from(channel, stopping, journal)) is None:
+        return
+    arguments = (channel, zygote, stopping, journal)
+    threading.Thread(target=watch, args=arguments, name="windlass-watch", daemon=True).start()
+    apply(order.surroundings)
+    reset_inherited_state(order.project.root)
+    no_human.answers_input()
+    execute(order, Report(channel, Redaction(environment()), stopping, journal))
+    wind_down()
+
+
+def order_from(channel: Channel, stopping: Stopping, journal: Journal) -> Inspect | Run | None:
+    """Waits for the order and returns it. Obeys the messages before it and with it. Returns None when the worker is
+    gone.
+    """
+    while (messages := channel.receive()) is not None:
+        obey(messages, stopping, journal)
+        for message in messages:
+            if isinstance(message, Inspect | Run):
+                return message
+    return None
+
+
+def watch(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -> None:
+    """Obeys the messages of the worker. Ends this process when the worker or the zygote is gone or the lease has ended,
+    so that no run outlives them.
+    """
+    try:
+        listen(channel, zygote, stopping, journal)
+    except BadMessage:
+        end_with_the_worker()
+    except OSError as error:
+        end_without_reader(error)
+    end_with_the_worker()
+
+
+def listen(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -> None:
+    """Obeys messages until the worker or the zygote is gone, or the lease has ended."""
+    handle = handle_of(zygote)
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    if handle is not None:
+        poll.register(handle, select.POLLIN)
+    while os.getppid() == zygote:
+        wait = milliseconds(wait_for(stopping.lease), LOOK_FOR_ZYGOTE_SECONDS if handle is None else None)
+        ready = dict(poll.poll(wait))
+        if handle is not None and ready.get(handle, 0) & select.POLLNVAL:  # the crew's code has closed it
+            poll.unregister(handle)
+            handle = None
+        if channel.fileno() in ready:
+            if (messages := channel.receive()) is None:
+                return
+            obey(messages, stopping, journal)
+        elif wait == 0:  # the lease has ended, and no renewal is unread; after a longer wait there may be one
+            return
+
+
+def milliseconds(*waits: float | None) -> float | None:
+    """Returns the shortest of these waits (seconds) in milliseconds, for a poll. None waits without end."""
+    return min((wait * 1000 for wait in waits if wait is not None), default=None)
+
+
+def handle_of(process: int) -> int | None:
+    """Returns a descriptor that becomes readable when the process ends, or None where there is no pidfd."""
+    try:
+        return os.pidfd_open(process)
+    except (OSError, AttributeError):
+        return None
+
+
+def obey(messages: Iterable[Message], stopping: Stopping, journal: Journal) -> None:
+    for message in messages:
+        if isinstance(message, Abort):
+            stopping.ask(message.message)
+        elif isinstance(message, Lease):
+            stopping.lease = message.until
+        elif isinstance(message, JournalReplay):
+            journal.remember(message)
+        elif isinstance(message, JournalCommitted):
+            journal.written(message.number)
+
+
+def reset_inherited_state(root: str) -> None:
+    """Resets the state that all children of a zygote share and that each must have of its own."""
+    sys.argv = [root]
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+
+
+def execute(order: Inspect | Run, report: Report) -> None:
+    stage = "load"
+    try:
+        report.stopping.check()
+        crew = kinds.load(order.project)
+        if isinstance(order, Inspect):
+            for warning in crew.warnings():
+                report.warn(warning.code, warning.message, warning.task)
+            report.send(Inspected(crew.manifest()))
+        else:
+            stage = "run"
+            report.stopping.check()
+            result = crew.run(order, report)
+            check_result(result, order.budget.result_limit)
+            report.send(result)
+    except BaseException as error:  # noqa: BLE001 - the crew's code may raise anything; the error is the answer
+        report.fail(explain(error, stage, order.project.root))
+
+
+def wind_down() -> None:
+    """Runs exit handlers as an ordinary exit does, but waits for no thread, and for WIND_DOWN_SECONDS at most."""
+    guard = threading.Timer(WIND_DOWN_SECONDS, os._exit, args=(os.EX_OK,))
+    guard.daemon = True
+    guard.start()
+    atexit._run_exitfuncs()  # noqa: SLF001 - os._exit, which ends the child, would skip them

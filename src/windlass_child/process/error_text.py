@@ -1,0 +1,252 @@
+"""Describes an error of crew code in two lines: what happened and where, and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import shutil
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from windlass_child.process.messages import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+LONGEST_LINE = 600
+LONGEST_TRACE = 200_000
+
+NOT_CODE_OF_THE_PROJECT = {".venv", "venv", "site-packages"}
+
+DISTRIBUTIONS = {
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dotenv": "python-dotenv",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Import names whose package on the index has a different name."""
+
+REMEDIES = {
+    "AuthenticationError": "Check the model's API key among the crew's variables.",
+    "PermissionDeniedError": "Check what the model's API key is allowed to use.",
+    "RateLimitError": "Wait, or raise the limits of the account at the model's provider.",
+    "APITimeoutError": "The model took too long: try again, or raise the timeout of the crew's LLM.",
+    "APIConnectionError": "Check the network, and the base URL of the model.",
+    "ConnectError": "Check the network, and the address that was called.",
+    "ConnectionRefusedError": "Check that what the crew calls is running, and its address.",
+    "MemoryError": "Give the machine more memory, or the crew less to do at once.",
+    "RecursionError": "Look for a function that calls itself without end.",
+}
+"""Hints by the name of the exception's class: the modules of these classes are not imported here."""
+
+INPUT_READ = "EOF when reading a line"
+"""The text of the EOFError of the original input(), which no_human.answers_input replaces. Other code raises EOFError
+with other texts.
+"""
+
+NO_TEXT = "without a message"
+UNREADABLE = "(its text could not be made)"
+
+KEY_NAME = re.compile(r"\b[A-Z][A-Z0-9_]*(?:API_KEY|TOKEN|SECRET)\b")
+
+
+class ProjectFault(Exception):  # noqa: N818 - describes the project
+    """A fault that the author of the project can correct, already described. `reason` is as in messages.Failed."""
+
+    reason = "error"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class LimitReached(ProjectFault):
+    """The run has used up one of its limits."""
+
+    reason = "limit"
+
+
+class NobodyAnswers(ProjectFault, EOFError):  # noqa: N818 - as above
+    """Code asked a person, for example by input(). It is an EOFError too, because code that can continue without an
+    answer expects that.
+    """
+
+
+class InputsRefused(Exception):  # noqa: N818 - describes the inputs
+    """The crew can't take these inputs. The text names the inputs and the reason."""
+
+
+def explain(error: BaseException, stage: str, root: str) -> Failed:
+    """Returns the `Failed` for any exception of crew code at its load or run. `root` is the project's folder."""
+    trace = shortened("".join(traceback.format_exception(error)))
+    if isinstance(error, InputsRefused):
+        return Failed("inputs", one_line(str(error)), trace)
+    message, hint = words_for(error, stage, Path(root))
+    reason = error.reason if isinstance(error, ProjectFault) else ProjectFault.reason
+    return Failed(stage, sentence(message) if hint else one_line(message), trace, hint, reason)
+
+
+def shortened(trace: str) -> str:
+    """Returns the beginning and the end of a long trace: the text of an exception may be of any length."""
+    if len(trace) <= LONGEST_TRACE:
+        return trace
+    half = LONGEST_TRACE // 2
+    return f"{trace[:half]}\n[...]\n{trace[-half:]}"
+
+
+def words_for(error: BaseException, stage: str, root: Path) -> tuple[str, str]:
+    place = where(error, root)
+    text = own_text(error, root)
+    to_place = stage == "load" or isinstance(error, SyntaxError) or text in (NO_TEXT, UNREADABLE)
+    at = f" ({place})" if place and to_place else ""
+    if isinstance(error, NobodyAnswers):
+        return f"{error.message} ({place})" if place else error.message, error.hint
+    if isinstance(error, ProjectFault):
+        return error.message, error.hint
+    if isinstance(error, SystemExit):
+        code = made(repr, error.code)
+        return f"the crew's code ended its process with sys.exit({code}){at}", "Return instead of exiting."
+    if isinstance(error, ModuleNotFoundError) and error.name and not of_the_project(error.name, root):
+        return missing_package(error.name, place)
+    return f"{type(error).__name__}: {text}{at}", remedy(error)
+
+
+def own_text(error: BaseException, root: Path) -> str:
+    """Returns the text of the error. The text of a SyntaxError in the project's code comes without its place, which the
+    message names separately.
+    """
+    return error.msg if isinstance(error, SyntaxError) and place_of_syntax(error, root) else text_of(error)
+
+
+def text_of(error: BaseException) -> str:
+    """Returns an exception's text. For a ValidationError of pydantic that is each field with its problem, without the
+    values.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(f"{type(one).__name__}: {text_of(one)}" for one in error.exceptions)
+    if type(error).__name__ == "ValidationError" and callable(getattr(error, "errors", None)):
+        return made(lambda invalid: "; ".join(map(field_problem, cast("Any", invalid).errors())), error)
+    return made(str, error) or NO_TEXT
+
+
+def made(make: Callable[[Any], str], value: object) -> str:
+    try:
+        return make(value)
+    except Exception:  # noqa: BLE001 - a method of crew code may raise anything; the original error is reported anyway
+        return UNREADABLE
+
+
+def field_problem(problem: dict[str, Any]) -> str:
+    return ": ".join(filter(None, [".".join(map(str, problem["loc"])), problem["msg"]]))
+
+
+def remedy(error: BaseException) -> str:
+    if unset := unset_variable(error):
+        return f"Set {unset} among the crew's variables."
+    for cause in chain(error):
+        if isinstance(cause, NobodyAnswers):
+            return cause.hint
+        if isinstance(cause, EOFError) and made(str, cause) == INPUT_READ:
+            return "A kickoff has no standard input, and no one to answer."
+        for kind in type(cause).__mro__:
+            if kind.__name__ in REMEDIES:
+                return REMEDIES[kind.__name__]
+    keys = KEY_NAME.findall(made(str, error))
+    return f"Set {keys[0]} among the crew's variables." if keys else ""
+
+
+def unset_variable(error: BaseException) -> str | None:
+    """Returns `name` if the access to os.environ[name] failed, else None."""
+    if not isinstance(error, KeyError):
+        return None
+    modules = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return error.args[0] if modules[-1:] == ["os"] else None
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def raised_by_the_project(error: BaseException, root: Path) -> BaseException | None:
+    """Returns the exception that the project's code raised, if a framework replaced it by one of its own."""
+    return next((cause for cause in chain(error) if where(cause, root)), None)
+
+
+def missing_package(name: str, place: str) -> tuple[str, str]:
+    package = name.partition(".")[0]
+    wanted_by = f" (imported at {place})" if place else ""
+    message = f"the package {package!r} is not installed in {interpreter()}{wanted_by}"
+    return message, f"Install it: {install_command(DISTRIBUTIONS.get(package, package))}"
+
+
+def interpreter() -> str:
+    """Returns the interpreter that packages are installed in: this one, or the one that it was copied from
+    (windlass.runner.prepared_interpreters).
+    """
+    with contextlib.suppress(OSError):
+        for line in (Path(sys.prefix) / "pyvenv.cfg").read_text("utf-8").splitlines():
+            name, _, value = line.partition(" = ")
+            if name == "prepared-from":
+                return value
+    return sys.executable
+
+
+def install_command(distribution: str) -> str:
+    if importlib.util.find_spec("pip") is None or shutil.which("uv"):
+        return f"uv pip install --python {interpreter()} {distribution}"
+    return f"{interpreter()} -m pip install {distribution}"
+
+
+def of_the_project(module: str, root: Path) -> bool:
+    top = module.partition(".")[0]
+    return any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in (root / "src", root))
+
+
+def where(error: BaseException, root: Path) -> str:
+    """Returns the last line of the project's own code in the trace, as "src/pkg/crew.py:12", or "" if there is none."""
+    if isinstance(error, SyntaxError) and (place := place_of_syntax(error, root)):
+        return place
+    places = [place for place in frames(error.__traceback__, root) if place]
+    return places[-1] if places else ""
+
+
+def place_of_syntax(error: SyntaxError, root: Path) -> str:
+    """Returns the place of the syntax error, or "" if it is in no file of the project."""
+    named = inside(error.filename, root) if error.filename else None
+    return "" if named is None else f"{named}:{error.lineno}"
+
+
+def frames(trace: TracebackType | None, root: Path) -> Iterator[str]:
+    for frame, line in traceback.walk_tb(trace):
+        named = inside(frame.f_code.co_filename, root)
+        if named is not None:
+            yield f"{named}:{line}"
+
+
+def inside(filename: str, root: Path) -> str | None:
+    path = Path(filename)
+    if not path.is_relative_to(root) or NOT_CODE_OF_THE_PROJECT & set(path.relative_to(root).parts):
+        return None
+    return str(path.relative_to(root))
+
+
+def sentence(text: str) -> str:
+    """Returns the text as one line that ends with a full stop, so that a hint can follow."""
+    line = one_line(text)
+    return line if line.endswith((".", "!", "?", "…")) else f"{line}."
+
+
+def one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"

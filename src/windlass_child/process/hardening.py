@@ -1,0 +1,132 @@
+"""Drops rights of a process before it runs code of crews. Processes that it forks inherit this."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+LANDLOCK_VERSION = 1
+LANDLOCK_PATH_BENEATH = 1
+MAKE_BLOCK, REFER = 1 << 11, 1 << 13
+ABSTRACT_SOCKETS = 1
+
+OOM_SCORE = Path("/proc/self/oom_score_adj")
+FIRST_TO_GO = 500
+"""The OOM score of crews, of 1000. A machine that runs out of memory ends a crew before the server or its database."""
+
+
+def harden() -> None:
+    """Forbids core files, rights from setuid programs, and access to this process's memory by processes of the same
+    user.
+
+    An exec ends the last of these: a program that is started this way calls `harden` again. Until then `confine`
+    protects its memory from other crews.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        go_before_the_server()  # first: a process that is not dumpable may not write its OOM score
+        control(PR_SET_NO_NEW_PRIVS, 1)
+        control(PR_SET_DUMPABLE, 0)
+
+
+def go_before_the_server() -> None:
+    with contextlib.suppress(OSError, ValueError):  # the file is read-only in some containers
+        if int(OOM_SCORE.read_text()) < FIRST_TO_GO:
+            OOM_SCORE.write_text(str(FIRST_TO_GO))
+
+
+def become_subreaper() -> None:
+    """Makes this process adopt the orphaned processes below it, in place of the machine's init process."""
+    if sys.platform == "linux":
+        control(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(channel: int) -> None:
+    """Makes the kernel kill this process when its parent ends. `channel` is the process's socket: a hangup on it shows
+    that the parent has ended already.
+    """
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    poll = select.poll()
+    poll.register(channel, 0)  # poll always reports a hangup
+    if os.getppid() != parent or poll.poll(0):
+        os._exit(os.EX_OK)
+
+
+def outlive_parent() -> None:
+    if sys.platform == "linux":
+        control(PR_SET_PDEATHSIG, 0)
+
+
+def become(uid: int, gid: int) -> None:
+    """Makes this process one of another user. The server runs on uvloop, which can't start a process with `user` and
+    `group`.
+    """
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+def bound_tasks(tasks: int) -> None:
+    """Bounds the sum of processes and threads of this process's user. The kernel does not enforce it for root."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError):  # a lower bound is in force already
+            resource.setrlimit(resource.RLIMIT_NPROC, (tasks, tasks))
+
+
+def confine(version: int | None = None) -> bool:
+    """Puts this process, and all that it will start, into a Landlock domain of their own.
+
+    Returns False when the kernel has no usable Landlock, which needs Linux 5.19 or newer with Landlock enabled. It
+    needs `no_new_privs`.
+
+    A process of a domain can't access the memory (ptrace, /proc/PID/mem, environ) of a process outside of the domain.
+    This holds for all users of the other process, for dumpable processes too, and also just after an exec.
+    """
+    if sys.platform != "linux":
+        return False
+    call = ctypes.CDLL(None).syscall
+    if version is None:
+        version = call(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_VERSION)
+    if version < 2:  # noqa: PLR2004 - the first version forbids every rename from one folder to another  # fmt: skip
+        return False
+    # A domain must forbid something. This one forbids as little as possible, and only rights that crews do not use.
+    fields = (0, 0, ABSTRACT_SOCKETS) if version >= 6 else (MAKE_BLOCK | REFER,)  # noqa: PLR2004 - the first with the third field
+    rules = struct.pack(f"={len(fields)}Q", *fields)
+    ruleset = call(LANDLOCK_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
+    if ruleset < 0:
+        return False
+    try:
+        if len(fields) == 1 and not allowed_everywhere(ruleset, fields[0]):
+            return False
+        return bool(call(LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0)
+    finally:
+        os.close(ruleset)
+
+
+def allowed_everywhere(ruleset: int, rights: int) -> bool:
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        rule = struct.pack("=Qi", rights, root)
+        return bool(ctypes.CDLL(None).syscall(LANDLOCK_ADD_RULE, ruleset, LANDLOCK_PATH_BENEATH, rule, 0) == 0)
+    finally:
+        os.close(root)
+
+
+def control(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,0 +1,395 @@
+"""The messages on the sockets between the worker, the zygote and a child. `frames` describes their encoding."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypedDict
+
+from windlass_child.process.validation import Apart, Ascii, Between, Encoded, Nested, PrintableAscii
+
+DUMP_SIGNAL = signal.SIGUSR2
+"""On this signal a child writes the stack of each of its threads to the file whose descriptor came with its `Born`."""
+
+
+class WaitStatuses:
+    """Contains the wait statuses of ended processes, as the kernel encodes them."""
+
+    def __contains__(self, status: Any) -> bool:
+        return status in range(1 << 16) and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
+
+
+Pid = Annotated[int, range(2, 1 << 31)]
+"""A process id from 2: a signal to 0 or 1 could reach many processes."""
+
+Position = Annotated[int, range(1 << 31)]
+Number = Annotated[int, range(1, 1 << 31)]
+"""The number of an entry in a kickoff's journal, from 1."""
+
+Time = Annotated[float, Between(-62_135_596_800, 253_402_300_799)]
+"""Unix time in seconds, from the year 1 to the year 9999."""
+
+MB = 1 << 20
+DEEPEST = 400
+"""The most levels of the JSON of an event."""
+LARGEST_EVENT = 256 * 1024
+"""The most bytes of JSON of an event's payload. The child cuts a larger one."""
+LARGEST_OUTPUT = 96 * MB
+"""The most bytes of JSON of a task's output."""
+LARGEST_RESULT = 192 * MB
+"""The most bytes of JSON of a result. Text of 64 MB in UTF-8 takes at most three times as much."""
+LARGEST_ENTRY = 64 * MB
+"""The most bytes of an entry of the journal."""
+
+LONGEST_NAME = 1000
+"""Characters of a task's name and of an agent's role."""
+
+Text = str | Encoded
+"""The type of a large text field in the server. The server stores its JSON as it arrived, like that of payloads."""
+Key = Annotated[str, PrintableAscii(1000)]
+MOST_TOKENS = (1 << 48) - 1
+Count = Annotated[int, range(MOST_TOKENS + 1)]
+Stage = Annotated[str, frozenset({"load", "inputs", "run"})]
+FailureReason = Annotated[str, frozenset({"error", "limit"})]
+EndOfTask = Annotated[str, frozenset({"completed", "failed", "skipped"})]
+
+
+# worker -> zygote
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Starts a child. Its descriptors are the child's socket and the write ends of its standard output and standard
+    error.
+
+    `start` is "fork", or "exec" for a fresh interpreter that shares nothing with the zygote.
+    """
+
+    child: str
+    start: str = "fork"
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Ends a child and every process below it at once. The answer is its Exited.
+
+    The zygote kills the child because only the zygote knows whether the process id is still the child's.
+    """
+
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Sends a signal to a child, and with `below` also to every process below it."""
+
+    child: str
+    number: int
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preload:
+    """Names the project whose modules the zygote imports too, and their environment. It is the first message to such a
+    zygote.
+    """
+
+    project: Project
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Sets the end of a run's lease: this second of CLOCK_BOOTTIME, unless another Lease with a later one follows.
+
+    The worker sends it to the child, and with the child's name as `child` to the zygote, which ends a child that can't
+    end itself.
+    """
+
+    until: float
+    child: str = ""
+
+
+# zygote -> worker
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The zygote has imported and warmed its modules. From now on it answers Fork."""
+
+    python: str
+    framework: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unready:
+    """The zygote can't serve and ends, because the framework is missing or can't be imported."""
+
+    message: str
+    missing_package: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    child: str
+    pid: Pid
+
+
+@dataclass(frozen=True, slots=True)
+class NotForked:
+    child: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """Reports the child's wait status from the kernel (os.WIFEXITED and related functions read it).
+
+    `lapsed` is true when the zygote killed the child, or the child itself, because its lease had ended.
+    """
+
+    child: str
+    pid: Pid
+    status: Annotated[int, WaitStatuses()]
+    lapsed: bool = False
+
+
+# worker -> child
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The place and the entry point of a crew's code.
+
+    `kind` is the name of a module in windlass_child.kinds. `entrypoint` is "module:function" for a function, and
+    "module" or "module:Class" for a crew.
+    """
+
+    kind: str
+    root: str
+    entrypoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnvironment:
+    """The environment and the folder of a child, set before a line of the project runs.
+
+    `environment` is the complete environment. `folder` is the child's working directory, which no other child uses, and
+    which is removed after its end.
+    """
+
+    environment: dict[str, str]
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    project: Project
+    surroundings: ProcessEnvironment
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of a run's use; None for no limit. `result_limit` is in bytes of JSON.
+
+    `tokens_used` and `model_calls_made` are the sums of the kickoff's earlier attempts, which count too.
+    """
+
+    token_limit: int | None = None
+    model_call_limit: int | None = None
+    result_limit: int | None = None
+    tokens_used: int = 0
+    model_calls_made: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalReplay:
+    """An entry of the journal that an earlier attempt wrote. All are sent before `Run`, in the order of their numbers.
+
+    `record` is the record of its `JournalAppend`. `output` is its output if that was stored separately.
+    """
+
+    number: Number
+    key: str
+    record: Annotated[str, Ascii()]
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    kickoff_id: str
+    attempt: int
+    project: Project
+    surroundings: ProcessEnvironment
+    inputs: dict[str, Any]
+    budget: Budget = field(default_factory=Budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Asks the run to end at its next model call, tool call or step. Any later answer counts as the end that was asked
+    for.
+    """
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class JournalCommitted:
+    """The `JournalAppend` with this number, and all messages before it, are committed: the run may go on."""
+
+    number: Number
+
+
+# child -> worker
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """The first message of a child. It carries the descriptors of the files that exist, in this order.
+
+    `memory` is the child's /proc/self/smaps_rollup, which nobody else may open once the child is not dumpable. `stacks`
+    is the file that the child writes to at DUMP_SIGNAL.
+    """
+
+    memory: bool = False
+    stacks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """The manifest of the inspected project as plain values (windlass.kickoffs.manifest gives it its type)."""
+
+    manifest: Annotated[dict[str, Any], Apart(MB, read=True)]
+
+
+class KnownTask(TypedDict):
+    key: Key
+    name: str | None
+    agent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TasksKnown:
+    """The tasks of the crew that was built for this run, in the order of the crew."""
+
+    tasks: Annotated[list[KnownTask], Apart(2 * MB, read=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """`position` counts from 0 in the order of TasksKnown. A task that is not in TasksKnown has the next free one."""
+
+    position: Position
+    key: Key
+    name: str | None
+    agent: str | None
+    at: Time
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """`state` is completed, failed or skipped. Only a completed task has `output` and `seconds`."""
+
+    position: Position
+    state: EndOfTask
+    at: Time
+    output: Annotated[str | None, Apart(LARGEST_OUTPUT)] = None
+    agent: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JournalAppend:
+    """A finished step of the run, which no later attempt runs again. The child waits for its `JournalCommitted`.
+
+    `number` continues after the last `JournalReplay`. `key` names the step and is the same in every attempt. `record`
+    is JSON text that only a child reads. `position` is the position of the step's task record, if it has one; a later
+    attempt keeps that record. With `apart` the output is in the TaskEnded just before, and not in `record`.
+    """
+
+    number: Number
+    key: str
+    record: Annotated[str, Ascii(), Apart(LARGEST_ENTRY, raw=True)]
+    position: Position | None = None
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCalled:
+    """Sent just before a model is called, also for models that report no tokens.
+
+    Later attempts get the number of calls (`Budget.model_calls_made`).
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The use of one answered model call, in tokens."""
+
+    prompt: Count = 0
+    completion: Count = 0
+    total: Count = 0
+    cached_prompt: Count = 0
+    reasoning: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in the run, as the framework describes it."""
+
+    type: str
+    at: Time
+    payload: Annotated[dict[str, Any], Nested(DEEPEST), Apart(LARGEST_EVENT)] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    code: str
+    message: str
+    task: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The result of the run. `structured` is JSON text if the crew returned structured output. The server stores this
+    text without parsing it.
+
+    With `output_of` the output is that of the task at this position, as in its TaskEnded.
+    """
+
+    output: Annotated[str, Apart(LARGEST_RESULT)]
+    structured: Annotated[str | None, Ascii(), Apart(LARGEST_RESULT, raw=True)] = None
+    output_of: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`message` is one line for the person who started the kickoff. `trace` is for the log, never for the API.
+
+    `stage` is "load" (the project could not be imported or built), "inputs" (the project refused its inputs) or "run".
+    `reason` is "limit" when the budget was used up, else "error".
+    """
+
+    stage: Stage
+    message: str
+    trace: Annotated[str, Apart(2 * MB, read=True)] = ""
+    hint: str = ""
+    reason: FailureReason = "error"
+
+
+Message = (
+    Fork | Kill | Signal | Preload | Lease | Ready | Unready | Forked | NotForked | Exited | Inspect | JournalReplay
+    | Run | Abort | JournalCommitted | Born | Inspected | TasksKnown | TaskStarted | TaskEnded | JournalAppend
+    | ModelCalled | Tokens | Event | Warned | Succeeded | Failed
+)  # fmt: skip
+
+FROM_CHILD = (
+    Born, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, ModelCalled, Tokens, Event, Warned, Succeeded,
+    Failed,
+)  # fmt: skip
+FROM_ZYGOTE = (Ready, Unready, Forked, NotForked, Exited)
+
+TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in Message.__args__}

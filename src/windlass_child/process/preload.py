@@ -1,0 +1,102 @@
+"""Imports and warms the framework of a zygote before its forks, and on request the project's modules."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass_child.process.error_text import explain, install_command, interpreter, one_line, text_of
+from windlass_child.process.messages import Preload, ProcessEnvironment, Ready, Unready
+from windlass_child.process.process_env import QUIET, apply, environment, flush_output, replace_environment
+from windlass_child.process.redaction import Redaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from windlass_child.process.messages import Project
+
+PRELOADS = {"crewai": "windlass_child.crewai.prewarm"}
+"""The module of windlass_child for each framework. Its `warm()` imports and warms the framework, and leaves no thread
+running.
+"""
+
+COMMON = ("windlass_child.kinds.function", "asyncio", "concurrent.futures", "json", "logging", "tomllib")
+"""Modules that most projects import."""
+
+
+def load(framework: str | None, order: Preload | None = None) -> Ready | Unready:
+    """Imports the framework, and freezes its objects for the garbage collector, which would write to pages that
+    children share.
+
+    With `order` it imports the project's own modules too, in an environment that stays.
+    """
+    for module in COMMON:
+        import_module(module)
+    if order is not None:
+        apply(ProcessEnvironment(order.environment, str(Path.cwd())))
+    answer = warmed(framework) if framework else Ready(sys.version.split()[0], None, None)
+    if order is not None and isinstance(answer, Ready):
+        answer = with_project(order.project, Redaction(order.environment)) or answer
+    flush_output()
+    gc.collect()
+    gc.freeze()
+    return answer
+
+
+def warmed(framework: str) -> Ready | Unready:
+    if framework not in PRELOADS:
+        return Unready(f"there is nothing to preload for {framework!r}; known are: {', '.join(PRELOADS)}.")
+    try:
+        with environment_for_imports():
+            import_module(PRELOADS[framework]).warm()
+    except ModuleNotFoundError as error:
+        return not_installed(framework, error.name)
+    except Exception as error:  # noqa: BLE001 - code of the framework may raise anything; no crew can run here then
+        words = one_line(f"{type(error).__name__}: {text_of(error)}")
+        return Unready(f"{framework} can't be imported by {interpreter()}: {words}")
+    return Ready(sys.version.split()[0], framework, version(framework))
+
+
+def with_project(project: Project, redaction: Redaction) -> Unready | None:
+    """Imports the modules of the project. A crew is built only in a child. Errors of the project are redacted."""
+    from windlass_child.kinds.importing import entry_module
+
+    try:
+        entry_module(project)
+    except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the error is the answer
+        fault = explain(error, "load", project.root)
+        return Unready(redaction.text(f"{fault.message} {fault.hint}".strip()))
+    for framework, module in PRELOADS.items():
+        if framework in sys.modules:
+            import_module(module).stop_bus_threads()
+    return None
+
+
+def not_installed(framework: str, missing: str | None) -> Unready:
+    if missing is None or missing.partition(".")[0] == framework:
+        message = f"{framework} is not installed in {interpreter()}."
+        return Unready(f"{message} Install it: {install_command(framework)}", framework)
+    message = f"{framework} can't be imported by {interpreter()}: it needs {missing}, which is missing."
+    return Unready(f"{message} Install it again: {install_command(framework)}", missing)
+
+
+@contextlib.contextmanager
+def environment_for_imports() -> Iterator[None]:
+    """Sets the environment for the import of a framework inside the block.
+
+    Frameworks read their telemetry settings at import. crewai also reads a .env file near the interpreter, which must
+    not reach all children.
+    """
+    before, here = environment(), str(Path.cwd())
+    replace_environment(
+        {**before, **QUIET, "PYTHON_DOTENV_DISABLED": "true", "CREWAI_STORAGE_DIR": here, "TMPDIR": here}
+    )
+    try:
+        yield
+    finally:
+        replace_environment(before)

@@ -1,0 +1,122 @@
+"""Sets up a process that runs crew code: its environment, folder and standard streams."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import io
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass_child.process.messages import DUMP_SIGNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from windlass_child.process.messages import ProcessEnvironment
+
+QUIET = {
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_DISABLE_VERSION_CHECK": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+    "ANONYMIZED_TELEMETRY": "false",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "true",
+    "MEM0_TELEMETRY": "false",
+    "SCARF_NO_ANALYTICS": "true",
+}
+"""Switches off the telemetry of frameworks and of their libraries. The crew's environment overrides these values.
+
+CREWAI_TRACING_ENABLED=false also saves 5 s on the first run with a home folder. OTEL_SDK_DISABLED is not set: it would
+switch off the tracing that crews configure themselves.
+"""
+
+
+def apply(surroundings: ProcessEnvironment) -> None:
+    """Sets the environment and the folder of this process. Crew code that runs later sees no other environment."""
+    folder = Path(surroundings.folder)
+    temporary, storage = folder / ".tmp", folder / ".storage"
+    for place in (temporary, storage):
+        place.mkdir(mode=0o700, exist_ok=True)
+    replace_environment(
+        {
+            **QUIET,
+            "CREWAI_STORAGE_DIR": str(storage),
+            **surroundings.environment,
+            "TMPDIR": str(temporary),
+        }
+    )
+    tempfile.tempdir = None
+    os.chdir(folder)
+
+
+@contextlib.contextmanager
+def without_dotenv() -> Iterator[None]:
+    """Disables .env files inside the block. The import of crewai reads one near the interpreter."""
+    before = environment()
+    replace_environment({**before, "PYTHON_DOTENV_DISABLED": "true"})
+    try:
+        yield
+    finally:
+        replace_environment(before)
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)  # noqa: TID251 - this process's own, which is the crew's
+
+
+def replace_environment(wanted: Mapping[str, str]) -> None:
+    os.environ.clear()  # noqa: TID251 - as above
+    os.environ.update(wanted)  # noqa: TID251 - as above
+    time.tzset()
+
+
+def prepare_output() -> None:
+    """Makes the standard streams send each line when it is complete, with any characters.
+
+    The zygote does this before it imports a framework: loggers and consoles that the framework makes keep these
+    streams, so children can't replace them.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def take_output(output: int, errors: int) -> None:
+    """Makes the two descriptors standard output and standard error."""
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    os.close(output)
+    os.close(errors)
+    faulthandler.enable(2)
+
+
+def write_stacks_when_asked() -> int:
+    """Writes the stacks of all threads at each DUMP_SIGNAL to a file without a name, and returns its descriptor. No
+    Python code runs for this, so a thread in C code does not delay it.
+    """
+    file = file_without_a_name("stacks")
+    faulthandler.register(DUMP_SIGNAL, file, all_threads=True, chain=False)
+    return file
+
+
+def file_without_a_name(purpose: str) -> int:
+    """Opens a file without a name: a crew could replace a file that has a name by another one."""
+    with contextlib.suppress(OSError, AttributeError):  # only Linux has memfds
+        return os.memfd_create(purpose)
+    descriptor, name = tempfile.mkstemp()
+    Path(name).unlink()
+    return descriptor
+
+
+def flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # crew code may have closed or replaced it
+            continue

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from windlass_child.journal.journal import Journal
+from windlass_child.process import processes
+from windlass_child.process.budget import Stopping, size_in_words
+from windlass_child.process.error_text import LimitReached, text_of
+from windlass_child.process.frames import TooLarge
+from windlass_child.process.messages import Event, Failed, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.process.process_env import flush_output
+from windlass_child.process.truncation import beginning, cut, shortened
+
+if TYPE_CHECKING:
+    from windlass_child.journal.journal import Sends
+    from windlass_child.process.messages import Message
+    from windlass_child.process.redaction import Redaction
+
+
+LONGEST_WARNING = 2000
+"""The most characters of a warning's text."""
+LARGE = 64 * 1024
+"""An output with more characters is not sent twice."""
+MOST_WRITERS = 32
+"""The most threads that wait for journal entries to be written. They are started on demand."""
+
+
+class Report:
+    """Sends what happens in a run to the worker. Safe from any thread. A call waits while the worker is busy."""
+
+    def __init__(
+        self, channel: Sends, redaction: Redaction, stopping: Stopping | None = None, journal: Journal | None = None
+    ) -> None:
+        self._channel = channel
+        self._redaction = redaction
+        self.stopping = stopping or Stopping()
+        self.journal = journal or Journal(channel)
+        self._writers = ThreadPoolExecutor(MOST_WRITERS, "windlass-journal")
+        self._last_large: TaskEnded | None = None
+
+    def send(self, message: Message) -> None:
+        """Sends a message. Raises ProjectFault for a result that is too large. In place of another message that is too
+        large it sends a warning, or a cut event.
+        """
+        if isinstance(message, Succeeded):
+            message = self._without_what_was_sent(message)
+        try:
+            self._channel.send(message)
+            self._note(message)
+        except OSError as error:
+            end_without_reader(error)
+        except TooLarge as error:
+            if isinstance(message, Succeeded):
+                size, most = size_in_words(error.size), size_in_words(error.most)
+                words = f"its result is {size}; the limit is {most}"
+                raise LimitReached(words, "Return less, or the place where the result is stored.") from error
+            self._send_without_its_bulk(message, error)
+
+    def _note(self, message: Message) -> None:
+        last = self._last_large
+        if last and isinstance(message, TaskStarted | TaskEnded) and message.position == last.position:
+            self._last_large = None  # the task record has another output now
+        if isinstance(message, TaskEnded) and isinstance(message.output, str) and len(message.output) > LARGE:
+            self._last_large = message
+
+    def _without_what_was_sent(self, result: Succeeded) -> Succeeded:
+        task = self._last_large
+        if task is None or task.output != result.output:
+            return result
+        return replace(result, output="", output_of=task.position)
+
+    def _send_without_its_bulk(self, message: Message, error: TooLarge) -> None:
+        if isinstance(message, Event) and "cut" not in message.payload:
+            self.send(replace(message, payload=cut(message.payload)))
+            return
+        what = f"the event {message.type}" if isinstance(message, Event) else f"a message ({type(message).__name__})"
+        if isinstance(message, TaskEnded):
+            what = "the output of a task"
+            self.send(replace(message, output=None))
+        size, most = size_in_words(error.size), size_in_words(error.most)
+        self.warn("too_large", f"{what} is {size} and is not kept; the limit is {most}")
+
+    def event(self, name: str, payload: dict[str, Any], at: float | None = None) -> None:
+        """Sends an event. `at` is Unix time in seconds; None for now."""
+        # Cut after the redaction: the redaction does not recognise half a secret.
+        plain = shortened(self._redaction.plain(payload))
+        self.send(Event(name, time.time() if at is None else at, plain))
+
+    def warn(self, code: str, message: str, task: int | None = None) -> None:
+        self.send(Warned(code, beginning(self._redaction.text(message), LONGEST_WARNING), task))
+
+    def finished(self, key: str, value: Any, step: str, position: int | None = None, apart: bool = False) -> bool:
+        """Records a finished step in the journal. `step` is its name in warnings. The caller calls `committed` before
+        other code of the project runs.
+
+        Returns False for a step that can't be recorded: the run goes on, and a later attempt runs this step again.
+        """
+        try:
+            self.journal.record(key, value, position, apart=apart)
+        except OSError as error:
+            end_without_reader(error)
+        except TooLarge as error:
+            size, limit = size_in_words(error.size), size_in_words(error.most)
+            self.not_journaled(step, f"its output is {size}; the limit is {limit}")
+        except (TypeError, ValueError, RecursionError) as error:
+            self.not_journaled(step, text_of(error))
+        else:
+            return True
+        return False
+
+    def committed(self) -> None:
+        """Waits until all finished steps are committed."""
+        self.journal.committed()
+
+    async def finished_meanwhile(self, *entry: Any) -> bool:
+        """Calls `finished` and `committed` in a thread, while the event loop goes on. It uses no thread of the loop's
+        own executor: crew code may keep all of those busy.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._writers, self._finished_for_sure, *entry)
+
+    def _finished_for_sure(self, *entry: Any) -> bool:
+        finished = self.finished(*entry)
+        self.committed()
+        return finished
+
+    def warn_of_leftovers(self, more: int = 0) -> None:
+        """Warns at the end of a run of journal entries that this attempt did not use. `more` is the number of entries
+        that were taken from the journal and not used.
+        """
+        if left := self.journal.left() + more:
+            steps = "a finished step" if left == 1 else f"{left} finished steps"
+            self.warn(
+                "journal_unused",
+                f"{steps} of an earlier attempt did not occur in this attempt, so other steps ran and were paid for: "
+                "the code took another path, or kicked off a crew with other inputs (the time, a random number)",
+            )
+
+    def not_journaled(self, step: str, why: str) -> None:
+        self.warn("not_journaled", f"{step} is run again if the kickoff is interrupted after it: {why}")
+
+    def fail(self, failed: Failed) -> None:
+        message, trace, hint = [self._redaction.text(words) for words in (failed.message, failed.trace, failed.hint)]
+        self.send(Failed(failed.stage, beginning(message, LONGEST_WARNING), trace, hint, failed.reason))
+
+
+CLOSED = b"the crew's code closed the socket that its process reports on; look for os.closerange or os.close\n"
+ENDING = threading.RLock()
+
+
+def end_without_reader(error: OSError) -> NoReturn:
+    """Ends this process after an error of its channel."""
+    if error.errno != errno.EBADF:
+        end_with_the_worker()
+    with ENDING:  # several threads may get the error at once
+        flush_output()
+        with contextlib.suppress(OSError):
+            os.write(2, CLOSED)
+        processes.end_all_below()
+        os._exit(os.EX_OSERR)
+
+
+def end_with_the_worker() -> NoReturn:
+    """Ends this process and all that it started, because the worker or the zygote is gone or the lease has ended."""
+    processes.end_all_below()
+    os.killpg(0, signal.SIGKILL)
+    os._exit(1)

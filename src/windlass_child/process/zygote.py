@@ -1,0 +1,259 @@
+"""The zygote: a process that has imported a framework, and from which the processes of kickoffs are forked.
+
+It runs no crew, and has no threads and no event loop, because every child inherits its state (docs/processes.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from windlass_child.process import child, preload, processes
+from windlass_child.process.channel import Channel
+from windlass_child.process.hardening import become_subreaper, confine, outlive_parent
+from windlass_child.process.lease import Leases
+from windlass_child.process.messages import (
+    Exited,
+    Fork,
+    Forked,
+    Kill,
+    Lease,
+    Message,
+    NotForked,
+    Preload,
+    Ready,
+    Signal,
+    Unready,
+)
+from windlass_child.process.process_env import environment, prepare_output
+
+PROGRAM = Path(__file__).parents[1] / "__main__.py"
+
+NICENESS = 10
+"""The niceness of children, so that the server and the zygote have priority over busy children."""
+
+LEFTOVER_SECONDS = 5.0
+"""How long the report of a child's exit waits for the end of its leftover processes. A process that waits for a disk
+can't be killed.
+"""
+
+LOOK_AGAIN_SECONDS = 0.05
+
+
+def live(descriptor: int, preloaded: str | None, *, with_project: bool = False) -> None:
+    """Runs the zygote until the other side of the socket is gone."""
+    become_subreaper()
+    prepare_output()
+    channel, machine = Channel(descriptor), environment()
+    answer = prepare(channel, preloaded, with_project=with_project)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        outlive_parent()  # from now on the zygote reads its socket, and ends its children before itself
+        if answer is not None:
+            channel.send(answer)
+        if isinstance(answer, Ready):
+            Zygote(channel, machine).serve()
+    os._exit(os.EX_OK)  # no finalizers of imported modules need to run
+
+
+def prepare(channel: Channel, preloaded: str | None, *, with_project: bool) -> Ready | Unready | None:
+    """Imports the framework and returns the answer for the worker; None when the worker is gone."""
+    if not with_project:
+        return preload.load(preloaded)
+    orders = channel.first()
+    return preload.load(preloaded, orders[0]) if orders and isinstance(orders[0], Preload) else None
+
+
+class ChildEnd(NamedTuple):
+    """A child that has ended, and whose leftover processes may still run. `exited` is reported at `until` (monotonic
+    clock) at the latest.
+    """
+
+    exited: Exited
+    until: float
+
+
+class Zygote:
+    """Forks children on orders of the worker, and reports their exits. `machine` is the environment that the zygote was
+    started with, for children with `start="exec"`.
+    """
+
+    def __init__(self, channel: Channel, machine: dict[str, str]) -> None:
+        self._channel = channel
+        self._machine = machine
+        self._pid = os.getpid()
+        self._children: dict[int, str] = {}
+        self._leases = Leases()
+        self._endings: list[ChildEnd] = []
+        self._untidy = False
+        self._own = set(processes.children(self._pid))
+        self._selector = selectors.DefaultSelector()
+        self._bell, self._ringer = socket.socketpair()
+
+    def serve(self) -> None:
+        self._listen()
+        try:
+            while self._turn():
+                pass
+        finally:
+            self._end_children()
+
+    def _listen(self) -> None:
+        for end in (self._bell, self._ringer):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._selector.register(self._channel, selectors.EVENT_READ)
+
+    def _turn(self) -> bool:
+        wait = self._wait()
+        ready = [key.fileobj for key, _ in self._selector.select(wait)]
+        if self._bell in ready:
+            self._bell.recv(4096)
+        self._reap()
+        self._report_exits()
+        if self._channel in ready:
+            return self._handle()
+        if wait == 0:  # a lease has ended, and no renewal is unread; after a longer wait there may be one
+            self._end_lapsed()
+        return True
+
+    def _wait(self) -> float | None:
+        waits = [self._leases.wait(), LOOK_AGAIN_SECONDS if self._untidy else None]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _handle(self) -> bool:
+        orders = self._channel.receive()
+        for order in orders or ():
+            self._execute(order)
+        return orders is not None
+
+    def _execute(self, order: Message) -> None:
+        if isinstance(order, Fork):
+            self._fork(order, self._channel.descriptors.popleft())
+        elif isinstance(order, Kill):
+            self._kill(order.child)
+        elif isinstance(order, Signal):
+            self._signal(order)
+        elif isinstance(order, Lease) and self._pids(order.child):  # the child may have ended meanwhile
+            self._leases.keep(order.child, order.until)
+
+    def _fork(self, order: Fork, descriptors: list[int]) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._channel.send(NotForked(order.child, f"no process could be started: {error.strerror}"))
+        else:
+            if pid == 0:
+                self._become_child(order, descriptors)
+            self._children[pid] = order.child
+            self._channel.send(Forked(order.child, pid))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _become_child(self, order: Fork, descriptors: list[int]) -> NoReturn:
+        os.setsid()
+        become_subreaper()
+        confine()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for open_end in (self._channel, self._selector, self._bell, self._ringer):
+            open_end.close()
+        os.nice(NICENESS)
+        if order.start == "exec":
+            start_afresh(descriptors, self._pid, self._machine)
+        channel, output, errors = descriptors
+        child.live(channel, output, errors, self._pid)
+
+    def _pids(self, name: str) -> list[int]:
+        return [pid for pid, child_name in self._children.items() if child_name == name]
+
+    def _kill(self, name: str) -> None:
+        pids = self._pids(name)
+        processes.end(pids)
+        if not pids and name not in (ending.exited.child for ending in self._endings):
+            self._channel.send(NotForked(name, "there is no such process"))
+
+    def _signal(self, order: Signal) -> None:
+        for pid in self._pids(order.child):
+            if order.below:
+                processes.send_below([pid], order.number)
+            processes.send(pid, order.number)
+
+    def _end_lapsed(self) -> None:
+        """Ends the children whose lease has ended. A child ends itself, unless its interpreter is blocked, its process
+        is stopped or its socket is closed.
+        """
+        if lapsed := self._leases.take_lapsed():
+            processes.end([pid for pid, name in self._children.items() if name in lapsed])
+
+    def _reap(self) -> None:
+        while (pid := self._ended()) is not None:
+            name = self._children.pop(pid, None)
+            if name is not None:
+                processes.send_to_group(pid, signal.SIGKILL)  # before the reap no other process can have its id
+            _, status = os.waitpid(pid, 0)
+            self._own.discard(pid)
+            if name is not None:
+                self._untidy = True
+                lapsed = self._leases.drop(name) and processes.was_killed(status)
+                self._endings.append(ChildEnd(Exited(name, pid, status, lapsed), time.monotonic() + LEFTOVER_SECONDS))
+
+    def _ended(self) -> int | None:
+        with contextlib.suppress(ChildProcessError):
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            return None if found is None else found.si_pid
+        return None
+
+    def _report_exits(self) -> None:
+        """Reports the exits of children that have no leftover processes. A leftover process can't be attributed to one
+        child, so exits are reported when no leftover is alive, or after LEFTOVER_SECONDS.
+        """
+        if not self._untidy:
+            return
+        self._untidy = self._end_leftovers()  # also after the report of the exit: leftovers are ended in any case
+        now = time.monotonic()
+        due = [ending for ending in self._endings if not self._untidy or ending.until < now]
+        self._endings = [ending for ending in self._endings if ending not in due]
+        for ending in due:
+            self._channel.send(ending.exited)
+
+    def _end_leftovers(self) -> bool:
+        """Kills the leftover processes of ended children, which the zygote has adopted. Returns whether there were any.
+
+        Living children adopt their own leftovers. Processes that the zygote had before its first child are not killed.
+        """
+        left = [pid for pid in processes.children(self._pid) if pid not in self._children and pid not in self._own]
+        if left:
+            processes.end(left)
+        return bool(left)
+
+    def _end_children(self) -> None:
+        processes.end(list(self._children))
+        self._children.clear()
+        self._own.clear()
+        deadline = time.monotonic() + LEFTOVER_SECONDS / 2
+        while time.monotonic() < deadline and self._end_leftovers():
+            time.sleep(processes.PAUSE)
+            self._reap()
+
+
+def start_afresh(descriptors: list[int], zygote: int, machine: dict[str, str]) -> NoReturn:
+    """Replaces this process by a fresh interpreter without the modules of the zygote."""
+    try:
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, True)
+        arguments = ["-X", "utf8", str(PROGRAM), "child", *map(str, descriptors), str(zygote)]
+        os.execve(sys.executable, [sys.executable, *arguments], machine)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        os.write(descriptors[-1], f"{sys.executable} can't be started again: {error.strerror}\n".encode())
+    finally:
+        os._exit(os.EX_SOFTWARE)

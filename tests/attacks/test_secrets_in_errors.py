@@ -1,0 +1,60 @@
+"""A crew's error, trace and warnings hold the values of its variables, whatever these are called."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from projects_for_tests.making import Bench, Heard, function_project
+from windlass.runner import Runner
+from windlass.runner.run_spec import machine_environment
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+VARIABLES = {
+    "DATABASE_URL": "postgresql://app:pw9!@db.example.com/app",
+    "SENTRY_DSN": "https://0123456789abcdef0123456789abcdef@o1.ingest.example.com/5",
+    "SIGNING": "x9K2mQ7vT4z8",
+}
+FAIL = """
+import os
+
+def run(what: str):
+    if what == "return":
+        print(os.environ["SIGNING"])
+        return os.environ["SIGNING"]
+    try:
+        raise ValueError(os.environ["DATABASE_URL"])
+    except ValueError as error:
+        raise RuntimeError(f"pw9! {os.environ['SENTRY_DSN']} {os.environ['SIGNING']}") from error
+"""
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    runner = Runner(tmp_path / "scratch", machine_environment(os.environ))  # noqa: TID251 - as windlass.config does it
+    await runner.start()
+    yield Bench(runner)
+    await runner.stop()
+
+
+async def test_an_error_and_its_trace_hold_no_value_of_a_variable(bench: Bench, tmp_path: Path) -> None:
+    heard = Heard()
+    project = function_project(tmp_path / "project", FAIL)
+    outcome = await bench.run(project, {"what": "fail"}, VARIABLES, heard)
+    assert outcome.error == "RuntimeError: [secret] [secret] [secret]"
+    assert "ValueError: [secret]" in outcome.trace
+    assert not [value for value in VARIABLES.values() if value in repr([outcome, heard.all])]
+
+
+async def test_results_and_printed_lines_are_as_the_code_gave_them(bench: Bench, tmp_path: Path) -> None:
+    """docs/projects.md says so: a result that happens to hold such a value is not changed."""
+    heard = Heard()
+    project = function_project(tmp_path / "project", FAIL)
+    outcome = await bench.run(project, {"what": "return"}, VARIABLES, heard)
+    assert outcome.output == VARIABLES["SIGNING"]
+    assert heard.lines("stdout") == [VARIABLES["SIGNING"]]
