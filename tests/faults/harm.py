@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from embedded.served_database import keeper, postmaster
+from embedded_postgres.served_database import keeper, postmaster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

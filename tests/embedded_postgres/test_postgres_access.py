@@ -11,7 +11,7 @@ import psutil
 import psycopg
 import pytest
 
-from embedded.served_database import ENVIRONMENT, ServerProcess, ask, change, of_each, serving, until
+from embedded_postgres.served_database import ENVIRONMENT, ServerProcess, ask, change, of_each, serving, until
 from windlass.embedded_postgres import keeper
 from windlass.embedded_postgres.paths import Paths
 

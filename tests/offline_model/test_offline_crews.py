@@ -14,7 +14,7 @@ import click
 import pytest
 
 import windlass
-from embedded.offline_serving import script, served
+from offline_model.offline_serving import script, served
 from windlass.offline_model.app import model_environment, offline_model_app
 
 pytestmark = pytest.mark.xdist_group("crewai")

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import psutil
 import pytest
 
-from embedded.served_database import (
+from embedded_postgres.served_database import (
     ENVIRONMENT,
     IS_ROOT,
     ServerProcess,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embedded.backups import empty_home, fill, written
-from embedded.served_database import processes_of, serving, until
+from embedded_postgres.backups import empty_home, fill, written
+from embedded_postgres.served_database import processes_of, serving, until
 from projects_for_tests.places import folder_for_all
 
 if TYPE_CHECKING:

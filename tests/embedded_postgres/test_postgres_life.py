@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from embedded.served_database import (
+from embedded_postgres.served_database import (
     DEADLINE,
     ServerProcess,
     answers,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedded.offline_serving import ask, asked, script, text_of
+from offline_model.offline_serving import ask, asked, script, text_of
 from windlass.offline_model.app import offline_model_app
 from windlass.offline_model.faults import LONGEST, Faults, Lots, Seconds
 

@@ -161,8 +161,12 @@ def test_a_child_that_has_no_order_yet_tells_its_stacks_and_goes_on(
 ) -> None:
     child = zygote.fork(start)
     zygote.until(lambda: child.talk.messages)
-    zygote.talk.send(Signal(child.name, DUMP_SIGNAL))
-    zygote.until(lambda: "in order_from" in child.stacks)
+
+    def waits_for_its_order() -> bool:
+        zygote.talk.send(Signal(child.name, DUMP_SIGNAL))  # once is not enough: the child may not wait yet
+        return "in order_from" in child.stacks
+
+    zygote.until(waits_for_its_order)
     child.run(project, tmp_path / "folder", inputs={"do": "threads"})
     assert child.answer() == Succeeded("threads")
 

@@ -6,7 +6,7 @@ import json
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from embedded.served_database import ask, serving
+from embedded_postgres.served_database import ask, serving
 from store.kickoff_rows import Rows
 from windlass.config import Settings
 from windlass.embedded_postgres.backup_file import ABOUT

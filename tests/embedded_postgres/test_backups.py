@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from embedded.backups import KICKOFFS, empty_home, ignored, kickoffs_in, restored, written
-from embedded.served_database import serving
+from embedded_postgres.backups import KICKOFFS, empty_home, ignored, kickoffs_in, restored, written
+from embedded_postgres.served_database import serving
 from windlass.config import Settings
 from windlass.embedded_postgres.backup_file import ABOUT, DUMP, KEY, BackupError
 from windlass.wiring.backups import backup, restore

@@ -12,7 +12,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from embedded.offline_serving import ask, client_of, served, text_of, with_tool_outputs
+from offline_model.offline_serving import ask, client_of, served, text_of, with_tool_outputs
 from windlass.offline_model.app import model_environment, offline_model_app
 
 SECONDS_FOR_A_CREW = 90

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from embedded.offline_serving import ask, asked, called_by, script, text_of, with_tool_outputs
+from offline_model.offline_serving import ask, asked, called_by, script, text_of, with_tool_outputs
 from windlass.offline_model.answers import ChatRequest
 from windlass.offline_model.app import offline_model_app
 from windlass.offline_model.script import Script, UnansweredError

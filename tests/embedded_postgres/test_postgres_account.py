@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from embedded.served_database import (
+from embedded_postgres.served_database import (
     ENVIRONMENT,
     IS_ROOT,
     NOBODY,

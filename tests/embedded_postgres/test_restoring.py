@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from embedded.backups import KICKOFFS, OTHER_KEY, about, empty_home, kickoffs_in, restored, rewritten
-from embedded.served_database import keep, kept, serving
+from embedded_postgres.backups import KICKOFFS, OTHER_KEY, about, empty_home, kickoffs_in, restored, rewritten
+from embedded_postgres.served_database import keep, kept, serving
 from windlass.embedded_postgres.backup_file import BackupError
 from windlass.embedded_postgres.errors import HomeInUse
 from windlass.store.migrate import known_migrations
