@@ -13,6 +13,7 @@ from bench.hardship import hardship
 from bench.journal import journal
 from bench.latency import latency, start_up
 from bench.limits import limits
+from bench.results import Results
 from bench.runs import crews
 from bench.stage import CLIENTS, stage
 from bench.stopping import stops
@@ -61,21 +62,24 @@ SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
 
 def main() -> None:
     arguments = argparse.ArgumentParser(
-        prog="make bench", description="Medians, with least and most, of interleaved runs."
+        prog="make bench", description="Medians, with least and most, of interleaved runs, and the change since the last run here."
     )
     arguments.add_argument("--quick", action="store_true", help="two minutes, for a first look")
     arguments.add_argument("--only", choices=SUBJECTS, action="append", help="one subject; may be given again")
     given = arguments.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {CLIENTS} clients\n")
-    show([Figure("figure", "measured", "goal"), Figure("---", "---", "---")])
+    show("figure", "measured", "change", "goal")
+    show("---", "---", "---", "---")
+    results = Results(quick=given.quick)
     for subject in given.only or SUBJECTS:
         for figures in SUBJECTS[subject](quick=given.quick):
-            show(figures)
+            for figure in figures:
+                show(figure.name, figure.value, results.change(figure), figure.goal)
+            results.write()
 
 
-def show(figures: Figures) -> None:
-    for figure in figures:
-        print(f"| {figure.name:<66} | {figure.value:>24} | {figure.goal:<13} |", flush=True)
+def show(name: str, value: str, change: str, goal: str) -> None:
+    print(f"| {name:<66} | {value:>24} | {change:>8} | {goal:<13} |", flush=True)
 
 
 if __name__ == "__main__":
