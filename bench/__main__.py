@@ -62,7 +62,8 @@ SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
 
 def main() -> None:
     arguments = argparse.ArgumentParser(
-        prog="make bench", description="Medians, with least and most, of interleaved runs, and the change since the last run here."
+        prog="make bench",
+        description="Medians, with least and most, of interleaved runs, and the change since the last.",
     )
     arguments.add_argument("--quick", action="store_true", help="two minutes, for a first look")
     arguments.add_argument("--only", choices=SUBJECTS, action="append", help="one subject; may be given again")

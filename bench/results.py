@@ -46,12 +46,7 @@ def read(file: Path) -> dict[str, str]:
 
 
 def difference(earlier: str, now: str) -> str:
-    """
-    >>> difference("6,691 (5,725 to 7,020)", "7,026 (6,000 to 7,100)")
-    '+5 %'
-    >>> difference("0", "3")
-    'was 0'
-    """
+    """Compares the first numbers of two values: "+5 %", "same", or "was 0" where no percentage exists."""
     before, after = NUMBER.search(earlier), NUMBER.search(now)
     if before is None or after is None:
         return ""

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
 from bench.figures import Figure
 from bench.results import Results, difference
 
