@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,13 +58,16 @@ def test_open_kickoffs_and_tokens_live_on_in_a_restored_server(folder: Path, wit
         lost.environment["WINDLASS_TOKEN"] = new.environment["WINDLASS_TOKEN"] = token
         runs, waits = (kickoff(lost, url, leaf, brewed) for leaf in ("green", "black"))
         first.wait_for("kickoff.started")
-        told = lost("backup", file, *(["--with-key"] if with_key else []))
+        told = lost("backup", file, "--json", *(["--with-key"] if with_key else []))
         assert told.code == 0, told
+        facts = {"file": file, "bytes": Path(file).stat().st_size, "has_master_key": with_key}
+        assert json.loads(told.out) == facts
         first.process.kill()
     if not with_key:
         place_key(lost, new)
-    restored = new("restore", file)
+    restored = new("restore", file, "--json")
     assert restored.code == 0, restored
+    assert json.loads(restored.out) == {"home": new.environment["WINDLASS_HOME"], "former_database": None}
     brewed.touch()
     with new.started(*serving) as second:
         url = second.wait_for("Base URL").split()[-1]

@@ -77,4 +77,4 @@ def test_the_page_has_the_exit_codes() -> None:
 
 def test_the_page_has_the_checks_of_the_doctor() -> None:
     checks = {subject for subject, _ in doctor.checks(Settings(), {}, Path())}
-    assert rows(PAGE.rpartition("### ")[2]) == checks
+    assert {row for row in rows(PAGE.rpartition("### ")[2]) if not row.startswith("-")} == checks

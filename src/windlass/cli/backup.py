@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from windlass.cli.printing import Screen, notify
+from windlass.cli.printing import Screen, json_option, notify, print_json
 
 
 @click.command
@@ -15,7 +15,8 @@ from windlass.cli.printing import Screen, notify
     help="Put the master key into the backup. With it, the backup can be used to read every secret.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-def command(file: Path, with_key: bool, force: bool) -> None:
+@json_option
+def command(file: Path, *, with_key: bool, force: bool, json_output: bool) -> None:
     """Write the embedded database to FILE.
 
     A server may run meanwhile. The backup contains the data that was committed when the backup began. It does not
@@ -37,6 +38,8 @@ def command(file: Path, with_key: bool, force: bool) -> None:
         )
     finally:
         screen.clear()
+    if json_output:
+        print_json({"file": file.absolute(), "bytes": size, "has_master_key": with_key})
     notify(f"The backup is complete: {file}, {in_words(size)}.")
     if with_key:
         notify("It contains the master key, so this file is enough to read every secret. Protect it like the key.")

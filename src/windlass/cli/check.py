@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.printing import notify, print_result
+from windlass.cli.printing import json_option, notify, print_json, print_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("project", metavar="[PATH]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--strict", is_flag=True, help="Exit with code 1 for warnings too.")
-@click.option("--json", "as_json", is_flag=True, help="Print a list of objects, for programs.")
-def command(project: Path, *, strict: bool, as_json: bool) -> int:
+@json_option
+def command(project: Path, *, strict: bool, json_output: bool) -> int:
     """Find all errors of a project in one run.
 
     PATH is the project's folder, by default the current one. Each finding names its file and line, and how to fix it.
@@ -31,8 +30,11 @@ def command(project: Path, *, strict: bool, as_json: bool) -> int:
     from windlass.projects.checks import Level
 
     log.configure("text", "ERROR")
-    found = findings_of(project, (lambda _: None) if as_json else notify)
-    print_result(json.dumps([one.to_json() for one in found], indent=2) if as_json else "\n".join(lines(found)))
+    found = findings_of(project, (lambda _: None) if json_output else notify)
+    if json_output:
+        print_json([one.to_json() for one in found])
+    else:
+        print_result("\n".join(lines(found)))
     failed = any(one.level is Level.ERROR or strict for one in found)
     return FAILED if failed else 0
 

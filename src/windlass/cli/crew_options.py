@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
-from windlass.cli.printing import notify, print_result
+from windlass.cli.printing import notify
 from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from windlass.cli.crew_session import CrewClient
     from windlass.secrets.secret import Secret
@@ -58,20 +57,25 @@ def kickoff_at(context: click.Context, parameter: click.Parameter, values: tuple
     raise click.UsageError("Give a kickoff's id, or the crew's URL and then the id.", context)
 
 
+answer_option = click.option(
+    "--json", "--json-output", "json_output", is_flag=True, help="Print the server's whole answer, as JSON."
+)
+
+
 def crew_options(command: Command) -> Command:
-    """Adds the argument url and the options token, token_file and json_output to the command."""
+    """Adds the argument url and the options token and token_file to the command."""
     return click.argument("url", callback=crew_url)(access_options(command))
 
 
 def kickoff_options(command: Command) -> Command:
     """Adds the argument kickoff, a KickoffAt, and the options token, token_file and json_output to the command."""
     argument = click.argument("kickoff", nargs=-1, metavar="[URL] KICKOFF_ID", callback=kickoff_at)
-    return argument(access_options(command))
+    return argument(access_options(answer_option(command)))
 
 
 def access_options(command: Command) -> Command:
+    """Adds the options token and token_file to the command."""
     for decorate in (
-        click.option("--json-output", is_flag=True, help="Print the server's whole answer, as JSON, for programs."),
         click.option(
             "--token-file",
             type=click.File(),
@@ -132,7 +136,3 @@ def _how_to_get_one(*, local: bool) -> str:
     if local:
         return "Print one of this machine's server: export WINDLASS_TOKEN=$(windlass tokens show --kind organization)"
     return "The server's operator creates one with `windlass tokens create`. Set the variable WINDLASS_TOKEN to it."
-
-
-def give_json(answer: Mapping[str, Any]) -> None:
-    print_result(json.dumps(answer, indent=2, ensure_ascii=False))

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.printing import columns, notify, print_result
+from windlass.cli.printing import columns, json_option, notify, print_json, print_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,21 +25,25 @@ def command() -> None:
 
 
 @command.command("list")
-def list_() -> None:
+@json_option
+def list_(*, json_output: bool) -> None:
     """List the crews, with how many of their kickoffs run and wait."""
     from windlass.cli.admin_session import administer
     from windlass.config import load
 
     rows = administer(load(), lambda opened: opened.deployments.overview())
-    for line in deployment_lines(rows) if rows else ():
-        print_result(line)
-    if not rows:
+    if json_output:
+        print_json([_facts(row) for row in rows])
+    elif rows:
+        print_result("\n".join(deployment_lines(rows)))
+    else:
         notify("There is no crew yet. Serve one with: windlass dev PATH")
 
 
 @command.command
 @click.argument("slug")
-def pause(slug: str) -> None:
+@json_option
+def pause(slug: str, *, json_output: bool) -> None:
     """Pause a crew: its new kickoffs are accepted, and wait.
 
     Kickoffs that already run are not affected.
@@ -53,12 +57,15 @@ def pause(slug: str) -> None:
         await crews.pause(opened.deployments, slug)
 
     administer(load(), paused)
+    if json_output:
+        print_json({"slug": slug, "state": "paused"})
     notify(f"The crew {slug} is paused. Resume it with: windlass deployments resume {slug}")
 
 
 @command.command
 @click.argument("slug")
-def resume(slug: str) -> None:
+@json_option
+def resume(slug: str, *, json_output: bool) -> None:
     """Resume a paused crew: its waiting kickoffs can start."""
     from windlass.cli.admin_session import administer, chosen_deployment
     from windlass.config import load
@@ -69,6 +76,8 @@ def resume(slug: str) -> None:
         await crews.resume(opened.deployments, slug)
 
     administer(load(), resumed)
+    if json_output:
+        print_json({"slug": slug, "state": "active"})
     notify(f"The crew {slug} is resumed.")
 
 
@@ -76,16 +85,33 @@ def deployment_lines(rows: Iterable[DeploymentOverview]) -> list[str]:
     return columns([HEADINGS, *(_cells(row) for row in rows)])
 
 
+def _facts(row: DeploymentOverview) -> dict[str, Any]:
+    return {
+        "slug": row.slug,
+        "state": _state(row),
+        "paused_at": row.paused_at,
+        "running": row.running,
+        "waiting": row.waiting,
+        "concurrency": row.concurrency,
+        "weight": row.weight,
+        "last_kickoff_at": row.last_kickoff_at,
+    }
+
+
 def _cells(row: DeploymentOverview) -> list[str]:
     return [
         row.slug,
-        "paused" if row.paused_at else "active",
+        _state(row),
         str(row.running),
         str(row.waiting),
         str(row.concurrency or "-"),
         f"{row.weight:g}",
         _minute(row.last_kickoff_at),
     ]
+
+
+def _state(row: DeploymentOverview) -> str:
+    return "paused" if row.paused_at else "active"
 
 
 def _minute(at: datetime | None) -> str:

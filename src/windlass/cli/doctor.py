@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.printing import print_result
+from windlass.cli.printing import json_option, print_json, print_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("project", metavar="[PATH]", required=False, type=click.Path(path_type=Path))
-def command(project: Path | None) -> int:
+@json_option
+def command(project: Path | None, *, json_output: bool) -> int:
     """Check what Windlass needs, and show how to fix it.
 
     Prints one line per check: ok, warn or fail, and how to fix it. With PATH, the project in that folder is loaded too,
@@ -32,12 +33,14 @@ def command(project: Path | None) -> int:
     settings = config.load()
     environment = config.crew_environment(project and project.resolve(), settings.crew_env)
     log.configure(settings.log_format, "WARNING")
-    failed = False
+    found = {}
     for subject, check in checks(settings, environment, project):
-        finding = examine(check)
-        print_result(finding.line(subject))
-        failed |= finding.level is Level.FAIL
-    return FAILED if failed else 0
+        found[subject] = finding = examine(check)
+        if not json_output:
+            print_result(finding.line(subject))
+    if json_output:
+        print_json([{"check": name, "level": one.level, "message": one.text} for name, one in found.items()])
+    return FAILED if any(one.level is Level.FAIL for one in found.values()) else 0
 
 
 def checks(settings: Settings, environment: Mapping[str, str], project: Path | None) -> Iterator[tuple[str, Check]]:

@@ -50,7 +50,7 @@ def _watch(crew: CrewClient, kickoff_id: str, screen: Screen, retrying: Retrying
     while True:
         next_request = time.monotonic() + (PAUSE if seen else 0.0)
         status = retrying.request(partial(crew.status, kickoff_id, wait=WAIT if seen else 0.0))
-        for line in changes(seen, status, crew.base_url):
+        for line in changes(seen, status):
             screen.line(line)
         if has_ended(status):
             return status

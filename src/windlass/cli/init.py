@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.printing import print_result
+from windlass.cli.printing import json_option, print_json, print_result
 
 if TYPE_CHECKING:
     from windlass.projects.making import Kind
@@ -17,7 +17,8 @@ KINDS = ("function", "crew", "flow")
 @click.command
 @click.argument("folder", metavar="[PATH]", default=".", type=click.Path(path_type=Path))
 @click.option("--kind", type=click.Choice(KINDS), default="crew", show_default=True, help="Kind of the project.")
-def command(folder: Path, kind: Kind) -> None:
+@json_option
+def command(folder: Path, kind: Kind, *, json_output: bool) -> None:
     """Create a project that runs on the offline model.
 
     PATH is its folder, by default the current one. A missing folder is created. The project is named after the folder.
@@ -25,7 +26,11 @@ def command(folder: Path, kind: Kind) -> None:
     """
     from windlass.projects.making import new_project
 
-    for path in new_project(folder, kind):
+    paths = new_project(folder, kind)
+    if json_output:
+        print_json({"files": paths, "next": steps(folder, kind)})
+        return
+    for path in paths:
         print_result(f"made {path}")
     print_result("\nWhat to do next:\n" + "\n".join(f"  {step}" for step in steps(folder, kind)))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.crew_options import client_for, crew_options, give_json
-from windlass.cli.printing import columns, notify, print_result
+from windlass.cli.crew_options import answer_option, client_for, crew_options
+from windlass.cli.printing import columns, notify, notify_streams, print_json, print_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,20 +18,23 @@ LONGEST_DESCRIPTION = 80
 
 @click.command
 @crew_options
+@answer_option
 def command(url: str, token: str | None, token_file: Any, *, json_output: bool) -> None:
     """Show the inputs of a crew.
 
     Prints one line per input: its name, whether it is required, its type or values, and a short description from the
-    project. URL is the crew's base URL, as `windlass tokens show` prints it.
+    project. The lines go to standard output, everything else to standard error. URL is the crew's base URL, as
+    `windlass tokens show` prints it.
     """
     with client_for(url, token, token_file) as crew:
         answer = crew.inputs()
     if json_output:
-        give_json(answer)
+        print_json(answer)
         return
     for line in input_lines(answer) or ["This crew takes no inputs."]:
         print_result(line)
-    notify(f"\nStart it with: {shlex.join(example(url, answer))}")
+    notify_streams("The table of inputs")
+    notify(f"Start it with: {shlex.join(example(url, answer))}")
 
 
 def input_lines(answer: Mapping[str, Any]) -> list[str]:

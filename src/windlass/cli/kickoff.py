@@ -5,9 +5,9 @@ from typing import Any, BinaryIO, TextIO
 import click
 
 from windlass.cli.batch.options import check_together, each_options
-from windlass.cli.crew_options import client_for, crew_options, give_json
+from windlass.cli.crew_options import client_for, crew_options
 from windlass.cli.input_options import given_inputs, json_object
-from windlass.cli.printing import notify, print_result
+from windlass.cli.printing import notify, notify_streams, print_json, print_result
 from windlass.cli.queue_options import given_members, queue_options
 from windlass.cli.watch_options import show, watch_options
 
@@ -34,6 +34,7 @@ from windlass.cli.watch_options import show, watch_options
 @queue_options
 @each_options
 @watch_options
+@click.option("--json-output", is_flag=True, help="Print the server's whole answer, as JSON.")
 def command(  # noqa: PLR0913 - one for each option
     *,
     url: str,
@@ -55,8 +56,9 @@ def command(  # noqa: PLR0913 - one for each option
 ) -> int:
     """Start a crew.
 
-    Prints the kickoff's id. With --watch, follows the kickoff and prints its final output. Inputs of -i override those
-    of --json, which override those of the file. `windlass inputs URL` lists the inputs of the crew.
+    Prints the kickoff's id. With --watch, follows the kickoff and prints its final output. This result goes to standard
+    output, everything else to standard error. Inputs of -i override those of --json, which override those of the file.
+    `windlass inputs URL` lists the inputs of the crew.
 
     With --each, starts a kickoff for each line of a file and follows all of them to their ends. Exits with 1 when one
     of them failed. Inputs from other options are defaults for the lines.
@@ -81,11 +83,13 @@ def command(  # noqa: PLR0913 - one for each option
             from windlass.cli.follow import follow
 
             notify(f"kickoff {kickoff_id}")
+            notify_streams("The final output")
             return show(follow(crew, kickoff_id, patience=patience), json_output=json_output)
     if json_output:
-        give_json(answer)
+        print_json(answer)
     else:
         print_result(kickoff_id)
+        notify_streams("The id")
         notify(f"Follow it with: {crew.command('status', kickoff_id, '--watch')}")
     return 0
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, access_options, client_at, crew_url, give_json
-from windlass.cli.printing import notify
+from windlass.cli.crew_options import KickoffAt, access_options, answer_option, client_at, crew_url
+from windlass.cli.printing import notify, print_json
 
 
 @click.group
@@ -17,6 +17,7 @@ def command() -> None:
 @command.command
 @click.argument("places", nargs=-1, required=True, metavar="[URL] KICKOFF_ID...")
 @access_options
+@answer_option
 @click.option("--stop", is_flag=True, help="First stop kickoffs that have not ended.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
@@ -49,7 +50,7 @@ def delete(
             if not json_output:
                 notify(f"{kickoff}: deleted.")
     if json_output:
-        give_json({"deleted": answers})
+        print_json({"deleted": answers})
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +27,25 @@ def print_result(text: str) -> None:
     click.echo(
         printable(text) if sys.stdout.isatty() else text, color=True
     )  # without color=True click removes terminal codes
+
+
+def notify_streams(result: str) -> None:
+    """Explains to a person which of the two streams has the result of the command. A program does not need that."""
+    if sys.stderr.isatty():
+        notify(f"({result} goes to standard output, this text to standard error.)")
+
+
+json_option = click.option("--json", "json_output", is_flag=True, help="Print JSON, for programs.")
+"""The option of commands that print facts. docs/cli.md documents what each command prints with it."""
+
+
+def print_json(value: Any) -> None:
+    """Prints the value as JSON, with a time as ISO 8601 in UTC."""
+    print_result(json.dumps(value, indent=2, ensure_ascii=False, default=_json_form))
+
+
+def _json_form(value: object) -> str:
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)
 
 
 def printable(text: str) -> str:

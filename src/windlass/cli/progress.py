@@ -14,7 +14,7 @@ COMPLETED, FAILED, WAITING_FOR_HUMAN = "SUCCESS", "FAILED", "PENDING_HUMAN_INPUT
 STATES = {
     "PENDING": "waits for a worker",
     "STARTED": "runs",
-    WAITING_FOR_HUMAN: "waits for a human: answer with POST {url}/resume",
+    WAITING_FOR_HUMAN: "waits for a human",
 }
 TASK_STATES = {"pending_human_input": "waits for a human"}
 
@@ -27,10 +27,10 @@ def did_fail(status: Status) -> bool:
     return status.get("state") == FAILED
 
 
-def changes(before: Status | None, after: Status, url: str) -> list[str]:
+def changes(before: Status | None, after: Status) -> list[str]:
     """Returns a line for each change between two statuses. With `before` None, returns all changes so far."""
     return [
-        *_state_changes(before or {}, after, url),
+        *_state_changes(before or {}, after),
         *_task_changes(before or {}, after),
         *_new_warnings(before or {}, after),
     ]
@@ -46,7 +46,7 @@ def now(status: Status, at: datetime) -> str:
     began = moment(running.get("started_at")) if running else None
     since = began or moment(status.get("started_at")) or moment(status.get("created_at"))
     seconds = f", {(at - since).total_seconds():.0f} s" if since else ""
-    words = waits(status) or task or STATES.get(str(status.get("state")), "").partition(":")[0]
+    words = waits(status) or task or STATES.get(str(status.get("state")), "")
     return f"{counts}; {words}{seconds}"
 
 
@@ -92,10 +92,10 @@ def final_output(status: Status) -> str:
     return "" if output is None else str(output)
 
 
-def _state_changes(before: Status, after: Status, url: str) -> list[str]:
+def _state_changes(before: Status, after: Status) -> list[str]:
     if not _has_moved(before, after):
         return []
-    words = waits(after) or STATES.get(str(after.get("state")), "").format(url=url)
+    words = waits(after) or STATES.get(str(after.get("state")), "")
     if not words:
         return []
     again = f" again (attempt {after['attempt']})" if _is_repeated(after) and not waits(after) else ""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from windlass.cli.printing import Screen, notify
+from windlass.cli.printing import Screen, json_option, notify, print_json
 
 
 @click.command
@@ -12,7 +12,8 @@ from windlass.cli.printing import Screen, notify
 @click.option(
     "--force", is_flag=True, help="Restore even if the home has a database. The existing database is moved aside."
 )
-def command(file: Path, force: bool) -> None:
+@json_option
+def command(file: Path, *, force: bool, json_output: bool) -> None:
     """Restore the embedded database from FILE, a backup.
 
     No server may run on the home meanwhile. The whole file is checked first, and the home changes only when everything
@@ -33,6 +34,8 @@ def command(file: Path, force: bool) -> None:
         )
     finally:
         screen.clear()
+    if json_output:
+        print_json({"home": settings.home, "former_database": aside})
     if aside:
         notify(f"The former database is now in {aside}. Remove it when you don't need it.")
     notify(f"The database in {settings.home} is restored. Start the server: open kickoffs of the backup continue.")

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, client_at, give_json, kickoff_options
-from windlass.cli.printing import print_result
+from windlass.cli.crew_options import KickoffAt, client_at, kickoff_options
+from windlass.cli.printing import print_json, print_result
 from windlass.cli.show_text import describe
 
 
@@ -23,7 +23,7 @@ def command(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_outp
         status = crew.status(kickoff.id)
         attempts = crew.attempts(kickoff.id).get("attempts") or []
     if json_output:
-        give_json({**status, "attempts": attempts})
+        print_json({**status, "attempts": attempts})
         return
     for line in describe(status, attempts, datetime.now(UTC)):
         print_result(line)

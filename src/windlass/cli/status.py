@@ -38,6 +38,6 @@ def _followed(crew: CrewClient, kickoff_id: str, patience: float) -> Status:
 
 def _once(crew: CrewClient, kickoff_id: str, *, quiet: bool) -> Status:
     status = crew.status(kickoff_id)
-    for line in () if quiet else changes(None, status, crew.base_url):
+    for line in () if quiet else changes(None, status):
         notify(line)
     return status

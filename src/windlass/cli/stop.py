@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, access_options, client_at, crew_url, give_json, kickoff_at
-from windlass.cli.printing import notify
+from windlass.cli.crew_options import KickoffAt, access_options, answer_option, client_at, crew_url, kickoff_at
+from windlass.cli.printing import notify, print_json
 from windlass.cli.progress import ending
 from windlass.cli.watch_options import patience_option
 
@@ -29,6 +29,7 @@ def moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime
 @click.command
 @click.argument("places", nargs=-1, metavar="[URL] [KICKOFF_ID]")
 @access_options
+@answer_option
 @click.option("--all", "all_", is_flag=True, help="Stop all open kickoffs of the crew that the token may stop.")
 @click.option("--user", metavar="NAME", help="With --all: only kickoffs that this user started.")
 @click.option(
@@ -78,7 +79,7 @@ def command(
             _notify(answer, json_output=json_output and not wait)
             answer = _ended(crew, kickoff.id, patience) if wait else answer
     if json_output:
-        give_json(answer)
+        print_json(answer)
 
 
 def _crew_at(context: click.Context, parameter: click.Parameter, places: tuple[str, ...]) -> KickoffAt:

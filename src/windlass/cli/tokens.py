@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.printing import columns, notify, print_result
+from windlass.cli.printing import columns, json_option, notify, print_json, print_result
 from windlass.kickoffs.states import SCOPES_OF_KIND
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def command() -> None:
 @command.command
 @click.option("--deployment", metavar="SLUG", help="Only the tokens of this crew.")
 @click.option("--kind", type=click.Choice(["organization", "user"]), help="Only the token of this kind.")
-def show(deployment: str | None, kind: str | None) -> None:
+@json_option
+def show(deployment: str | None, kind: str | None, *, json_output: bool) -> None:
     """Show the two tokens of the served crew, with its base URL. Without a server, show those of every crew."""
     from windlass.cli.addresses import local_url, running_server
     from windlass.cli.admin_session import administer
@@ -50,7 +51,11 @@ def show(deployment: str | None, kind: str | None) -> None:
     server = settings.public_url or local_url(settings)
     served = running_server(settings)
     wanted = deployment or (served[1] if served else None)
-    for crew, tokens in administer(settings, lambda opened: _shown(opened, wanted)):
+    shown = administer(settings, lambda opened: _shown(opened, wanted))
+    if json_output:
+        print_json([_shown_facts(crew, tokens, kind, server) for crew, tokens in shown])
+        return
+    for crew, tokens in shown:
         notify(f"The crew {crew.slug}, at {server}/crews/{crew.slug}")
         _give_shown(tokens, kind)
 
@@ -62,6 +67,16 @@ async def _shown(opened: Administration, slug: str | None) -> list[tuple[Deploym
     wanted = slugs if slug is None and slugs else [slug]
     crews = [await chosen_deployment(opened.deployments, one) for one in wanted]
     return [(crew, await opened.tokens.show(crew)) for crew in crews]
+
+
+def _shown_facts(crew: Deployment, tokens: ShownTokens, kind: str | None, server: str) -> dict[str, Any]:
+    return {
+        "deployment": crew.slug,
+        "base_url": f"{server}/crews/{crew.slug}",
+        "organization_token": tokens.organization.reveal() if kind != "user" else None,
+        "user_token": tokens.user.reveal() if kind != "organization" else None,
+        "user": tokens.user_name,
+    }
 
 
 def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
@@ -100,6 +115,7 @@ def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
     callback=duration,
     help="How long it is valid: 45m, 12h, 30d, 8w. By default, for ever.",
 )
+@json_option
 def create(
     *,
     deployment: str | None,
@@ -109,6 +125,7 @@ def create(
     scopes: tuple[str, ...],
     read_only: bool,
     expires_in: timedelta | None,
+    json_output: bool,
 ) -> None:
     """Create a token, and print it. It is not shown again."""
     from windlass.cli.admin_session import administer, chosen_deployment
@@ -133,27 +150,35 @@ def create(
         return crew, token
 
     crew, token = administer(load(), made)
-    print_result(token.reveal())
+    if json_output:
+        print_json({"token": token.reveal(), "deployment": crew.slug if crew else None})
+    else:
+        print_result(token.reveal())
     notify(f"It opens {f'the crew {crew.slug}' if crew else 'every crew'}. It is not shown again.")
 
 
 @command.command("list")
 @click.option("--all", "revoked_too", is_flag=True, help="Also those that are revoked or have expired.")
-def list_(*, revoked_too: bool) -> None:
+@json_option
+def list_(*, revoked_too: bool, json_output: bool) -> None:
     """List tokens, by their last four characters."""
     from windlass.cli.admin_session import administer
     from windlass.config import load
 
     rows = administer(load(), lambda opened: opened.tokens.all(revoked_too=revoked_too))
-    for line in token_lines(rows, datetime.now(UTC)) if rows else ():
-        print_result(line)
-    if not rows:
+    at = datetime.now(UTC)
+    if json_output:
+        print_json([_facts(row, at) for row in rows])
+    elif rows:
+        print_result("\n".join(token_lines(rows, at)))
+    else:
         notify("There are no tokens yet: `windlass tokens show` creates the first two of each crew.")
 
 
 @command.command
 @click.argument("name")
-def revoke(name: str) -> None:
+@json_option
+def revoke(name: str, *, json_output: bool) -> None:
     """Revoke a token: every server refuses it within a second.
 
     NAME is its id or its last four characters. Kickoffs that were started with it continue.
@@ -162,12 +187,15 @@ def revoke(name: str) -> None:
     from windlass.config import load
 
     row = administer(load(), lambda opened: opened.tokens.revoke(name))
+    if json_output:
+        print_json({"id": row.id, "state": "revoked"})
     notify(f"The token {row.id} is revoked.")
 
 
 @command.command
 @click.argument("name")
-def rotate(name: str) -> None:
+@json_option
+def rotate(name: str, *, json_output: bool) -> None:
     """Revoke a token, and create one with the same rights.
 
     NAME is its id or its last four characters.
@@ -176,7 +204,10 @@ def rotate(name: str) -> None:
     from windlass.config import load
 
     token = administer(load(), lambda opened: opened.tokens.rotate(name))
-    print_result(token.reveal())
+    if json_output:
+        print_json({"token": token.reveal()})
+    else:
+        print_result(token.reveal())
     notify("The old one is revoked. Give this one to the clients that used it.")
 
 
@@ -184,11 +215,16 @@ def token_lines(rows: Iterable[dict[str, Any]], at: datetime) -> list[str]:
     return columns([HEADINGS, *(_cells(row, at) for row in rows)])
 
 
+def _facts(row: dict[str, Any], at: datetime) -> dict[str, Any]:
+    members = ("id", "last_four", "kind", "deployment", "user", "profile", "last_used_at", "expires_at")
+    return {name: row[name] for name in members} | {"scopes": _scopes(row), "state": _state(row, at)}
+
+
 def _cells(row: dict[str, Any], at: datetime) -> list[str]:
     return [
         row["last_four"],
         row["kind"],
-        ",".join(row["scopes"] or SCOPES_OF_KIND[row["kind"]]),
+        ",".join(_scopes(row)),
         row["deployment"] or "(all)",
         row["user"] or "-",
         row["profile"] or "-",
@@ -197,6 +233,10 @@ def _cells(row: dict[str, Any], at: datetime) -> list[str]:
         _state(row, at),
         str(row["id"]),
     ]
+
+
+def _scopes(row: dict[str, Any]) -> list[str]:
+    return list(row["scopes"] or SCOPES_OF_KIND[row["kind"]])
 
 
 def _state(row: dict[str, Any], at: datetime) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.printing import columns, notify, print_result
+from windlass.cli.printing import columns, json_option, notify, print_json, print_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,31 +30,37 @@ def command() -> None:
 
 @command.command
 @click.argument("name", callback=user_name)
-def add(name: str) -> None:
+@json_option
+def add(name: str, *, json_output: bool) -> None:
     """Add a user."""
     from windlass.cli.admin_session import administer
     from windlass.config import load
 
     administer(load(), lambda opened: opened.tokens.add_user(name))
+    _print_state(name, "active", json_output=json_output)
     notify(f"The user {name} is added. Make a token with: windlass tokens create --user {shlex.quote(name)}")
 
 
 @command.command("list")
-def list_() -> None:
+@json_option
+def list_(*, json_output: bool) -> None:
     """List the users, and which of them are disabled."""
     from windlass.cli.admin_session import administer
     from windlass.config import load
 
     rows = administer(load(), lambda opened: opened.tokens.users())
-    for line in user_lines(rows) if rows else ():
-        print_result(line)
-    if not rows:
+    if json_output:
+        print_json([{"name": row.name, "state": _state(row), "added_at": row.created_at} for row in rows])
+    elif rows:
+        print_result("\n".join(user_lines(rows)))
+    else:
         notify("There are no users yet. Add one with: windlass users add NAME")
 
 
 @command.command
 @click.argument("name")
-def disable(name: str) -> None:
+@json_option
+def disable(name: str, *, json_output: bool) -> None:
     """Disable a user: every server refuses all tokens of the user within a second.
 
     Kickoffs that the user started continue: `windlass stop --all --user NAME` stops them.
@@ -63,18 +69,21 @@ def disable(name: str) -> None:
     from windlass.config import load
 
     administer(load(), lambda opened: opened.tokens.disable_user(name))
+    _print_state(name, "disabled", json_output=json_output)
     quoted = shlex.quote(name)
     notify(f"The user {name} is disabled. Its kickoffs continue. Stop them with: windlass stop --all --user {quoted}")
 
 
 @command.command
 @click.argument("name")
-def enable(name: str) -> None:
+@json_option
+def enable(name: str, *, json_output: bool) -> None:
     """Enable a disabled user: its tokens are accepted again."""
     from windlass.cli.admin_session import administer
     from windlass.config import load
 
     administer(load(), lambda opened: opened.tokens.enable_user(name))
+    _print_state(name, "active", json_output=json_output)
     notify(f"The user {name} is enabled.")
 
 
@@ -83,7 +92,8 @@ def enable(name: str) -> None:
 @click.option("--data-only", is_flag=True, help="Delete only the kickoffs, and keep the user and the tokens.")
 @click.option("--stop", is_flag=True, help="First stop kickoffs of the user that have not ended.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(name: str, *, data_only: bool, stop: bool, yes: bool) -> None:
+@json_option
+def delete(name: str, *, data_only: bool, stop: bool, yes: bool, json_output: bool) -> None:
     """Delete a user for good, with all tokens and kickoffs.
 
     Deletes the user's kickoffs of every crew, with inputs, results, events, journals, attempts, task records and
@@ -96,12 +106,20 @@ def delete(name: str, *, data_only: bool, stop: bool, yes: bool) -> None:
     whole = "all kickoffs of the user" if data_only else "the user, all its tokens and all kickoffs of"
     confirm(f"Delete {whole} {name} for good?", yes=yes)
     count = administer(load(), lambda opened: opened.users.delete(name, stop=stop, data_only=data_only))
+    if json_output:
+        print_json({"name": name, "deleted_kickoffs": count, "deleted_user": not data_only})
     notify(f"{count} kickoff{'' if count == 1 else 's'} of {name} deleted{'' if data_only else ', and the user'}.")
 
 
+def _state(row: UserRow) -> str:
+    return "disabled" if row.disabled_at else "active"
+
+
+def _print_state(name: str, state: str, *, json_output: bool) -> None:
+    if json_output:
+        print_json({"name": name, "state": state})
+
+
 def user_lines(rows: Iterable[UserRow]) -> list[str]:
-    cells = (
-        [row.name, "disabled" if row.disabled_at else "active", f"{row.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"]
-        for row in rows
-    )
+    cells = ([row.name, _state(row), f"{row.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"] for row in rows)
     return columns([HEADINGS, *cells])

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from windlass.cli.crew_options import give_json
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.printing import notify, print_result
+from windlass.cli.printing import notify, print_json, print_result
 from windlass.cli.progress import did_fail, ending, final_output, has_ended, now
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def watch_options(command: Command) -> Command:
 def show(status: Status, *, json_output: bool) -> int:
     """Prints the progress of the kickoff, or its end and its final output. Returns the exit code."""
     if json_output:
-        give_json(status)
+        print_json(status)
     elif not has_ended(status):
         notify(now(status, datetime.now(UTC)))
     else:

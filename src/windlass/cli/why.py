@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, client_at, give_json, kickoff_options
-from windlass.cli.printing import print_result
+from windlass.cli.crew_options import KickoffAt, client_at, kickoff_options
+from windlass.cli.printing import print_json, print_result
 from windlass.cli.why_text import explain
 
 
@@ -20,7 +20,7 @@ def command(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_outp
     with client_at(kickoff, token, token_file) as crew:
         status = crew.status(kickoff.id)
     if json_output:
-        give_json(status)
+        print_json(status)
         return
     for line in explain(status, datetime.now(UTC)):
         print_result(line)

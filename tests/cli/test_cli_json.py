@@ -1,0 +1,173 @@
+"""The JSON of commands: every command that prints facts has it, and docs/cli.md lists its members."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from cli.fake_crew import KICKOFF, TOKEN
+from cli.the_command import DEADLINE, Command, line, read_to_end
+from windlass.cli.commands import windlass as root
+from windlass.cli.doctor import checks
+from windlass.config import Settings
+from windlass.kickoffs.manifest import Manifest
+from windlass.store.deployments import DeploymentStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.fake_crew import FakeCrew
+    from windlass.store.database import Database
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+WITHOUT_FACTS = {"dev", "api", "worker", "demo-llm", "db shell", "db url"}
+"""Commands that serve, that another program replaces, or that print one value."""
+
+
+def leaves(context: click.Context, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    command = context.command
+    if not isinstance(command, click.Group):
+        yield name.strip(), command
+        return
+    for part in command.list_commands(context):
+        found = command.get_command(context, part)
+        assert found is not None
+        yield from leaves(click.Context(found, info_name=part, parent=context), f"{name} {part}")
+
+
+def documented(command: str) -> set[str]:
+    """The names in code in the row of the command."""
+    (row,) = (row for row in PAGE.splitlines() if row.startswith(f"| `{command}`") and row.count("|") == 3)
+    return set(re.findall(r"`(\w+)`", row.split("|")[2])) - {"ok", "warn", "fail", "active", "paused", "disabled"}
+
+
+def value(windlass: Command, *arguments: str) -> Any:
+    ended = windlass(*arguments, "--json")
+    assert ended.code == 0, ended
+    return json.loads(ended.out)
+
+
+def test_every_command_that_prints_facts_can_print_them_as_json() -> None:
+    without = {
+        name
+        for name, command in leaves(click.Context(root, info_name="windlass"))
+        if not any(param.name == "json_output" for param in command.params)
+    }
+    assert without == WITHOUT_FACTS
+
+
+@pytest.fixture
+async def server(windlass: Command, database: Database) -> Command:
+    """The command, on a database with one crew."""
+    manifest = Manifest("function", "tea", {"type": "object"}, ())
+    await DeploymentStore(database).register("tea", digest="1", source={}, manifest=manifest)
+    windlass.environment["WINDLASS_DATABASE_URL"] = database.url
+    return windlass
+
+
+def test_crews_as_json(server: Command) -> None:
+    assert value(server, "deployments", "pause", "tea") == {"slug": "tea", "state": "paused"}
+    (crew,) = value(server, "deployments", "list")
+    assert crew.keys() == documented("deployments list")
+    assert datetime.fromisoformat(crew.pop("paused_at")).tzinfo is not None
+    assert crew == {
+        "slug": "tea",
+        "state": "paused",
+        "running": 0,
+        "waiting": 0,
+        "concurrency": None,
+        "weight": 1.0,
+        "last_kickoff_at": None,
+    }
+    assert value(server, "deployments", "resume", "tea") == {"slug": "tea", "state": "active"}
+
+
+def test_tokens_as_json(server: Command) -> None:
+    assert value(server, "tokens", "list") == []
+    (shown,) = value(server, "tokens", "show", "--kind", "user")
+    assert shown.keys() == documented("tokens show")
+    assert (shown["deployment"], shown["organization_token"], shown["user_token"][:4]) == ("tea", None, "wlu_")
+    made = value(server, "tokens", "create", "--read-only", "--all-deployments")
+    assert made == {"token": made["token"], "deployment": None}
+    assert made.keys() == documented("tokens create")
+    (listed,) = (row for row in value(server, "tokens", "list") if row["last_four"] == made["token"][-4:])
+    assert listed.keys() == documented("tokens list")
+    assert (listed["scopes"], listed["deployment"], listed["state"], listed["expires_at"]) == (
+        ["read"],
+        None,
+        "valid",
+        None,
+    )
+    rotated = value(server, "tokens", "rotate", listed["id"])
+    assert rotated.keys() == documented("tokens rotate")
+    revoked = value(server, "tokens", "revoke", rotated["token"][-4:])
+    assert revoked.keys() == documented("tokens revoke")
+    assert revoked["state"] == "revoked"
+
+
+def test_users_as_json(server: Command) -> None:
+    assert value(server, "users", "add", "Ann \u2615") == {"name": "Ann \u2615", "state": "active"}
+    assert value(server, "users", "disable", "Ann \u2615")["state"] == "disabled"
+    (user,) = value(server, "users", "list")
+    assert user.keys() == documented("users list")
+    assert (user["name"], user["state"]) == ("Ann \u2615", "disabled")
+    assert value(server, "users", "enable", "Ann \u2615").keys() == documented("users add")
+    deleted = value(server, "users", "delete", "Ann \u2615", "--yes")
+    assert deleted == {"name": "Ann \u2615", "deleted_kickoffs": 0, "deleted_user": True}
+    assert deleted.keys() == documented("users delete")
+    assert value(server, "users", "list") == []
+
+
+def test_a_new_project_as_json(windlass: Command, tmp_path: Path) -> None:
+    made = value(windlass, "init", str(tmp_path / "tea"), "--kind", "function")
+    assert made.keys() == documented("init")
+    assert made["files"]
+    assert all(Path(file).is_file() for file in made["files"])
+    assert made["next"][0] == f"windlass check {tmp_path / 'tea'}"
+
+
+def test_a_machine_as_json(server: Command, tmp_path: Path) -> None:
+    ended = server("doctor", "--json", WINDLASS_HOST="192.0.2.1")
+    found = json.loads(ended.out)
+    assert [one["check"] for one in found] == [name for name, _ in checks(Settings(), {}, None)]
+    assert all(one.keys() == documented("doctor") for one in found)
+    assert (ended.code, found[-1]["level"]) == (1, "fail")
+
+
+@pytest.mark.parametrize("name", ["status", "why", "show", "stop"])
+def test_a_kickoff_as_json_by_either_name_of_the_option(windlass: Command, crew: FakeCrew, name: str) -> None:
+    windlass.environment["WINDLASS_TOKEN"] = TOKEN
+    told = value(windlass, name, crew.url, KICKOFF)
+    assert told["kickoff_id"] == KICKOFF
+    assert json.loads(windlass(name, crew.url, KICKOFF, "--json-output").out) == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["inputs"], "The table of inputs goes to standard output"),
+        (["kickoff", "-i", "topic=tea"], "The id goes to standard output"),
+        (["kickoff", "-i", "topic=tea", "--watch"], "The final output goes to standard output"),
+    ],
+)
+def test_a_person_learns_which_stream_has_the_result_and_a_program_needs_not(
+    windlass: Command, crew: FakeCrew, arguments: list[str], words: str
+) -> None:
+    windlass.environment["WINDLASS_TOKEN"] = TOKEN
+    command = [arguments[0], crew.url, *arguments[1:]]
+    assert "standard output" not in windlass(*command).err
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(line(*command), stdout=subprocess.DEVNULL, stderr=theirs, env=windlass.environment)
+    os.close(theirs)
+    shown = read_to_end(ours)
+    assert process.wait(DEADLINE) == 0
+    assert words in shown
