@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,9 +11,18 @@ import pytest
 
 from projects_for_tests.another_user import PYTHON
 from projects_for_tests.making import written
+from windlass.config import Settings
+from windlass.deployments.inspection import findings
+from windlass.wiring.crews import runner_for_checks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cli.the_command import Command
+    from windlass.projects.checks import Finding
+    from windlass.runner import Runner
+
+Place = tuple[str, str | None, int | None]
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
@@ -50,20 +60,42 @@ def crew(folder: Path, code: str = CREW, tasks: str = TASKS) -> str:
     return str(written(folder / "project", {"pyproject.toml": '[tool.crewai]\ntype = "crew"\n'} | files))
 
 
-def found(windlass: Command, *arguments: str, **variables: str) -> list[tuple[str, str | None, int | None]]:
+def found(windlass: Command, *arguments: str, **variables: str) -> list[Place]:
     ended = windlass("check", "--json", *arguments, **variables)
-    told: list[dict[str, Any]] = json.loads(ended.out)
-    assert ended.code == (1 if any(one["level"] == "error" for one in told) else 0), ended
+    findings: list[dict[str, Any]] = json.loads(ended.out)
+    assert ended.code == (1 if any(one["level"] == "error" for one in findings) else 0), ended
     assert ended.err == ""
-    return [(one["code"], one["file"], one["line"]) for one in told]
+    return [(one["code"], one["file"], one["line"]) for one in findings]
+
+
+class Checker:
+    """Does what the command does, with one runner for all tests: to import crewai takes most of the command's time."""
+
+    def __init__(self, loop: asyncio.Runner, runner: Runner) -> None:
+        self._loop, self._runner = loop, runner
+
+    def __call__(self, project: str) -> list[Finding]:
+        return self._loop.run(findings(Path(project), self._runner, {}))
+
+    def places(self, project: str) -> list[Place]:
+        return [(one.code, one.file, one.line) for one in self(project)]
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checker]:
+    settings = Settings(home=tmp_path_factory.mktemp("home"))
+    with asyncio.Runner() as loop, runner_for_checks(settings, lambda _: None) as runner:
+        loop.run(runner.start())
+        yield Checker(loop, runner)
+        loop.run(runner.stop())
 
 
 @pytest.mark.parametrize("example", ["research_crew", "invoice_function"])
-def test_in_the_examples_nothing_is_found(windlass: Command, example: str) -> None:
+def test_in_the_examples_nothing_is_found(windlass: Command, check: Checker, example: str) -> None:
     ended = windlass("check", "--strict", str(EXAMPLES / example))
     assert (ended.code, ended.out) == (0, "nothing found\n"), ended
     assert "crews get these variables of this environment: none" in ended.err
-    assert found(windlass, str(EXAMPLES / example)) == []
+    assert check(str(EXAMPLES / example)) == []
 
 
 def test_a_finding_is_told_with_its_place_and_what_to_do_and_counted(windlass: Command, tmp_path: Path) -> None:
@@ -143,21 +175,23 @@ def test_an_environment_without_crewai_is_told_once_with_how_to_install_it(
     assert f"{project}/.venv/bin/python" in told["hint"]
 
 
-def test_an_environment_without_python_is_told_beside_the_rest(windlass: Command, tmp_path: Path) -> None:
+def test_an_environment_without_python_is_told_beside_the_rest(check: Checker, tmp_path: Path) -> None:
     project = written(tmp_path / "project", {"crew.jsonc": "{\n", ".venv/pyvenv.cfg": ""})
-    assert found(windlass, str(project)) == [("interpreter", None, None), ("jsonc_syntax", "crew.jsonc", 2)]
+    assert check.places(str(project)) == [("interpreter", None, None), ("jsonc_syntax", "crew.jsonc", 2)]
 
 
-def test_all_that_is_wrong_with_a_classic_crew_is_told_at_once(windlass: Command, tmp_path: Path) -> None:
+def test_all_that_is_wrong_with_a_classic_crew_is_told_at_once(
+    windlass: Command, check: Checker, tmp_path: Path
+) -> None:
     code = CREW.replace("\n\n@CrewBase", '\nimport os\nKEY = os.environ["TIDES_KEY"]\n\n@CrewBase')
     project = crew(tmp_path, code, TASKS.replace("agent: ann", "\n  agent: anne"))
-    told = found(windlass, project)
+    told = check.places(project)
     assert told == [("unknown_agent", "config/tasks.yaml", 2), ("unset_variable", "crew.py", 5)]
     assert found(windlass, project, TIDES_KEY="x", WINDLASS_CREW_ENV="TIDES_KEY") == told[:1]
 
 
 def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_persons_are_told(
-    windlass: Command, tmp_path: Path
+    check: Checker, tmp_path: Path
 ) -> None:
     task = 'Task(description=f"By {{}}", expected_output="x", agent=self.ann(){})'
 
@@ -166,15 +200,15 @@ def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_
 
     place = ("crew.py", 12)
     dated = crew(tmp_path, "from datetime import date\n" + with_description("date.today()", ", human_input=True"))
-    assert found(windlass, dated) == [
+    assert check.places(dated) == [
         ("approvals_not_there", "crew.py", 13),
         ("unstable_task_description", "crew.py", 13),
     ]
-    assert found(windlass, crew(tmp_path, with_description("object()"))) == [("unstable_task_description", *place)]
-    assert found(windlass, crew(tmp_path, with_description("'noon'"))) == []
+    assert check.places(crew(tmp_path, with_description("object()"))) == [("unstable_task_description", *place)]
+    assert check.places(crew(tmp_path, with_description("'noon'"))) == []
 
 
-def test_all_that_is_wrong_with_a_json_crew_is_told_at_once(windlass: Command, tmp_path: Path) -> None:
+def test_all_that_is_wrong_with_a_json_crew_is_told_at_once(check: Checker, tmp_path: Path) -> None:
     text = """\
     {
       "agents": ["ann", "ghost"],  // one has no file
@@ -190,7 +224,7 @@ def test_all_that_is_wrong_with_a_json_crew_is_told_at_once(windlass: Command, t
     """
     ann = '{"role": "Ann", "goal": "Help", "backstory": "You help."'
     project = written(tmp_path / "project", {"crew.jsonc": text, "agents/ann.jsonc": ann})
-    assert found(windlass, str(project)) == [
+    assert check.places(str(project)) == [
         ("jsonc_syntax", "agents/ann.jsonc", 1),
         ("agent_file_missing", "crew.jsonc", 2),
         ("declaration_invalid", "crew.jsonc", 5),
@@ -201,7 +235,7 @@ def test_all_that_is_wrong_with_a_json_crew_is_told_at_once(windlass: Command, t
     ]
 
 
-def test_all_that_is_wrong_with_a_declarative_flow_is_told_at_once(windlass: Command, tmp_path: Path) -> None:
+def test_all_that_is_wrong_with_a_declarative_flow_is_told_at_once(check: Checker, tmp_path: Path) -> None:
     flow = """\
     schema: crewai.flow/v1
     name: Tides
@@ -214,17 +248,17 @@ def test_all_that_is_wrong_with_a_declarative_flow_is_told_at_once(windlass: Com
     """
     pyproject = '[tool.crewai]\ntype = "flow"\ndefinition = "flow.yaml"\n'
     project = written(tmp_path / "project", {"pyproject.toml": pyproject, "flow.yaml": flow})
-    assert found(windlass, str(project)) == [
+    assert check.places(str(project)) == [
         ("declaration_invalid", "flow.yaml", 6),
         ("declaration_invalid", "flow.yaml", 7),
     ]
 
 
-def test_what_no_kickoff_can_run_is_told(windlass: Command, tmp_path: Path) -> None:
+def test_what_no_kickoff_can_run_is_told(check: Checker, tmp_path: Path) -> None:
     generator = function(tmp_path / "generator", "def run():\n    yield 1\n")
-    assert found(windlass, generator) == [("never_runs", None, None)]
+    assert check.places(generator) == [("never_runs", None, None)]
     no_tasks = crew(tmp_path / "crew", CREW.replace("tasks=self.tasks", "tasks=[]"))
-    assert found(windlass, no_tasks) == [("never_runs", None, None)]
+    assert check.places(no_tasks) == [("never_runs", None, None)]
 
 
 def declarative(folder: Path, flow: str) -> str:
@@ -232,7 +266,7 @@ def declarative(folder: Path, flow: str) -> str:
     return str(written(folder / "project", {"pyproject.toml": pyproject, "flow.yaml": flow}))
 
 
-def test_what_a_declarative_flow_waits_for_in_vain_or_does_not_have_is_told(windlass: Command, tmp_path: Path) -> None:
+def test_what_a_declarative_flow_waits_for_in_vain_or_does_not_have_is_told(check: Checker, tmp_path: Path) -> None:
     flow = """\
     name: Tides
     methods:
@@ -253,14 +287,14 @@ def test_what_a_declarative_flow_waits_for_in_vain_or_does_not_have_is_told(wind
         listen: nope
         do: {call: crew, from_declaration: ../outside.jsonc}
     """
-    assert found(windlass, declarative(tmp_path, flow)) == [
+    assert check.places(declarative(tmp_path, flow)) == [
         ("never_runs", "flow.yaml", 9),
         ("declaration_invalid", "flow.yaml", 15),
         ("never_runs", "flow.yaml", 17),
         ("declaration_invalid", "flow.yaml", 18),
     ]
     open_router = flow.replace("emit: [high]", "emit: null")
-    codes = [code for code, _, _ in found(windlass, declarative(tmp_path, open_router))]
+    codes = [code for code, _, _ in check.places(declarative(tmp_path, open_router))]
     assert codes == ["declaration_invalid"] * 2, "nobody knows what it gives"
 
 
@@ -275,11 +309,11 @@ def test_what_a_declarative_flow_waits_for_in_vain_or_does_not_have_is_told(wind
     ids=["empty", "unknown call", "no start", "another kind"],
 )
 def test_what_is_wrong_with_a_declarative_flow_is_told_with_its_file(
-    windlass: Command, tmp_path: Path, flow: str, code: str, words: str
+    check: Checker, tmp_path: Path, flow: str, code: str, words: str
 ) -> None:
-    told = json.loads(windlass("check", "--json", declarative(tmp_path, flow)).out)
-    of_it = [one for one in told if words in one["message"]]
-    assert [(one["code"], one["file"]) for one in of_it] == [(code, "flow.yaml")], told
+    told = check(declarative(tmp_path, flow))
+    of_it = [one for one in told if words in one.message]
+    assert [(one.code, one.file) for one in of_it] == [(code, "flow.yaml")], told
 
 
 ANN = '{"role": "Ann", "goal": "Help", "backstory": "You help."}'
@@ -303,17 +337,17 @@ JSON_CREW = '{"agents": ["ann"], "tasks": [{"description": "a", "expected_output
     ids=["package", "syntax", "infinite", "inputs", "unknown member"],
 )
 def test_what_is_wrong_with_a_json_crew_is_told_once_and_in_words(
-    windlass: Command, tmp_path: Path, crew: str, ann: str, place: str, words: str
+    check: Checker, tmp_path: Path, crew: str, ann: str, place: str, words: str
 ) -> None:
     files = {
         "crew.jsonc": JSON_CREW.replace("MORE", crew),
         "agents/ann.jsonc": ann,
         "tides.py": "import no_such_package",
     }
-    (line, _, count) = windlass("check", str(written(tmp_path / "project", files))).out.splitlines()
+    (finding,) = check(str(written(tmp_path / "project", files)))
+    line = finding.lines()[0]
     assert line.startswith(f"{place}: error: ")
     assert words in line
-    assert count == "1 error, 0 warnings"
 
 
 def test_lines_of_a_dotenv_that_say_nothing_are_warned_of_without_what_they_hold(

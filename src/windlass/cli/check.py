@@ -40,7 +40,10 @@ def command(project: Path, *, strict: bool, json_output: bool) -> int:
 
 
 def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
+    import asyncio
+
     from windlass import config
+    from windlass.aio import serving
     from windlass.deployments.inspection import findings
     from windlass.errors import ProjectError
     from windlass.projects.checks import Finding, Level, in_order
@@ -53,8 +56,13 @@ def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
         environment = config.crew_environment(None, settings.crew_env)
         unread.append(Finding("env_file", Level.ERROR, error.message, ".env", None, error.hint))
     notify_passed_variables(settings, notify)
-    with runner_for_checks(settings, notify) as runner:
-        return in_order([*unread, *findings(project, lambda: runner, environment)])
+
+    async def find() -> list[Finding]:
+        with runner_for_checks(settings, notify) as runner:
+            async with serving(runner):
+                return await findings(project, runner, environment)
+
+    return in_order([*unread, *asyncio.run(find())])
 
 
 def lines(found: list[Finding]) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass import config
-from windlass.aio import serving
 from windlass.errors import ProjectError, WindlassError
 from windlass.offline_model.app import NOBODY_LISTENS, model_environment
 from windlass.projects.checks import (
@@ -40,19 +39,18 @@ STAND_IN = "windlass-check"
 """The value for a variable that is not set. The code continues with it, so that variables read later are found too."""
 
 
-def findings(path: Path, make_runner: Callable[[], Runner], environment: Mapping[str, str]) -> list[Finding]:
+async def findings(path: Path, runner: Runner, environment: Mapping[str, str]) -> list[Finding]:
     """Returns all findings, in order.
 
     `environment` is the environment that the project's code would have in a kickoff. The runner treats the code as in a
     kickoff: it uses the same system user and the same limits.
     """
+    offline = model_environment(environment, NOBODY_LISTENS)
 
     async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
-        async with serving(make_runner()) as runner:
-            return await Examiner(runner, recognised, interpreter, {**environment, **offline}).findings()
+        return await Examiner(runner, recognised, interpreter, {**environment, **offline}).findings()
 
-    offline = model_environment(environment, NOBODY_LISTENS)
-    return asyncio.run(_all(path, examined))
+    return await _all(path, examined)
 
 
 async def additional_findings(path: Path, runner: Runner, environment: Mapping[str, str]) -> list[Finding]:
