@@ -16,6 +16,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.runner import Terminator
 from windlass.runner.cgroups import NotDelegated, delegated, divided
 from windlass.runner.disk import DiskUse
+from windlass.runner.processes import process
 from windlass.runner.resource_monitor import WatchedRun, disks_measured, measured
 from windlass.runner.shared_memory import Share, SharedMemory
 
@@ -57,8 +58,10 @@ def cgroup_of_a_run(rounds: int) -> str:
     def once() -> None:
         made = cgroups.open("bench", LIMITS)
         assert made is not None
-        with subprocess.Popen(["sleep", "60"]) as process:
-            made.take(process.pid)
+        with subprocess.Popen(["sleep", "60"]) as started:
+            one = process(started.pid)
+            assert one is not None
+            made.take(one)
             made.remove()
 
     return spread(milliseconds(once, rounds), "", 2)

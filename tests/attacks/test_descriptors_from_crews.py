@@ -113,6 +113,24 @@ def run():
 )
 
 
+BELOW_MANY_FOLDERS = """
+import os
+from windlass_child.process import child, messages
+
+def announce(channel, stacks):
+    for _ in range(20):  # the kernel has no name for a file whose path is longer than 4096 bytes
+        os.mkdir("x" * 250)
+        os.chdir("x" * 250)
+    file = os.open("file", os.O_CREAT | os.O_RDWR)
+    channel.send(messages.Born(memory=True, stacks=True), [file, file])
+
+child.be_announced = announce
+
+def run():
+    return "ran"
+"""
+
+
 class Pauses:
     """The longest time that the event loop did nothing else."""
 
@@ -188,11 +206,18 @@ async def test_other_descriptors_than_those_of_the_first_message_hold_nobody_up(
 
 
 def test_only_the_kernels_own_file_is_read_for_the_memory_of_a_run() -> None:
+    own = os.getpid()
     with open("/proc/self/smaps_rollup") as rollup, open("/proc/self/status") as other:  # noqa: PTH123 - not a path
-        assert is_rollup(rollup.fileno())
-        assert not is_rollup(other.fileno())
+        assert is_rollup(rollup.fileno(), own)
+        assert not is_rollup(rollup.fileno(), os.getppid())
+        assert not is_rollup(other.fileno(), own)
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/smaps_rollup", "w") as posing:  # noqa: PTH123 - as above
-        assert not is_rollup(posing.fileno())
+        assert not is_rollup(posing.fileno(), own)
+
+
+async def test_a_descriptor_without_a_path_does_no_harm(bench: Bench, tmp_path: Path) -> None:
+    outcome = await bench.run(function_project(tmp_path / "project", BELOW_MANY_FOLDERS), preload_project=True)
+    assert outcome.state is State.SUCCESS, outcome
 
 
 def test_only_a_file_in_memory_is_read_for_the_stacks_of_a_run() -> None:

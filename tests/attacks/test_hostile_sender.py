@@ -199,6 +199,31 @@ async def test_what_the_database_can_not_store_in_time_ends_the_run_and_its_slot
             await worker.stop()
 
 
+async def test_a_row_that_is_written_for_long_holds_up_no_lease_of_another_run(world: World) -> None:
+    await world.worker(slots=2, renewal=0.2)
+    slow, other = [await world.accept(do="repeat", count=0, message={}) for _ in range(2)]
+    for kickoff in (slow, other):
+        await until_renewed(world, kickoff)
+    async with world.database.transaction(patient=True) as connection:  # as the write of a large output does
+        await connection.execute("SELECT FROM kickoffs WHERE id = %(id)s FOR SHARE", {"id": slow})
+        for _ in range(3):
+            await until_renewed(world, other)
+        assert await world.losses(other) == 0
+    await until_renewed(world, slow)
+
+
+async def until_renewed(world: World, kickoff: UUID) -> None:
+    before = await lease_of(world, kickoff)
+    async with asyncio.timeout(DEADLINE):
+        while await lease_of(world, kickoff) == before:  # noqa: ASYNC110 - the database has the lease
+            await asyncio.sleep(0.05)
+
+
+async def lease_of(world: World, kickoff: UUID) -> Any:
+    (row,) = await world.database.rows("SELECT lease_until FROM kickoffs WHERE id = %(id)s", {"id": kickoff})
+    return row["lease_until"]
+
+
 async def test_what_the_database_refuses_ends_the_run_and_its_slot_is_free(world: World) -> None:
     await world.database.execute("ALTER TABLE task_records ADD CHECK (output::text NOT LIKE '%refuse me%')")
     await world.worker(slots=1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,11 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason
 from windlass.runner import Runner, RunnerConfig
 from windlass.runner.cgroups import Cgroup, Cgroups, NotDelegated, OutOfMemory, delegated, divided
+from windlass.runner.processes import Process, process
+from windlass.runner.resource_monitor import WatchedRun, measured
 from windlass.runner.run_spec import machine_environment
+from windlass.runner.shared_memory import SharedMemory
+from windlass.runner.termination import Terminator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -104,7 +110,7 @@ def test_removal_ends_every_process_of_the_cgroup(hierarchy: Path) -> None:
     assert run is not None
     with subprocess.Popen(["sh", "-c", "read line; sleep 600 & sleep 600"], stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
-        assert run.take(process.pid)
+        assert run.take(found(process.pid))
         process.stdin.write(b"\n")
         process.stdin.close()
         run.remove()
@@ -112,12 +118,31 @@ def test_removal_ends_every_process_of_the_cgroup(hierarchy: Path) -> None:
     assert not run.folder.exists()
 
 
-@needs_a_hierarchy
-def test_a_process_that_has_ended_is_not_taken(hierarchy: Path) -> None:
-    run = Cgroups(hierarchy, controllers=frozenset()).open("one", Limits())
+def test_only_the_process_itself_is_taken(tmp_path: Path) -> None:
+    """A zygote named a process that did not exist then; another program has its id by now."""
+    run = divided(cgroup_files(tmp_path)).open("one", Limits())
     assert run is not None
-    assert not run.take(ENDED)
-    run.remove()
+    named = Process(os.getpid(), os.getppid(), "X", threads=0, started=-1, rss=0)
+    assert not run.take(named)
+    assert not run.take(replace(named, pid=ENDED))
+    assert not (run.folder / "cgroup.procs").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes of /proc")
+def test_processes_that_a_run_started_before_it_was_taken_are_taken_later(tmp_path: Path) -> None:
+    run = divided(cgroup_files(tmp_path)).open("one", Limits())
+    assert run is not None
+    with subprocess.Popen(["sleep", "600"]) as early:
+        watched = WatchedRun(early.pid, Limits(), Terminator(), started=found(early.pid).started, cgroup=run)
+        measured([watched], SharedMemory())
+        early.kill()
+    assert (run.folder / "cgroup.procs").read_text() == str(early.pid)
+
+
+def found(pid: int) -> Process:
+    one = process(pid)
+    assert one is not None
+    return one
 
 
 @needs_a_hierarchy
@@ -126,7 +151,7 @@ def test_what_a_killed_server_left_is_removed_at_the_next_start(hierarchy: Path)
     stale.mkdir()
     other.mkdir()
     with subprocess.Popen(["sleep", "600"]) as process:
-        assert Cgroup(stale).take(process.pid)
+        assert Cgroup(stale).take(found(process.pid))
         Cgroups(hierarchy, controllers=frozenset())
         assert process.wait(10) == -signal.SIGKILL
     assert not stale.exists()

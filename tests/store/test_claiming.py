@@ -107,6 +107,18 @@ async def test_only_its_own_leases_are_renewed(rows: Rows) -> None:
     assert (await rows.column(claimed.id, "lease_until") - before).total_seconds() > 500
 
 
+async def test_a_lease_whose_row_is_locked_is_not_waited_for(rows: Rows) -> None:
+    locked, free = await rows.started(), await rows.started()
+    before = await rows.column(locked.id, "lease_until")
+    async with rows.database.transaction() as connection:
+        await connection.execute("SELECT FROM kickoffs WHERE id = %(id)s FOR SHARE", {"id": locked.id})
+        renewed = await rows.store.renew_unlocked(rows.worker, [locked.id, free.id, new_id()], 600.0)
+    assert renewed == {(locked.id, 1): None, (free.id, 1): False}
+    assert await rows.column(locked.id, "lease_until") == before
+    assert (await rows.column(free.id, "lease_until") - before).total_seconds() > 500
+    assert await rows.store.renew_unlocked(new_id(), [free.id], 600.0) == {}
+
+
 async def test_what_is_not_named_is_not_renewed(rows: Rows) -> None:
     claimed, other = await rows.started(), await rows.started()
     before = await rows.column(other.id, "lease_until")

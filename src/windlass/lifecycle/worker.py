@@ -88,6 +88,7 @@ class Worker:
         """The projects whose code this worker may run."""
         self.watcher: Watcher = unwatched
         self._runs: dict[tuple[UUID, int], Running] = {}
+        self._renewing: dict[tuple[UUID, int], asyncio.Task[None]] = {}
         self._stop_requests: set[UUID] = set()
         self._keys_from = FIRST
         self._notified = asyncio.Event()
@@ -131,6 +132,7 @@ class Worker:
         await self._claiming.stop()
         await self._end_runs()
         await self._upkeep.stop()
+        await cancelled(*self._renewing.values())
         with suppress(TimeoutError, DatabaseUnavailable):
             async with asyncio.timeout(SHUTDOWN_SECONDS):
                 await self._release([])
@@ -221,14 +223,24 @@ class Worker:
         if not before:
             return
         until = self._leased_until()
-        ours = await self._store.renew(self.id, [kickoff for kickoff, _ in before], self._lease)
+        ours = await self._store.renew_unlocked(self.id, [kickoff for kickoff, _ in before], self._lease)
         for key, running in before.items():
-            if key not in ours:
-                running.end()  # another worker may run the kickoff by now
-                continue
-            running.run.lease_handle.extend(until)
-            if ours[key]:
-                running.run.stop()  # the notification of the stop may have been lost
+            if key in ours and ours[key] is None:
+                self._renew_apart(key, running)
+            else:
+                _note_renewal(running, until, ours.get(key))
+
+    def _renew_apart(self, key: tuple[UUID, int], running: Running) -> None:
+        """Renews the lease of one kickoff when the lock of its row is free. The other leases do not wait for it."""
+        if key not in self._renewing:
+            self._renewing[key] = asyncio.create_task(self._renew_one(key, running))
+            self._renewing[key].add_done_callback(lambda _: self._renewing.pop(key, None))
+
+    async def _renew_one(self, key: tuple[UUID, int], running: Running) -> None:
+        until = self._leased_until()
+        with suppress(DatabaseUnavailable):  # the next turn tries again
+            ours = await self._store.renew(self.id, [key[0]], self._lease)
+            _note_renewal(running, until, ours.get(key))
 
     async def _reap(self) -> None:
         for kickoff, state in await self._store.reap(max_losses=self._max_losses):
@@ -241,3 +253,13 @@ class Worker:
         self._keys_from = turn.last
         if turn.count < AT_ONCE:
             await asyncio.sleep(BETWEEN_PROMOTIONS)
+
+
+def _note_renewal(running: Running, until: float, stop_requested: bool | None) -> None:
+    """Extends the lease of the run. `stop_requested` is None when the kickoff is no longer this worker's."""
+    if stop_requested is None:
+        running.end()  # another worker may run the kickoff by now
+        return
+    running.run.lease_handle.extend(until)
+    if stop_requested:
+        running.run.stop()  # the notification of the stop may have been lost

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windlass.kickoffs.limits import Limits
+    from windlass.runner.processes import Process
 
 NEEDED = frozenset({"memory", "pids"})
 SERVER, RUN = "windlass-server-", "windlass-run-"
@@ -99,19 +100,30 @@ class Cgroup:
 
     folder: Path
 
-    def take(self, pid: int) -> bool:
+    def take(self, one: Process) -> bool:
         """Moves a process into the cgroup. Processes that it starts from now on are in the cgroup too.
 
-        Returns False when the move is not possible.
+        Returns False when the move is not possible. A process that has ended is not moved: a zygote may name a process
+        id that another program gets next, and `remove` kills all processes in the cgroup.
         """
+        now = process(one.pid)
+        if now is None or now.ended or now.started != one.started:
+            return False
         try:
-            _write(self.folder / "cgroup.procs", str(pid))
+            _write(self.folder / "cgroup.procs", str(one.pid))
         except ProcessLookupError:
             return False
         except OSError as error:
             logger.event("cgroup.failed", folder=self.folder, why=error.strerror)
             return False
         return True
+
+    def take_all(self, family: list[Process]) -> None:
+        """Moves the processes that are not in the cgroup yet. A run may have started them before `take`."""
+        inside = set(_processes(self.folder))
+        for one in family:
+            if one.pid not in inside:
+                self.take(one)
 
     def out_of_memory(self) -> OutOfMemory | None:
         with contextlib.suppress(OSError, ValueError):

@@ -126,7 +126,7 @@ class Child:
             share=seen.share,
         )
         cgroup = seen.share.cgroup if seen.share else None
-        if cgroup is not None and cgroup.take(self._process.pid):  # before it has its order
+        if cgroup is not None and cgroup.take(self._process):  # before it has its order
             watched.cgroup = cgroup
         watched.stalled = lambda silence: self._report_stall(silence, watched, seen)
         report = noting_life(watched, seen.context.report)

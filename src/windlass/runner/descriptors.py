@@ -33,12 +33,17 @@ ROLLUP = "/proc/self/smaps_rollup"
 MOUNT = re.compile(rb"^mnt_id:\s+(\d+)$", re.MULTILINE)
 
 
-def is_rollup(descriptor: int) -> bool:
-    """Returns whether it is a smaps_rollup of the kernel. Calls no file system."""
+def is_rollup(descriptor: int, pid: int) -> bool:
+    """Returns whether it is the kernel's smaps_rollup of this process. Calls no file system.
+
+    The smaps_rollup of another, small process would hide the memory of the run.
+    """
     if sys.platform != "linux":
         return is_file(descriptor)
-    mount, path = mounts_of_ours()[0], Path(f"/proc/self/fd/{descriptor}").readlink()
-    return mount is not None and mount_of(descriptor) == mount and path.name == "smaps_rollup"
+    mount = mounts_of_ours()[0]
+    if mount is None or mount_of(descriptor) != mount:
+        return False
+    return Path(f"/proc/self/fd/{descriptor}").readlink().parts[-2:] == (str(pid), "smaps_rollup")
 
 
 def is_in_memory(descriptor: int) -> bool:

@@ -41,8 +41,6 @@ processes takes long.
 
 Look = Callable[[ThreadPoolExecutor], Awaitable[None]]
 
-GENUINE = {"rollup": is_rollup, "stacks": is_in_memory}
-
 logger = log.logger(__name__)
 
 
@@ -77,11 +75,14 @@ class WatchedRun:
         """
         refused = []
         for kept, descriptor in itertools.zip_longest(given(born)[: len(descriptors)], descriptors):
-            if kept is not None and getattr(self, kept) is None and GENUINE[kept](descriptor):
+            if kept is not None and getattr(self, kept) is None and self._is_genuine(kept, descriptor):
                 setattr(self, kept, descriptor)
             else:
                 refused.append(descriptor)
         return refused
+
+    def _is_genuine(self, name: str, descriptor: int) -> bool:
+        return is_rollup(descriptor, self.pid) if name == "rollup" else is_in_memory(descriptor)
 
     def close(self) -> None:
         for descriptor in (self.rollup, self.stacks):
@@ -175,6 +176,8 @@ def measured(all_watched: list[WatchedRun], shared_memory: SharedMemory) -> list
     families = Families(all_processes())
     for watched in all_watched:
         watched.family = families.of(watched.pid, watched.started)
+        if watched.cgroup is not None:
+            watched.cgroup.take_all(watched.family)
     shared_memory.measure([(watched.share, watched.family) for watched in all_watched if watched.share])
     for watched in all_watched:
         watched.shared = shared_memory.size_of(watched.share) if watched.share else {}

@@ -96,6 +96,14 @@ async def renew(
     return {(row["id"], row["attempt"]): row["stop_requested"] for row in rows}
 
 
+async def renew_unlocked(
+    database: Database, worker: UUID, kickoffs: Sequence[UUID], lease: float
+) -> dict[tuple[UUID, int], bool | None]:
+    values = {"worker": worker, "kickoffs": list(kickoffs), "lease": timedelta(seconds=lease)}
+    rows = await database.rows(SQL["renew_unlocked"], values)
+    return {(row["id"], row["attempt"]): row["stop_requested"] if row["renewed"] else None for row in rows}
+
+
 async def promote(database: Database, after: tuple[UUID, str], limit: int = AT_ONCE) -> Promoted:
     due = await database.row(SQL["promote_due"], {"limit": limit})
     deployment, key = after

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, LiteralString, Self
 
 import psycopg
@@ -60,6 +60,8 @@ KEEPALIVES = {
     "tcp_user_timeout": 10_000,
 }
 """With these, a broken network connection is detected within about 10 s."""
+LARGE_WRITES = 2
+"""Transactions with large values that run at once. Each holds a connection of the pool for seconds."""
 PATIENCE = 2.0
 """Seconds to wait for a connection before the database counts as unavailable."""
 
@@ -78,6 +80,7 @@ class Database:
         self.url = url
         self._refusals = Refusals()
         self._statement_seconds = statement_seconds
+        self._large_writes = asyncio.Semaphore(LARGE_WRITES)
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             url,
             min_size=2,
@@ -134,7 +137,12 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self, *, patient: bool = False, size: int = 0) -> AsyncIterator[Connection]:
-        async with self.connection(patient=patient, size=size) as connection, connection.transaction():
+        """Provides a transaction. One with a `size` waits while LARGE_WRITES others with a size run."""
+        async with (
+            self._large_writes if size else nullcontext(),
+            self.connection(patient=patient, size=size) as connection,
+            connection.transaction(),
+        ):
             yield connection
 
     async def rows(

@@ -96,6 +96,15 @@ class KickoffStore:
         """
         return await claiming.renew(self._database, worker, kickoffs, lease)
 
+    async def renew_unlocked(
+        self, worker: UUID, kickoffs: Sequence[UUID], lease: float
+    ) -> dict[tuple[UUID, int], bool | None]:
+        """Renews leases as `renew` does, but waits for no lock of another statement.
+
+        The value of a kickoff whose row is locked is None, and its lease is not renewed.
+        """
+        return await claiming.renew_unlocked(self._database, worker, kickoffs, lease)
+
     async def promote(
         self, after: tuple[UUID, str] = claiming.FIRST, *, limit: int = claiming.AT_ONCE
     ) -> claiming.Promoted:

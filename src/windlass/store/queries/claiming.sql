@@ -36,6 +36,23 @@ UPDATE kickoffs
  WHERE id = ANY (%(kickoffs)s) AND worker_id = %(worker)s AND state = 'STARTED'
 RETURNING id, attempt, stop_requested_at IS NOT NULL AS stop_requested
 
+-- name: renew_unlocked
+-- As `renew`, but waits for no lock. The write of a large output locks the row of its kickoff for seconds; a statement that waits for it
+-- would let the leases of the worker's other kickoffs end. Such a row is returned with `renewed` = false.
+WITH unlocked AS (
+    SELECT id
+      FROM kickoffs
+     WHERE id = ANY (%(kickoffs)s) AND worker_id = %(worker)s AND state = 'STARTED'
+       FOR NO KEY UPDATE SKIP LOCKED
+), renewed AS (
+    UPDATE kickoffs SET lease_until = now() + %(lease)s FROM unlocked WHERE kickoffs.id = unlocked.id
+    RETURNING kickoffs.id
+)
+SELECT kickoffs.id, attempt, stop_requested_at IS NOT NULL AS stop_requested, renewed.id IS NOT NULL AS renewed
+  FROM kickoffs
+  LEFT JOIN renewed ON renewed.id = kickoffs.id
+ WHERE kickoffs.id = ANY (%(kickoffs)s) AND worker_id = %(worker)s AND state = 'STARTED'
+
 -- name: promote_due
 -- A kickoff with a concurrency key then waits for its key.
 WITH due AS (
