@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROJECT = '[project]\nname = "Steeping"\n[tool.windlass]\nentrypoint = "steep:steep"\n'
+CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 STEEP = """
 def steep(leaf: str) -> str:
     print("the kettle sings")
@@ -36,14 +37,14 @@ class Terminal:
             arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=windlass.environment, start_new_session=True
         )
         os.close(theirs)
-        self.shown = ""
+        self.raw = b""
 
     def wait_for(self, words: str) -> str:
-        """All that was shown since the last time."""
-        while words not in self.shown:
-            assert select.select([self._ours], [], [], DEADLINE)[0], f"waited in vain for {words!r}: {self.shown}"
-            self.shown += os.read(self._ours, 65536).decode()
-        shown, self.shown = self.shown, ""
+        """All that was shown since the last time, without terminal codes."""
+        while words not in (shown := CODES.sub("", self.raw.decode(errors="replace"))):
+            assert select.select([self._ours], [], [], DEADLINE)[0], f"waited in vain for {words!r}: {shown}"
+            self.raw += os.read(self._ours, 65536)
+        self.raw = b""
         return shown
 
     def end(self) -> None:
@@ -73,7 +74,7 @@ def test_a_run_is_shown_as_a_tree_with_what_it_prints_and_not_logged_beside_it(
     windlass.environment["WINDLASS_TOKEN"] = windlass("tokens", "show", "--kind", "user").out.strip()
     assert windlass("kickoff", url, "-i", "leaf=green", "--watch").out == "tea\n"
     shown = terminal.wait_for("] completed in ")
-    assert "|  > the kettle sings" in shown
+    assert "[1] \u2502  \u2502  > the kettle sings\n" in shown
     assert windlass("kickoff", url, "-i", "leaf=black", "--watch").code == 1
     shown += terminal.wait_for("] failed in ")
     assert 'steep.py", line 4, in steep' in shown

@@ -20,9 +20,11 @@ SLOW = {
     "psycopg",
     "pydantic",
     "pydantic_settings",
+    "rich",
     "starlette",
     "uvicorn",
     "uvloop",
+    "watchfiles",
 }
 
 

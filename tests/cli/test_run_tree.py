@@ -26,7 +26,7 @@ class Terminal:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.now = 0.0
-        self.tree = RunTree(self.lines.append, lambda: self.now, lambda: 40)
+        self.tree = RunTree(lambda line: self.lines.append(str(line)), lambda: self.now, lambda: 40)
 
     def show(self, claimed: Claimed, *told: object) -> list[str]:
         """The lines that these come to, after the first one."""

@@ -92,5 +92,6 @@ def test_a_terminal_sees_one_line_that_changes_and_no_code_of_the_output(windlas
     os.close(theirs)
     shown = read_to_end(ours)
     assert process.wait(DEADLINE) == 0
-    assert "\r\x1b[K0 of 1 task done; research" in shown
+    assert "\x1b[0m 0 of 1 task done; research, " in shown
+    assert "\x1b[2J" not in shown
     assert shown.endswith("\\x1b[2Jgone\r\n")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.printing import json_option, notify, print_json, print_result
+from windlass.cli.printing import json_option, notify, print_finding, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ def command(project: Path, *, strict: bool, json_output: bool) -> int:
     if json_output:
         print_json([one.to_json() for one in found])
     else:
-        print_result("\n".join(lines(found)))
+        print_finding("\n".join(lines(found)))
     failed = any(one.level is Level.ERROR or strict for one in found)
     return FAILED if failed else 0
 

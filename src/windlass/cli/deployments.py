@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.printing import columns, json_option, notify, print_json, print_result
+from windlass.cli.printing import json_option, notify, print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from windlass.store.deployments import DeploymentOverview
     from windlass.wiring.infrastructure import Administration
 
@@ -35,7 +33,7 @@ def list_(*, json_output: bool) -> None:
     if json_output:
         print_json([_facts(row) for row in rows])
     elif rows:
-        print_result("\n".join(deployment_lines(rows)))
+        print_table(HEADINGS, [_cells(row) for row in rows])
     else:
         notify("There is no crew yet. Serve one with: windlass dev PATH")
 
@@ -79,10 +77,6 @@ def resume(slug: str, *, json_output: bool) -> None:
     if json_output:
         print_json({"slug": slug, "state": "active"})
     notify(f"The crew {slug} is resumed.")
-
-
-def deployment_lines(rows: Iterable[DeploymentOverview]) -> list[str]:
-    return columns([HEADINGS, *(_cells(row) for row in rows)])
 
 
 def _facts(row: DeploymentOverview) -> dict[str, Any]:

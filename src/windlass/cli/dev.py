@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
 
+from windlass.cli.printing import console_of
 from windlass.cli.serving import listening_options, notify, serving_settings
 
 SHOWN_BY_TREE = frozenset({"kickoff.started", "kickoff.ended"})
@@ -37,5 +39,11 @@ def command(project: Path, host: str | None, port: int | None, *, tree: bool | N
     terminal = sys.stdout.isatty()
     with_tree = tree or (tree is None and terminal)
     unlogged = SHOWN_BY_TREE if with_tree and sys.stderr.isatty() else frozenset[str]()
-    watcher = RunTree(notify) if with_tree else unwatched
+    if with_tree and (console := console_of(sys.stdout)):
+        from windlass.cli.live_tree import LiveTree
+
+        with closing(LiveTree(console)) as live:
+            log_stream = live.log if sys.stderr.isatty() else None
+            return dev(settings, project, Shown(live.notify, live, unlogged, tokens=terminal, log_stream=log_stream))
+    watcher = RunTree(lambda line: notify(str(line))) if with_tree else unwatched
     return dev(settings, project, Shown(notify, watcher, unlogged, tokens=terminal))

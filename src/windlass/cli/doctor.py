@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.printing import json_option, print_json, print_result
+from windlass.cli.printing import json_option, print_finding, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ def command(project: Path | None, *, json_output: bool) -> int:
     for subject, check in checks(settings, environment, project):
         found[subject] = finding = examine(check)
         if not json_output:
-            print_result(finding.line(subject))
+            print_finding(finding.line(subject))
     if json_output:
         print_json([{"check": name, "level": one.level, "message": one.text} for name, one in found.items()])
     return FAILED if any(one.level is Level.FAIL for one in found.values()) else 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.printing import notify
+from windlass.cli.printing import print_error
 from windlass.errors import SettingsError, WindlassError
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def exit_code(command: click.Command, arguments: Sequence[str]) -> int:
 def _report(error: WindlassError) -> int:
     if _trace_wanted():
         traceback.print_exception(error)
-    notify(f"error: {error.message}")
-    if error.hint:
-        notify(error.hint)
+    print_error(error.message, error.hint)
     return getattr(error, "exit_code", FAILED)
 
 

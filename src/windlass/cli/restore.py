@@ -30,7 +30,7 @@ def command(file: Path, *, force: bool, json_output: bool) -> None:
             file.absolute(),
             force=force,
             notify=screen.line,
-            read=lambda done, whole: screen.live(f"restored {in_words(done)} of {in_words(whole)}"),
+            read=lambda done, whole: screen.live(f"restored {in_words(done)} of {in_words(whole)}", done, whole),
         )
     finally:
         screen.clear()

@@ -1,4 +1,4 @@
-"""Shows the runs of a server live, as a tree of lines.
+"""Follows the runs of a server, and converts their messages to lines and to the current state of each run.
 
 Each line starts with the number of its run, because several runs may be shown at once.
 """
@@ -34,36 +34,67 @@ FRAME = re.compile(r'  File "(?P<file>.*)", line \d+')
 OURS = ("/windlass_child/", "<frozen importlib.")
 
 
-@dataclass(slots=True)
-class Shown:
-    """A run that is shown, with its counts so far."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line about the run `number`. `look` is what it is about, from which a terminal chooses its style."""
 
     number: int
+    depth: int
+    words: str
+    look: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.head}{self.words}"
+
+    @property
+    def head(self) -> str:
+        return f"[{self.number}] {'|  ' * self.depth}"
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A task that runs, or a model call that is open."""
+
+    name: str
+    began: float
+
+
+@dataclass(slots=True)
+class Shown:
+    """A run that is shown, with its state and its counts so far."""
+
+    number: int
+    slug: str
     began: float
     tokens: int = 0
-    tasks: dict[int, str] = field(default_factory=dict)
-    """The names of running tasks, by position."""
-    calls: dict[str, float] = field(default_factory=dict)
-    """The start of each open model call, by its id."""
+    tasks: dict[int, Activity] = field(default_factory=dict)
+    """The running tasks, by position."""
+    calls: dict[str, Activity] = field(default_factory=dict)
+    """The open model calls, by id. Their times are those of their events."""
     printed: int = 0
     """The number of lines of output since `since`. The first AT_ONCE of them were shown."""
     since: float = 0.0
 
 
 class RunTree:
-    """A Watcher that prints a line for each message of a run that matters to the author of a crew."""
+    """A Watcher that shows a line for each message of a run that matters to the author of a crew."""
 
     def __init__(
         self,
-        notify: Callable[[str], None],
+        show: Callable[[Line], None],
         clock: Callable[[], float] = time.monotonic,
         width: Callable[[], int] = lambda: shutil.get_terminal_size((LONGEST, 0)).columns,
     ) -> None:
         self._width = width
-        self._notify = notify
+        self._show_line = show
         self._clock = clock
         self._runs: dict[tuple[UUID, int], Shown] = {}
         self._last = 0
+
+    @property
+    def runs(self) -> list[Shown]:
+        """The open runs, oldest first. Safe from any thread."""
+        return list(self._runs.values())
 
     def __call__(self, kickoff: Claimed, message: object) -> None:
         with suppress(Exception):  # a message that can't be shown must not end the run
@@ -82,12 +113,12 @@ class RunTree:
         lines = self._lines(run, message)
         over = self._clock() - run.since >= WHILE
         if (over or lines) and run.printed > AT_ONCE:
-            self._print_line(run, 2, f"> ({run.printed - AT_ONCE:,} more lines)")
+            self._print(run, 2, f"> ({run.printed - AT_ONCE:,} more lines)", "output")
             run.printed = AT_ONCE
         if isinstance(message, Output):
             self._print_output(run, message.line, over=over)
-        for depth, words in lines:
-            self._print_line(run, depth, words)
+        for depth, words, look in lines:
+            self._print(run, depth, words, look)
 
     def _print_output(self, run: Shown, line: str, *, over: bool) -> None:
         words = plain(line)
@@ -97,73 +128,84 @@ class RunTree:
             run.printed, run.since = 0, self._clock()
         run.printed += 1
         if run.printed <= AT_ONCE:
-            self._notify(line_of(run, 2, f"> {words}")[: self._width()])  # cut, because folded tables are hard to read
+            head = Line(run.number, 2, "> ").head
+            self._print(run, 2, f"> {words}"[: self._width() - len(head)], "output")  # folded tables are hard to read
 
     def _begin(self, kickoff: Claimed) -> None:
         self._last += 1
-        self._runs[kickoff.id, kickoff.attempt] = Shown(self._last, self._clock())
+        self._runs[kickoff.id, kickoff.attempt] = run = Shown(self._last, kickoff.slug, self._clock())
         again = f", attempt {kickoff.attempt}" if kickoff.attempt > 1 else ""
-        self._notify(f"[{self._last}] {kickoff.slug}: kickoff {kickoff.id}{again}")
+        self._print(run, 0, f"{kickoff.slug}: kickoff {kickoff.id}{again}", "run")
 
-    def _print_line(self, run: Shown, depth: int, words: str) -> None:
-        self._notify(line_of(run, depth, words))
+    def _print(self, run: Shown, depth: int, words: str, look: str) -> None:
+        self._show_line(Line(run.number, depth, words, look))
 
-    def _lines(self, run: Shown, message: object) -> list[tuple[int, str]]:
+    def _lines(self, run: Shown, message: object) -> list[tuple[int, str, str]]:
         match message:
             case TaskStarted():
-                run.tasks[message.position] = name = shown(message.name or f"task {message.position + 1}")
-                return [(1, f"task {name}" + (f" ({shown(message.agent)})" if message.agent else ""))]
+                name = shown(message.name or f"task {message.position + 1}")
+                run.tasks[message.position] = Activity(name, self._clock())
+                return [(1, f"task {name}" + (f" ({shown(message.agent)})" if message.agent else ""), "task")]
             case TaskEnded():
                 return self._end_of_task(run, message)
             case Tokens():
                 run.tokens += message.total
             case Event():
-                return [(2, words) for words in self._event(run, message)]
+                return [(2, *words) for words in self._event(run, message)]
             case Warned():
-                return [(1, f"warning: {shown(message.message)}")]
+                return [(1, f"warning: {shown(message.message)}", "warning")]
             case Outcome():
-                return [*((1, line) for line in without_our_frames(message.trace)), (0, self._outcome(run, message))]
+                trace = [(1, line, "trace") for line in without_our_frames(message.trace)]
+                return [*trace, (0, *self._outcome(run, message))]
         return []
 
-    def _end_of_task(self, run: Shown, task: TaskEnded) -> list[tuple[int, str]]:
-        name = run.tasks.pop(task.position, None)
-        if name is None:
+    def _end_of_task(self, run: Shown, task: TaskEnded) -> list[tuple[int, str, str]]:
+        activity = run.tasks.pop(task.position, None)
+        if activity is None:
             return []  # a skipped task never started: its end is not shown
         took = "" if task.seconds is None else f" in {task.seconds:.1f} s"
-        return [(1, f"task {name}: {task.state}{took}")]
+        return [(1, f"task {activity.name}: {task.state}{took}", "failed" if task.state == "failed" else "completed")]
 
-    def _event(self, run: Shown, event: Event) -> list[str]:
+    def _event(self, run: Shown, event: Event) -> list[tuple[str, str]]:
         payload = value_of(event)
         match event.type:
             case "llm_call_started":
-                run.calls[str(payload.get("call_id"))] = event.at
+                run.calls[str(payload.get("call_id"))] = Activity(model_of(payload), event.at)
             case "llm_call_completed" | "llm_call_failed":
                 return [self._model_call(run, event)]
             case "tool_usage_finished" | "tool_usage_error":
-                ended = "failed" if event.type == "tool_usage_error" or payload.get("failure") else "done"
-                return [f"tool {shown(payload.get('tool_name'))}: {ended}"]
+                failed = event.type == "tool_usage_error" or bool(payload.get("failure"))
+                words = f"tool {shown(payload.get('tool_name'))}: {'failed' if failed else 'done'}"
+                return [(words, "failed" if failed else "tool")]
             case "agent_execution_started" if payload.get("agent_role"):
-                return [f"agent {shown(payload['agent_role'])}"]
+                return [(f"agent {shown(payload['agent_role'])}", "agent")]
             case "journal_restored":
                 kept = [*payload.get("tasks", []), *payload.get("methods", [])]
-                return [f"taken from the journal: {shown(', '.join(map(str, kept)))}"]
+                return [(f"taken from the journal: {shown(', '.join(map(str, kept)))}", "journal")]
         return []
 
-    def _model_call(self, run: Shown, event: Event) -> str:
+    def _model_call(self, run: Shown, event: Event) -> tuple[str, str]:
         payload = value_of(event)
-        began = run.calls.pop(str(payload.get("call_id")), None)
-        parts = [] if began is None else [f"{max(0.0, event.at - began):.1f} s"]
+        call = run.calls.pop(str(payload.get("call_id")), None)
+        parts = [] if call is None else [f"{max(0.0, event.at - call.began):.1f} s"]
         usage = payload.get("usage")
         if isinstance(usage, dict) and isinstance(usage.get("total_tokens"), int):
             parts.append(f"{usage['total_tokens']:,} tokens")
-        if event.type == "llm_call_failed":
+        failed = event.type == "llm_call_failed"
+        if failed:
             parts.append(f"failed: {shown(payload.get('error'))}")
-        return f"model {shown(payload.get('model') or 'of the crew')}: {', '.join(parts) or 'answered'}"
+        return f"{model_of(payload)}: {', '.join(parts) or 'answered'}", "failed" if failed else "model"
 
-    def _outcome(self, run: Shown, outcome: Outcome) -> str:
-        state = "completed" if outcome.state is State.SUCCESS else outcome.state.lower()
+    def _outcome(self, run: Shown, outcome: Outcome) -> tuple[str, str]:
+        succeeded = outcome.state is State.SUCCESS
+        state = "completed" if succeeded else outcome.state.lower()
         summary = f"{state} in {self._clock() - run.began:.1f} s, {run.tokens:,} tokens"
-        return summary if outcome.error is None else f"{summary}: {shown(outcome.error)}"
+        words = summary if outcome.error is None else f"{summary}: {shown(outcome.error)}"
+        return words, "completed" if succeeded else "failed"
+
+
+def model_of(payload: dict[str, Any]) -> str:
+    return f"model {shown(payload.get('model') or 'of the crew')}"
 
 
 def value_of(event: Event) -> dict[str, Any]:
@@ -171,10 +213,6 @@ def value_of(event: Event) -> dict[str, Any]:
     payload: Any = event.payload
     found: dict[str, Any] = payload.value if isinstance(payload, Encoded) else payload
     return found
-
-
-def line_of(run: Shown, depth: int, words: str) -> str:
-    return f"[{run.number}] {'|  ' * depth}{words}"
 
 
 def shown(value: Any) -> str:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.printing import columns, json_option, notify, print_json, print_result
+from windlass.cli.printing import json_option, notify, print_json, print_result, print_table
 from windlass.kickoffs.states import SCOPES_OF_KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from windlass.access.tokens import ShownTokens
     from windlass.secrets.secret import Secret
     from windlass.store.deployments import Deployment
@@ -170,7 +168,7 @@ def list_(*, revoked_too: bool, json_output: bool) -> None:
     if json_output:
         print_json([_facts(row, at) for row in rows])
     elif rows:
-        print_result("\n".join(token_lines(rows, at)))
+        print_table(HEADINGS, [_cells(row, at) for row in rows])
     else:
         notify("There are no tokens yet: `windlass tokens show` creates the first two of each crew.")
 
@@ -209,10 +207,6 @@ def rotate(name: str, *, json_output: bool) -> None:
     else:
         print_result(token.reveal())
     notify("The old one is revoked. Give this one to the clients that used it.")
-
-
-def token_lines(rows: Iterable[dict[str, Any]], at: datetime) -> list[str]:
-    return columns([HEADINGS, *(_cells(row, at) for row in rows)])
 
 
 def _facts(row: dict[str, Any], at: datetime) -> dict[str, Any]:

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.printing import columns, json_option, notify, print_json, print_result
+from windlass.cli.printing import json_option, notify, print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from windlass.store.tokens import UserRow
 
 LONGEST_NAME = 100
@@ -52,7 +50,7 @@ def list_(*, json_output: bool) -> None:
     if json_output:
         print_json([{"name": row.name, "state": _state(row), "added_at": row.created_at} for row in rows])
     elif rows:
-        print_result("\n".join(user_lines(rows)))
+        print_table(HEADINGS, [_cells(row) for row in rows])
     else:
         notify("There are no users yet. Add one with: windlass users add NAME")
 
@@ -120,6 +118,5 @@ def _print_state(name: str, state: str, *, json_output: bool) -> None:
         print_json({"name": name, "state": state})
 
 
-def user_lines(rows: Iterable[UserRow]) -> list[str]:
-    cells = ([row.name, _state(row), f"{row.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"] for row in rows)
-    return columns([HEADINGS, *cells])
+def _cells(row: UserRow) -> list[str]:
+    return [row.name, _state(row), f"{row.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"]

@@ -7,7 +7,7 @@ import gc
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from windlass import log
 from windlass.aio import cancelled, serving
@@ -39,16 +39,17 @@ class Shown:
     """The output for the person who started the server.
 
     `watcher` receives the messages of runs. `unlogged` are the log events that `watcher` shows already. `tokens` is
-    whether the startup banner shows the tokens.
+    whether the startup banner shows the tokens. `log_stream` receives the log lines, None for standard error.
     """
 
     notify: Notify
     watcher: Watcher
     unlogged: frozenset[str]
     tokens: bool
+    log_stream: TextIO | None = None
 
     def log_as(self, settings: Settings, level: str) -> None:
-        log.configure(settings.log_format, level)
+        log.configure(settings.log_format, level, self.log_stream)
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: record.msg not in self.unlogged)
 

@@ -10,7 +10,8 @@ import pytest
 from cli.batch_crew import BatchCrew, each, records, write
 from cli.fake_crew import problem
 from cli.the_command import DEADLINE, line, read_to_end
-from windlass.cli.batch.progress_bar import EVERY, Board, Counts, bar
+from windlass.cli.batch.run import EVERY, Board, Counts
+from windlass.cli.printing import BAR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,22 +180,16 @@ def test_a_terminal_sees_a_bar(windlass: Command, crew: BatchCrew, inputs: Path,
     os.close(theirs)
     shown = read_to_end(ours)
     assert process.wait(DEADLINE) == 0
-    assert "\r\x1b[K[------------------------] 0 of 3 done, 0 failed, 3 open, 0 s" in shown
-    assert "[########################] 3 of 3 done" in shown
+    assert "0 of 3 done, 0 failed, 3 open, " in shown
+    assert "\u2501" * BAR + "\x1b[0m 3 of 3 done" in shown
     assert "3 of 3 done: 3 succeeded" in shown
-
-
-def test_a_bar_is_full_only_when_all_have_ended() -> None:
-    assert bar(Counts(1000, 999, 0, 1), 10) == "[#########-]"
-    assert bar(Counts(1000, 1000, 3, 0), 10) == "[##########]"
-    assert bar(Counts(3, 0, 0, 3), 10) == "[----------]"
 
 
 def test_without_a_terminal_a_line_is_told_now_and_then_when_something_moved(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = 100.0
-    board = Board(terminal=False, clock=lambda: now)
+    board = Board(lambda: now)
     for seconds, ended in ((0.0, 0), (EVERY - 1, 1), (EVERY, 2), (EVERY + 1, 3), (2 * EVERY, 3), (9 * EVERY, 3)):
         now = 100.0 + seconds
         board.show(Counts(4, ended, 0, 1))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli import exit_codes
 from windlass.cli.batch.input_lines import read_lines, refuse, without_inputs
-from windlass.cli.batch.progress_bar import Board, Counts
 from windlass.cli.batch.results import FAILED, PENDING, REFUSED, open_results
 from windlass.cli.crew_session import cli_errors
+from windlass.cli.printing import Screen
 from windlass.client import Kickoff, NotFound, Refused
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from windlass.cli.batch.input_lines import InputLine
     from windlass.cli.batch.results import Results
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TICK = 1.0
 """Seconds between two updates of the board while no kickoff ends."""
+EVERY = 15.0
+"""Seconds between two lines of the board where standard error is no terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,39 @@ def run_each(client: CrewClient, job: Job) -> int:
     for text in filter(None, [untidy, *_summary(batch.counts, board.seconds, kept=results.file is not None)]):
         board.line(text)
     return exit_codes.FAILED if batch.counts.failed else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    total: int
+    ended: int
+    failed: int
+    open: int
+
+    def __str__(self) -> str:
+        return f"{self.ended} of {self.total} done, {self.failed} failed, {self.open} open"
+
+
+class Board:
+    """Shows the progress: a bar that changes in place on a terminal, and a line every EVERY seconds elsewhere."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen = Screen()
+        self.line, self.clear = self._screen.line, self._screen.clear
+        self._clock = clock
+        self._began = self._shown_at = clock()
+        self._last_shown: Counts | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self._clock() - self._began
+
+    def show(self, counts: Counts) -> None:
+        if self._screen.console:
+            self._screen.live(f"{counts}, {self.seconds:.0f} s", counts.ended, counts.total)
+        elif counts != self._last_shown and self._clock() - self._shown_at >= EVERY:
+            self._last_shown, self._shown_at = counts, self._clock()
+            self.line(f"{counts}, {self.seconds:.0f} s")
 
 
 def how_to_go_on(results: Results, follow: str) -> Iterator[str]:
@@ -194,6 +230,8 @@ class Batch:
                 raise error
 
     def _write(self, line: InputLine, kickoff_id: str | None, state: str, **ending: Any) -> None:
+        if self._results.file is None:
+            self._board.clear()  # the record goes to the same terminal
         self._results.write(line, {"kickoff_id": kickoff_id, "state": state, **ending})
         if not ending:
             return
