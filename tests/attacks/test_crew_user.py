@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from attacks.other_user import INTERPRETER, as_root
 from faults.dev_server import WINDLASS, DevServer
 from projects_for_tests.making import function_project
 from windlass.runner.crew_account import crew_account
@@ -27,33 +28,30 @@ STRANGER = 54_321
 WHO = """
 import os, sys
 
-def wait(seconds: float = 0) -> dict:
-    \"\"\"Who runs this, and which of the files of the interpreter and of Windlass the user could change.\"\"\"
+def wait(seconds: float, home: str) -> dict:
+    \"\"\"Who runs this, and which files of the interpreter, of Windlass and of its home the user could change.\"\"\"
     import ssl
     places = [sys.executable, os.path.realpath(sys.executable), os.__file__, os.path.dirname(os.__file__), __file__]
+    for folder, _, files in [*os.walk(home + "/postgres/data"), (home, [], ["master.key"])]:
+        places += [folder, *(os.path.join(folder, file) for file in files)]
     return {"uid": os.getuid(), "writable": [place for place in places if os.access(place, os.W_OK)]}
 """
 
 
 def who(server: DevServer) -> dict[str, Any]:
-    status = server.ended(server.kickoff(0))
+    status = server.ended(server.kickoff(0, home=str(server.home)))
     assert status["state"] == "SUCCESS", (status, server.log)
     answer: dict[str, Any] = status["result"]["json"]
     return answer
 
 
 def refused(server: DevServer, **variables: str) -> str:
-    """What `windlass dev` says when it does not start."""
-    done = subprocess.run(
-        [*WINDLASS, "dev", str(server.project), "--port", "0"],
-        env={**server.environment, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 1, done
-    return done.stdout + done.stderr
+    """Returns what `windlass dev` prints when it does not start."""
+    if server.starts(**variables):
+        pytest.fail(f"it serves a crew: {who(server)}")
+    assert server.process is not None
+    assert server.process.returncode == 1
+    return server.log
 
 
 def test_on_windlass_own_interpreter_a_crew_of_a_root_server_is_not_root(idle_server: DevServer) -> None:
@@ -93,6 +91,7 @@ def test_only_when_it_is_named_do_crews_run_as_root(idle_server: DevServer) -> N
         assert "is root" in refused(idle_server, WINDLASS_CREW_USER=account)
 
 
+@as_root
 @pytest.mark.parametrize("named", ["nobody", str(STRANGER)])
 def test_a_user_for_crews_that_owns_what_is_the_servers_is_refused(idle_server: DevServer, named: str) -> None:
     if named == "nobody" and "windlass" in {entry.pw_name for entry in pwd.getpwall()}:
@@ -101,10 +100,19 @@ def test_a_user_for_crews_that_owns_what_is_the_servers_is_refused(idle_server: 
         idle_server.home.mkdir()
         os.chown(idle_server.home, STRANGER, STRANGER)
         idle_server.home.chmod(0o755)
+    idle_server.write_project(WHO)
+    take_interpreter(idle_server.project)
     said = refused(idle_server, WINDLASS_CREW_USER=named)
     what = "the folder WINDLASS_HOME" if named == str(STRANGER) else "the embedded database"
     assert f"Crews would run as the user {named}, and {what} belongs to that user" in said
     assert "useradd --system windlass-crew" in said
+
+
+def take_interpreter(project: Path) -> None:
+    """One that every user can reach: without it, a crew of this user could not run anyway."""
+    binaries = project / ".venv" / "bin"
+    binaries.mkdir(parents=True)
+    (binaries / "python").symlink_to(INTERPRETER)
 
 
 def check(project: Path, server: DevServer, **variables: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descriptors of /proc, and Linux's way of closing")
 
-LINGER = 4
+LINGER = 12
 """Seconds that a close blocks."""
 
 LONGEST = LINGER / 2

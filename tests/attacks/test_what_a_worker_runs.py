@@ -68,8 +68,8 @@ async def test_an_interpreter_that_a_row_names_is_not_executed(world: World) -> 
     evil.chmod(0o755)
     await rewrite(world, interpreter=str(evil))
     ended = await run_by_a_worker(world)
-    assert ended.state is State.SUCCESS, ended
     assert list(trace.iterdir()) == []
+    assert ended.state is State.SUCCESS, ended
 
 
 @as_root

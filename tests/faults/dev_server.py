@@ -70,22 +70,30 @@ class DevServer:
 
     def start(self) -> None:
         """Returns when it is ready."""
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*WINDLASS, "dev", str(self.project), "--port", "0"], env=self.environment, stdout=log, stderr=log
-            )
+        assert self.starts(), self.log
+
+    def starts(self, **variables: str) -> bool:
+        """Returns whether it is ready with these variables, False when it ended instead."""
         address = self.home / "address"
         address.unlink(missing_ok=True)  # of one that was killed
-        until(lambda: address.exists() and self.answers(address), "the server is ready", lambda: self.log)
+        with (self.folder / "log").open("ab") as log:
+            process = self.process = subprocess.Popen(
+                [*WINDLASS, "dev", str(self.project), "--port", "0"],
+                env={**self.environment, **variables},
+                stdout=log,
+                stderr=log,
+            )
+
+        def is_ready() -> bool:
+            return address.exists() and answers(address.read_text().split()[0])
+
+        until(lambda: process.poll() is not None or is_ready(), "the server is ready", lambda: self.log)
+        if process.poll() is not None:
+            return False
         token = self.command("tokens", "show", "--kind", "organization").stdout.strip()
         self.client.headers["Authorization"] = f"Bearer {token}"
         self.client.base_url = httpx.URL(address.read_text().split()[0])
-
-    def answers(self, address: Path) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, self.log
-        url = address.read_text().split()[0]
-        return is_up(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 200)
+        return True
 
     def end(self, number: signal.Signals) -> int:
         """Sends the signal and waits for the end; its exit status."""
@@ -136,9 +144,9 @@ def is_below(process: psutil.Process, ours: list[psutil.Process]) -> bool:
     return False
 
 
-def is_up(ask: Callable[[], bool]) -> bool:
+def answers(url: str) -> bool:
     try:
-        return ask()
+        return httpx.get(f"{url}/ready", trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
 
