@@ -93,6 +93,17 @@ def do_outputs(count, size):
     return "sent"
 
 
+def do_store_and_fail(count, size, apart):
+    """Leaves as many journal entries of this size to the next attempt; `apart` as outputs of tasks."""
+    if apart:
+        do_outputs(count, size)
+    to, record = channel(), b'"' + b"x" * (1 if apart else size) + b'"'
+    for number in range(1, count + 1):
+        entry = {"is": "JournalAppend", "number": number, "key": f"k{number}"}
+        to.sendall(with_parts({**entry, "position": number, "apart": True} if apart else entry, record=record))
+    raise ValueError("start me again")
+
+
 def do_inline_outputs(count, size):
     """The same, as one JSON value each."""
     to, text = channel(), "x" * size

@@ -152,6 +152,18 @@ async def test_160_task_outputs_of_1_mb_wait_for_the_database_in_their_process(w
     await others_run(world)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+async def test_what_an_attempt_left_is_not_held_by_the_next_one(world: World, apart: bool) -> None:
+    await world.worker(slots=1)
+    async with load() as found:
+        kickoff = await world.accept(do="store_and_fail", count=160, size=MB, apart=apart)
+        assert await until_ended(world, kickoff) is State.FAILED
+    assert found.growth < 120 * MB
+    assert found.longest_block < LONGEST_BLOCK
+    (row,) = await world.database.rows("SELECT attempt FROM kickoffs WHERE id = %(id)s", {"id": kickoff})
+    assert row["attempt"] > 1
+
+
 async def test_a_result_of_60_mb_is_stored_whole(world: World) -> None:
     await world.worker()
     async with load() as found:

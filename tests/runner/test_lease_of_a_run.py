@@ -28,6 +28,7 @@ from windlass_child.process.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 WORDS = "the lease ended before it was renewed."
@@ -224,8 +225,11 @@ async def test_what_is_written_is_told_to_the_run(warm: Bench, tmp_path: Path) -
 
 async def test_a_journal_of_many_megabytes_is_given_while_others_go_on(warm: Bench, project: Path) -> None:
     megabyte = "x" * (1 << 20)
-    journal = [JournalReplay(number, "step", "{}", megabyte) for number in range(1, 21)]
-    journal += [JournalReplay(number, "step", "{}") for number in range(21, 1021)]
+
+    async def journal() -> AsyncIterator[list[JournalReplay]]:
+        yield [JournalReplay(number, "step", "{}", megabyte) for number in range(1, 21)]
+        yield [JournalReplay(number, "step", "{}") for number in range(21, 1021)]
+
     run = begin(warm, project, LeaseHandle(), Heard(), inputs={"do": "echo"}, journal=journal)
     longest = 0.0
     while not run.done():

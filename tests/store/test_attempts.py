@@ -85,8 +85,8 @@ async def test_what_the_journal_holds_stays_completed_and_the_rest_is_to_be_run(
     await rows.come_due()
     (again,) = await rows.claim()
     kept, reopened = await rows.store.earlier_records(claimed.id)
-    assert (kept.state, kept.output, kept.execution_time) == (TaskState.COMPLETED, "output 0", 2.0)
-    assert (reopened.state, reopened.output, reopened.execution_time) == (TaskState.PENDING_RUN, None, 2.0)
+    assert (kept.state, kept.execution_time) == (TaskState.COMPLETED, 2.0)
+    assert (reopened.state, reopened.execution_time) == (TaskState.PENDING_RUN, 2.0)
     assert await rows.store.journal(again.id) == [JournalRow(1, "task 0", "sealed", "output 0")]
     (row,) = await rows.database.rows("SELECT restored FROM attempts WHERE attempt = 2")
     assert row["restored"] == 1
@@ -98,6 +98,19 @@ async def test_only_what_was_kept_apart_comes_with_the_output_of_its_task_record
     await completed(rows, claimed, 1, number=2)
     found = await rows.store.journal(claimed.id)
     assert [entry.output for entry in found] == ["output 0", None]
+
+
+async def test_a_large_journal_is_read_in_parts(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.store.claiming.BYTES_AT_ONCE", 100)
+    claimed = await rows.started()
+    sizes = (40, 40, 40, 1000, 1)
+    entries = [JournalEntry(number, f"step {number}", "x" * size) for number, size in enumerate(sizes, 1)]
+    assert await rows.store.write_reports(claimed.id, 1, Batch(entries=entries))
+    parts, last = [], 0
+    while part := await rows.store.journal(claimed.id, last):
+        parts.append([entry.number for entry in part])
+        last = part[-1].number
+    assert parts == [[1, 2, 3], [4], [5]]
 
 
 async def test_a_step_that_was_run_once_more_when_it_was_cut_short_is_to_be_run(rows: Rows) -> None:

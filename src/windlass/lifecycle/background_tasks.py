@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from windlass import log
 from windlass.aio import cancelled
@@ -18,6 +19,7 @@ LESS = "Return less, or where it is stored."
 logger = log.logger(__name__)
 
 Step = Callable[[], Awaitable[None]]
+Answer = TypeVar("Answer")
 
 
 class BackgroundTasks:
@@ -40,8 +42,10 @@ class BackgroundTasks:
         await cancelled(*tasks)
 
 
-async def until_the_database_answers(step: Step) -> None:
-    """Repeats the step until the database answers. The step may run twice: its answer can be lost after its commit."""
+async def until_the_database_answers(step: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Repeats the step until the database answers, and returns the answer. The step may run twice: its answer can be
+    lost after its commit.
+    """
     while True:
         try:
             return await step()

@@ -18,13 +18,13 @@ from windlass.lifecycle.journal import Journal
 from windlass.lifecycle.run_recorder import NoLongerOurs, RunRecorder
 from windlass.projects import Options, TrustedProjects, interpreter_of
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
+from windlass.runner.run_spec import no_journal
 from windlass.runner.runner import timed_out
 from windlass.store.kickoffs import Claimed, Interruption
 from windlass_child.process.budget import hint
 from windlass_child.process.messages import (
     Event,
     JournalAppend,
-    JournalReplay,
     Message,
     ModelCalled,
     Project,
@@ -100,7 +100,6 @@ class Run:
         self._records = TaskRecords(claimed.manifest.tasks)
         self._reports = RunRecorder(store, claimed, self._records, lease_handle, self._limits, self._ender)
         self._journal = Journal(store, key_ring, claimed.id)
-        self._journal_entries: list[JournalReplay] = []
         self._calls_past_limit = 0
         self._began = time.monotonic()
         self.over = False
@@ -158,15 +157,9 @@ class Run:
         try:
             root = self._projects.checked(Path(self.claimed.source["root"]))  # checked before any file in it is read
             order = self._order(root, await environment(self.claimed))
-            if self.claimed.attempt > 1:
-                await until_the_database_answers(self._recall_journal)
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
-        order = replace(order, journal=self._journal_entries)
         return await self._runner.run(order, self._handle, self._ender, self.lease_handle)
-
-    async def _recall_journal(self) -> None:
-        self._journal_entries = await self._journal.entries()
 
     @property
     def _seconds_left(self) -> float | None:
@@ -193,6 +186,7 @@ class Run:
             start=self._options.start,
             alone=self.claimed.alone,
             lease=self.lease_handle.until,
+            journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,
             model_calls_made=self.claimed.model_calls,
         )

@@ -25,7 +25,7 @@ from windlass_child.process.frames import BadMessage, encode
 from windlass_child.process.messages import DUMP_SIGNAL, FROM_CHILD, Abort, Born, Event, Lease, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from windlass.kickoffs.limits import Limits
     from windlass.kickoffs.outcome import Termination
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from windlass.runner.lease import LeaseHandle, RunContext
     from windlass.runner.processes import Process
     from windlass.runner.resource_monitor import ResourceMonitor
-    from windlass.runner.run_spec import Report
+    from windlass.runner.run_spec import Replay, Report
     from windlass.runner.shared_memory import Share
     from windlass.runner.zygote import Zygote
-    from windlass_child.process.messages import JournalReplay, Message
+    from windlass_child.process.messages import Message
 
 
 SECONDS = 2.0
@@ -113,7 +113,7 @@ class Child:
         self._garbled = False
         self._refused = self._over_limit = ""
 
-    async def follow(self, journal: Sequence[JournalReplay], order: bytes, seen: Supervision) -> Ended:
+    async def follow(self, journal: Replay, order: bytes, seen: Supervision) -> Ended:
         """Sends the journal and the order to the child, and supervises it until its end. An exception of the report
         callback ends the child and is raised here.
         """
@@ -164,12 +164,13 @@ class Child:
             memory_known=watched.cgroup is not None,
         )
 
-    async def _send_all(self, journal: Sequence[JournalReplay], order: bytes, lease_handle: LeaseHandle) -> None:
+    async def _send_all(self, journal: Replay, order: bytes, lease_handle: LeaseHandle) -> None:
         if lease_handle.until is not None:
             await self._send(encode(Lease(lease_handle.until)))
-        entries = iter(journal)
-        while journal and (frames := await next_frames(entries)):
-            await self._send(frames)
+        async for part in journal():
+            entries = iter(part)
+            while frames := await next_frames(entries):
+                await self._send(frames)
         await self._send(order)
         while True:
             for news in await lease_handle.news():

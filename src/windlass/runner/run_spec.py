@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import ProcessEnvironment
 
 
+Replay = Callable[[], AsyncIterator[Sequence[JournalReplay]]]
+"""Yields the entries of earlier attempts in the order of their numbers, in parts: a whole journal may be large."""
+
+
+async def no_journal() -> AsyncIterator[Sequence[JournalReplay]]:
+    """Is the Replay of a first attempt."""
+    none: tuple[Sequence[JournalReplay], ...] = ()
+    for part in none:
+        yield part
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """One attempt of one kickoff.
@@ -26,9 +37,9 @@ class RunSpec:
     project's own modules too, in its environment; `digest` identifies the state of the project's files. `start` is
     "fork", or "exec" for a fresh interpreter. `seconds_left` is the rest of `limits.timeout`, which counts from the
     first attempt's start. `alone` gives the run a zygote that no other run shares. `lease` is the second of
-    CLOCK_BOOTTIME until which the run may go on unless its LeaseHandle is extended; None for no lease. `journal` has
-    the entries of earlier attempts in the order of their numbers. `tokens_used` and `model_calls_made` are the sums of
-    earlier attempts, and count against the limits.
+    CLOCK_BOOTTIME until which the run may go on unless its LeaseHandle is extended; None for no lease. `journal`
+    reads the entries of earlier attempts. `tokens_used` and `model_calls_made` are the sums of earlier attempts, and
+    count against the limits.
     """
 
     kickoff_id: str
@@ -45,7 +56,7 @@ class RunSpec:
     start: Literal["fork", "exec"] = "fork"
     alone: bool = False
     lease: float | None = None
-    journal: Sequence[JournalReplay] = field(default=(), repr=False)
+    journal: Replay = no_journal
     tokens_used: int = 0
     model_calls_made: int = 0
 

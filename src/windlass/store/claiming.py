@@ -22,6 +22,9 @@ SQL = queries("claiming")
 AT_ONCE = 1000
 """The most kickoffs of each deployment that one turn of `promote` makes ready, and the most keys that it checks."""
 FIRST = (UUID(int=0), "")
+ENTRIES_AT_ONCE = 500
+BYTES_AT_ONCE = 8 << 20
+"""The most entries and bytes of a journal that are read at once. A whole journal may take hundreds of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,9 @@ async def earlier_records(database: Database, kickoff: UUID) -> list[TaskRecord]
     return [TaskRecord(**{**row, "state": TaskState(row["state"])}) for row in rows]
 
 
-async def journal(database: Database, kickoff: UUID) -> list[JournalRow]:
-    return [JournalRow(**row) for row in await database.rows(SQL["journal"], {"kickoff": kickoff})]
+async def journal(database: Database, kickoff: UUID, after: int) -> list[JournalRow]:
+    values = {"kickoff": kickoff, "after": after, "limit": ENTRIES_AT_ONCE, "most": BYTES_AT_ONCE}
+    return [JournalRow(**row) for row in await database.rows(SQL["journal"], values)]
 
 
 async def renew(

@@ -115,12 +115,15 @@ class KickoffStore:
         return await reporting.stored_so_far(self._database, kickoff)
 
     async def earlier_records(self, kickoff: UUID) -> list[TaskRecord]:
-        """Returns the task records as the earlier attempts have left them."""
+        """Returns the task records as the earlier attempts have left them, without their outputs."""
         return await claiming.earlier_records(self._database, kickoff)
 
-    async def journal(self, kickoff: UUID) -> list[JournalRow]:
-        """Returns the steps that earlier attempts have finished, in order."""
-        return await claiming.journal(self._database, kickoff)
+    async def journal(self, kickoff: UUID, after: int = 0) -> list[JournalRow]:
+        """Returns the next steps that earlier attempts have finished, in order: those after the entry `after`.
+
+        Returns only a part of a large journal, and no entries after the last one.
+        """
+        return await claiming.journal(self._database, kickoff, after)
 
     async def answers(self) -> bool:
         """Returns whether the database answers now."""

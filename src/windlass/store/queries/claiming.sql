@@ -13,20 +13,29 @@ SELECT kickoffs.id, attempt, inputs, limits, alone, retries, concurrency_key, to
  ORDER BY kickoffs.id
 
 -- name: earlier_records
--- Returns the task records at the start of a later attempt. Tasks in the journal are completed; the others keep their execution time so
--- far.
-SELECT position, task_id, key, name, agent, state, registered, output, execution_time,
+-- Returns the task records at the start of a later attempt, without their outputs, which may be hundreds of megabytes. Tasks in the journal
+-- are completed; the others keep their execution time so far.
+SELECT position, task_id, key, name, agent, state, registered, execution_time,
        extract(epoch FROM started_at)::float8 AS started_at, extract(epoch FROM finished_at)::float8 AS finished_at
   FROM task_records
  WHERE kickoff_id = %(kickoff)s
  ORDER BY position
 
 -- name: journal
-SELECT number, journal.key, record, CASE WHEN apart THEN task_records.output END AS output
-  FROM journal
-  LEFT JOIN task_records USING (kickoff_id, position)
- WHERE kickoff_id = %(kickoff)s
- ORDER BY number
+-- Returns the next entries after the number %(after)s: at least one, and no further one beyond %(most)s bytes. An output counts 64 times its
+-- stored size, because it may be compressed.
+WITH next AS (
+    SELECT number, journal.key, record, CASE WHEN apart THEN task_records.output END AS output,
+           octet_length(record) + CASE WHEN apart THEN 64 * coalesce(pg_column_size(task_records.output), 0) ELSE 0 END AS bytes
+      FROM journal
+      LEFT JOIN task_records USING (kickoff_id, position)
+     WHERE kickoff_id = %(kickoff)s AND number > %(after)s
+     ORDER BY number
+     LIMIT %(limit)s
+), summed AS (
+    SELECT next.*, sum(bytes) OVER (ORDER BY number) AS so_far FROM next
+)
+SELECT number, key, record, output FROM summed WHERE so_far - bytes < %(most)s ORDER BY number
 
 -- name: renew
 -- Renews only kickoffs that this worker still holds. A row that is missing in the answer is no longer the worker's. The worker does not
