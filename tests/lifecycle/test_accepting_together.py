@@ -92,10 +92,11 @@ async def test_a_key_that_ends_between_two_statements_is_taken(
 
 
 async def test_while_the_database_is_away_nothing_is_accepted(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.store.database.PATIENCE", 0.1)
     async with Database(proxy.url) as database:
         rows = await Rows.make(database)
-        acceptor = Acceptor(rows.store)
+    monkeypatch.setattr("windlass.store.database.PATIENCE", 0.1)
+    async with Database(proxy.url) as impatient:
+        acceptor = Acceptor(KickoffStore(impatient))
         await proxy.close()
         found = await asyncio.gather(*(acceptor.accept(rows.new()) for _ in range(5)), return_exceptions=True)
         assert [type(error) for error in found] == [DatabaseUnavailable] * 5

@@ -63,7 +63,7 @@ async def test_one_that_lost_its_process_is_run_alone_with_what_is_left_of_its_t
 ) -> None:
     kickoff = await world.accept()
     await world.store.claim(world.deployment.id, 1, 0.0)
-    await world.database.execute("UPDATE kickoffs SET started_at = now() - interval '40 s', alone = true")
+    await world.database.execute("UPDATE kickoffs SET started_at = now() - interval '40 s', isolated = true")
     await world.worker(renewal=0.1, limits=Limits(timeout=60))
     await world.ended(kickoff)
     (order,) = orders

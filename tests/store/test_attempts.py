@@ -32,7 +32,9 @@ async def completed(rows: Rows, run: Claimed, position: int, number: int | None)
     record = pending_records(rows.version.manifest.tasks)[position]
     done = replace(record, state=TaskState.COMPLETED, output=f"output {position}", started_at=1.0, finished_at=3.0)
     entries = (
-        [] if number is None else [JournalEntry(number, f"task {position}", "sealed", position, apart=position == 0)]
+        []
+        if number is None
+        else [JournalEntry(number, f"task {position}", "sealed", position, output_elsewhere=position == 0)]
     )
     batch = Batch(records=[replace(done, execution_time=2.0)], entries=entries)
     assert await rows.store.write_reports(run.id, run.attempt, batch)
@@ -200,11 +202,11 @@ async def test_one_that_lost_its_process_is_kept_apart_and_one_that_lost_its_wor
     claimed = await rows.silent()
     await rows.store.reap(max_losses=3)
     (again,) = await rows.claim()
-    assert not again.alone
+    assert not again.isolated
     await rows.requeue(again)
     await rows.come_due()
     (again,) = await rows.claim()
-    assert again.alone
+    assert again.isolated
     assert again.id == claimed.id
 
 

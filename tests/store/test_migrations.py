@@ -1,16 +1,42 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from store.kickoff_rows import DONE, Rows
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.outcome import TokenUsage
+from windlass.kickoffs.states import State
 from windlass.store import migrate as module
 from windlass.store.database import Database
-from windlass.store.migrate import MigrationError, is_migrated, known_migrations, migrate
+from windlass.store.migrate import MigrationError, is_migrated, known_functions, known_migrations, migrate
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 EVERY = list(known_migrations())
+SCHEMA_6 = Path(__file__).with_name("schema_6.sql")
+ROUTINES = """
+SELECT oid::regprocedure::text AS name, md5(pg_get_functiondef(oid)) AS text, xmin::text AS written_by
+  FROM pg_proc
+ WHERE pronamespace = 'public'::regnamespace AND proname NOT LIKE 'procrastinate%%'
+UNION ALL
+SELECT oid::regclass::text, pg_get_viewdef(oid), xmin::text
+  FROM pg_class
+ WHERE relnamespace = 'public'::regnamespace AND relkind = 'v'
+UNION ALL
+SELECT tgname, pg_get_triggerdef(oid), xmin::text
+  FROM pg_trigger
+ WHERE tgrelid = 'kickoffs'::regclass
+ ORDER BY name
+"""
 
 
 @pytest.fixture
@@ -92,3 +118,122 @@ def test_migrations_are_numbered_without_a_gap() -> None:
 def test_every_file_among_the_migrations_is_one() -> None:
     folder = resources.files("windlass.store").joinpath("migrations")
     assert len([entry for entry in folder.iterdir() if entry.name.endswith(".sql")]) == len(EVERY)
+
+
+async def routines(database: Database, *members: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[member] for member in members) for row in await database.rows(ROUTINES)]
+
+
+def before_functions_had_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {number: text for number, text in known_migrations().items() if number <= 6}
+    old[6] += SCHEMA_6.read_text()
+    monkeypatch.setattr(module, "known_migrations", lambda: old)
+    monkeypatch.setattr(module, "known_functions", str)
+
+
+async def kicked_off_by_old_functions(rows: Rows) -> tuple[UUID, UUID]:
+    """A kickoff that runs and holds a key, and one that waits for the key."""
+    running, waiting = new_id(), new_id()
+    for kickoff in (running, waiting):
+        await rows.database.execute(
+            "INSERT INTO kickoffs (id, deployment_id, version_id, inputs, concurrency_key, ready) "
+            "VALUES (%(id)s, %(deployment)s, %(version)s, '{}', 'k', %(ready)s)",
+            {"id": kickoff, "deployment": rows.deployment.id, "version": rows.version.id, "ready": kickoff == running},
+        )
+    claim = "SELECT claim_kickoffs(%(worker)s, 'here', 2, interval '1 hour') AS id"
+    assert await rows.database.rows(claim, {"worker": rows.worker}) == [{"id": running}]
+    return running, waiting
+
+
+async def test_a_database_whose_migrations_made_the_functions_gets_those_of_the_files(
+    shared_url: str, empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Database(empty_url) as upgraded, Database(shared_url) as new:
+        before_functions_had_files(monkeypatch)
+        assert await migrate(upgraded) == [1, 2, 3, 4, 5, 6]
+        rows = await Rows.make(upgraded)
+        running, waiting = await kicked_off_by_old_functions(rows)
+        monkeypatch.undo()
+        assert await migrate(upgraded) == EVERY[6:]
+        assert await routines(upgraded, "name", "text") == await routines(new, "name", "text")
+        assert await rows.claimed_ids() == []
+        assert await rows.store.settle(running, 1, DONE, TokenUsage(), [])
+        (claimed,) = await rows.claim()
+        assert claimed.id == waiting
+        assert await rows.settle(claimed)
+        assert [(await rows.status(one)).state for one in (running, waiting)] == [State.SUCCESS] * 2
+
+
+async def test_functions_are_replaced_only_when_a_file_has_changed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await routines(database, "name", "written_by")
+    await migrate(database)
+    assert await routines(database, "name", "written_by") == before
+    text = known_functions() + "CREATE OR REPLACE FUNCTION more() RETURNS int LANGUAGE sql AS 'SELECT 1';"
+    monkeypatch.setattr(module, "known_functions", lambda: text)
+    assert await migrate(database) == []
+    after = await routines(database, "name", "written_by")
+    assert not set(before) & set(after)
+    assert {name for name, _ in after} - {name for name, _ in before} == {"more()"}
+    await migrate(database)
+    assert await routines(database, "name", "written_by") == after
+
+
+async def test_functions_that_fail_leave_all_as_it_was(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = await routines(database, "name", "written_by")
+    text = known_functions() + "CREATE FUNCTION broken() RETURNS nothing LANGUAGE sql AS '';"
+    monkeypatch.setattr(module, "known_functions", lambda: text)
+    with pytest.raises(MigrationError, match=r'The replacement of the functions failed: type "nothing"'):
+        await migrate(database)
+    assert await routines(database, "name", "written_by") == before
+
+
+async def test_a_server_of_an_older_version_serves_with_newer_functions(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = known_functions() + "-- newer"
+    monkeypatch.setattr(module, "known_functions", lambda: text)
+    await migrate(database)
+    monkeypatch.undo()
+    assert await is_migrated(database)
+
+
+async def test_kickoffs_run_while_functions_are_replaced(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = await Rows.make(database)
+    ids = await rows.accept(30, concurrency_key="k")
+    texts = (f"{known_functions()}-- {number}" for number in itertools.count())
+    monkeypatch.setattr(module, "known_functions", lambda: next(texts))
+    replaced = 0
+
+    async def replace() -> None:
+        nonlocal replaced
+        while True:
+            await migrate(database)
+            replaced += 1
+
+    replacing = asyncio.create_task(replace())
+    ended: list[UUID] = []
+    async with asyncio.timeout(60):
+        while len(ended) < len(ids) or replaced < 3:
+            for claimed in await rows.claim():
+                assert await rows.settle(claimed)
+                ended.append(claimed.id)
+    replacing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await replacing
+    assert sorted(ended) == sorted(ids)
+
+
+def test_each_file_of_functions_says_what_it_is_for_and_can_be_run_again() -> None:
+    files = [entry.read_text() for entry in resources.files("windlass.store").joinpath("functions").iterdir()]
+    assert files
+    for text in files:
+        assert text.startswith("-- ")
+        assert re.findall(r"^CREATE (?!OR REPLACE (?:FUNCTION|TRIGGER) )", text, re.MULTILINE) == []
+
+
+def test_migrations_make_no_functions() -> None:
+    """Those of a migration would be replaced by nothing when they change."""
+    made = "\n".join(known_migrations().values())
+    assert re.findall(r"CREATE (?:OR REPLACE )?(?:FUNCTION|TRIGGER|VIEW)\b", made) == []

@@ -9,6 +9,7 @@ import pytest
 from psycopg.sql import SQL
 
 from windlass.kickoffs.ids import new_id
+from windlass.store.accepting import ACCEPT_WHAT_FITS
 from windlass.store.accepting import SQL as ACCEPTING
 from windlass.store.accepting import _columns as columns_of
 from windlass.store.claiming import SQL as CLAIMING
@@ -25,6 +26,8 @@ COUNTED = SQL(
     "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS touched "
     "FROM pg_stat_xact_user_tables WHERE relname = 'kickoffs'"
 )
+
+KEY_IS_HELD = SQL("SELECT key_is_held(%(deployment)s, %(key)s) AS held")
 
 
 async def pile_up(rows: Rows, columns: str = "", values: str = "") -> None:
@@ -95,6 +98,21 @@ async def test_a_look_for_what_has_come_due_or_is_free_touches_few_rows(rows: Ro
     assert touched < FEW
 
 
+async def test_whether_a_key_is_held_is_found_in_few_rows_also_by_a_session_that_knew_a_small_table(rows: Rows) -> None:
+    await rows.started(concurrency_key="k")
+    await rows.database.execute("ANALYZE kickoffs")
+    held = {"deployment": rows.deployment.id, "key": "k"}
+    async with rows.database.connection() as session:
+        for _ in range(10):  # from the sixth time on, PostgreSQL keeps the plan
+            await session.execute(KEY_IS_HELD, held)
+        await pile_up(rows, ", ready, concurrency_key", ", false, 'k'")
+        async with session.transaction():
+            before = await fetch(session, COUNTED)
+            assert await fetch(session, KEY_IS_HELD, held) == [{"held": True}]
+            after = await fetch(session, COUNTED)
+    assert after[0]["touched"] - before[0]["touched"] < FEW
+
+
 @pytest.mark.parametrize("statistics", ["none", "of an empty table", "up to date"])
 async def test_a_look_for_what_a_new_one_supersedes_touches_few_rows(rows: Rows, statistics: str) -> None:
     if statistics == "of an empty table":
@@ -120,7 +138,7 @@ async def test_to_count_a_users_share_and_to_find_what_to_stop_touches_no_kickof
     if statistics == "up to date":
         await rows.database.execute("ANALYZE kickoffs")
     settings = {"keep": timedelta(hours=24), "max_waiting": 100, "user_share": 0.25}
-    careful = ACCEPTING["accept_with_care"].as_string()
+    careful = ACCEPT_WHAT_FITS.as_string()
     of_user, of_organization = columns_of([rows.new(user_id=user)]), columns_of([rows.new()])
     without_share = await rows_touched(rows, careful, of_organization | settings)
     assert await rows_touched(rows, careful, of_user | settings) < without_share + FEW

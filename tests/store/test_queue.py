@@ -26,7 +26,12 @@ async def test_a_higher_priority_goes_first_and_age_decides_among_equals(rows: R
 async def test_a_kickoff_with_limits_of_its_own_brings_them(rows: Rows) -> None:
     claimed = await rows.started(limits='{"timeout": 60, "token_limit": 1000}')
     assert claimed.limits == Limits(timeout=60, token_limit=1000)
-    assert (claimed.ran_for, claimed.alone, claimed.concurrency_key, claimed.stop_requested) == (0, False, None, False)
+    assert (claimed.ran_for, claimed.isolated, claimed.concurrency_key, claimed.stop_requested) == (
+        0,
+        False,
+        None,
+        False,
+    )
 
 
 async def test_a_deployment_runs_no_more_at_once_than_it_may(rows: Rows) -> None:

@@ -50,7 +50,7 @@ class Journal:
 
     def _seal(self, step: JournalAppend) -> JournalEntry:
         record = self._key_ring.seal(step.record, Sealed.JOURNAL_RECORD.of(self._row(step.number)))
-        return JournalEntry(step.number, step.key, record, step.position, apart=step.apart)
+        return JournalEntry(step.number, step.key, record, step.position, output_elsewhere=step.apart)
 
     def _row(self, number: int) -> str:
         return f"{self._kickoff}/{number}"

@@ -184,7 +184,7 @@ class Run:
             preload_project=self._options.preload == "project",
             digest=self.claimed.digest,
             start=self._options.start,
-            alone=self.claimed.alone,
+            alone=self.claimed.isolated,
             lease=self.lease_handle.until,
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,
@@ -275,9 +275,9 @@ class Run:
 
     async def _put_back(self, why: str) -> bool:
         kickoff, attempt = self.claimed.id, self.claimed.attempt
-        alone = not self.lease_handle.lapsed  # after the end of the lease, the crew did not cause the loss
+        isolated = not self.lease_handle.lapsed  # after the end of the lease, the crew did not cause the loss
         state = await self._store.requeue(
-            kickoff, attempt, self._interruption(why), max_losses=self._max_losses, alone=alone
+            kickoff, attempt, self._interruption(why), max_losses=self._max_losses, isolated=isolated
         )
         if state is not None:
             logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)

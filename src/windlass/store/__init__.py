@@ -1,4 +1,5 @@
 """Access to PostgreSQL. No other package contains SQL.
 
-Named statements are in queries/*.sql. The schema is in the numbered files migrations/*.sql.
+Named statements are in queries/*.sql. Tables, indexes and data are in the numbered files migrations/*.sql. Functions
+and triggers are in functions/*.sql.
 """

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from psycopg import sql
+
 from windlass.kickoffs.outcome import SUPERSEDED
 from windlass.store.named_queries import queries
 
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
     from windlass.store.database import Database, Row
 
 SQL = queries("accepting")
+
+
+def _accept(admission: sql.SQL, placing: sql.SQL, refusals: sql.SQL) -> sql.SQL:
+    statement = SQL["accept"].format(admission=admission, placing=placing, refusals=refusals)
+    return sql.SQL(statement.as_string())
+
+
+ACCEPT_ALL = _accept(SQL["admit_all"], SQL["place_at_once"], SQL["no_refusals"])
+ACCEPT_WHAT_FITS = _accept(SQL["admit_what_fits"], SQL["place_by_key"], SQL["refusals"])
 KNOWN_FOR = 1.0
 """Seconds for which a counted room of a queue is used."""
 MOST_KNOWN = 10_000
@@ -125,13 +136,13 @@ class Accepting:
     async def accept(self, batch: Sequence[NewKickoff]) -> Accepted:
         values = _columns(batch) | self._settings
         if self._is_ordinary(batch):
-            (row,) = await self._database.rows(SQL["accept"], values)
+            (row,) = await self._database.rows(ACCEPT_ALL, values)
             return Accepted(set(row["accepted"] or ()))
         keys = {f"{deployment} {key}" for deployment, key in filter(None, (new.claim_to_key for new in batch))}
         if keys:
             row = await self._accept_one_by_key(values, list(keys))
         else:
-            (row,) = await self._database.rows(SQL["accept_with_care"], values)
+            (row,) = await self._database.rows(ACCEPT_WHAT_FITS, values)
         self._note_room(row)
         return _accepted(row)
 
@@ -157,7 +168,7 @@ class Accepting:
         newer = {"ids": values["ids"], "strategies": values["strategies"], "error": SUPERSEDED}
         async with self._database.connection() as connection, connection.pipeline(), connection.transaction():
             await connection.execute(SQL["lock_keys"], {"names": keys})
-            accepting = await connection.execute(SQL["accept_with_care"], values)
+            accepting = await connection.execute(ACCEPT_WHAT_FITS, values)
             await connection.execute(SQL["supersede"], newer)
         (row,) = await accepting.fetchall()
         return row

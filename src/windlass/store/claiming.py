@@ -32,8 +32,8 @@ class Claimed:
     """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
 
     `digest` is the digest of the project's files in that version. `ran_for` is the number of seconds since its first
-    start. `usage` and `model_calls` are the totals of its earlier attempts. `alone` means that an earlier attempt lost
-    its process.
+    start. `usage` and `model_calls` are the totals of its earlier attempts. `isolated` means that an earlier attempt
+    lost its process.
     """
 
     id: UUID
@@ -45,7 +45,7 @@ class Claimed:
     digest: str = ""
     limits: Limits = field(default_factory=Limits)
     ran_for: float = 0.0
-    alone: bool = False
+    isolated: bool = False
     retries: int = 0
     usage: TokenUsage = field(default_factory=TokenUsage)
     model_calls: int = 0

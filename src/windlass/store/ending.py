@@ -130,10 +130,10 @@ def raw(value: Text | None) -> str | None:
 
 
 async def requeue(
-    database: Database, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, alone: bool
+    database: Database, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, isolated: bool
 ) -> State | None:
-    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "alone": alone}
-    return _state(await database.row(SQL["put_back"], {**values, **interruption.columns()}))
+    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "isolated": isolated}
+    return _state(await database.row(SQL["requeue"], {**values, **interruption.columns()}))
 
 
 async def retry(database: Database, kickoff: UUID, attempt: int, interruption: Interruption, *, pause: float) -> bool:

@@ -146,15 +146,17 @@ class KickoffStore:
         return await ending.settle(self._database, kickoff, attempt, outcome, usage, warnings)
 
     async def requeue(
-        self, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, alone: bool = True
+        self, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, isolated: bool = True
     ) -> State | None:
         """Counts a loss, and returns the new state of the kickoff.
 
         The state is PENDING, to run again after a pause, or CANCELLED when a stop was requested. Returns None, and
-        changes nothing, when the kickoff has gone on to another attempt or has had `max_losses` losses. With `alone`,
-        the zygote of its later attempts serves no other kickoff.
+        changes nothing, when the kickoff has gone on to another attempt or has had `max_losses` losses. With
+        `isolated`, the zygote of its later attempts serves no other kickoff.
         """
-        return await ending.requeue(self._database, kickoff, attempt, interruption, max_losses=max_losses, alone=alone)
+        return await ending.requeue(
+            self._database, kickoff, attempt, interruption, max_losses=max_losses, isolated=isolated
+        )
 
     async def retry(self, kickoff: UUID, attempt: int, interruption: Interruption, *, pause: float) -> bool:
         """Requeues the kickoff of a failed run, to run again after `pause` seconds.

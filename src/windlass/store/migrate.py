@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import re
 from importlib import resources
 
@@ -11,6 +12,8 @@ from windlass.store.database import Connection, Database, fetch
 
 LOCK = 0x77696E64  # "wind" in ASCII; one server migrates, the others wait for it
 FILE = re.compile(r"(\d{4})_\w+\.sql")
+FUNCTIONS = "digest of the functions"
+"""The name of the setting with the digest of functions/*.sql, so that a start that changes nothing replaces nothing."""
 OLDEST_SERVER = 140000
 HINT = "Nothing of it was kept."
 HINTS: dict[str | None, str] = {
@@ -29,8 +32,18 @@ def known_migrations() -> dict[int, str]:
     return {int(name[:4]): entry.read_text("utf-8") for name, entry in files}
 
 
+def known_functions() -> str:
+    """Returns the SQL of functions/*.sql, which creates or replaces all functions and triggers."""
+    folder = resources.files("windlass.store").joinpath("functions")
+    files = sorted((entry.name, entry) for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return "\n".join(entry.read_text("utf-8") for _, entry in files)
+
+
 async def migrate(database: Database) -> list[int]:
-    """Applies the missing migrations in one transaction, under an advisory lock, and returns their numbers."""
+    """Applies the missing migrations in one transaction, under an advisory lock, and returns their numbers.
+
+    Replaces the functions and triggers if the last server that migrated this database had others.
+    """
     async with database.transaction(patient=True) as connection:
         _refuse_old_server(connection)
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -45,11 +58,16 @@ async def migrate(database: Database) -> list[int]:
         missing = [number for number in known if number not in applied]
         for number in missing:
             await _apply(connection, number, known[number])
+        await _replace_functions(connection)
         await _bring_up_side_jobs(connection)
         return missing
 
 
 async def is_migrated(database: Database) -> bool:
+    """Returns whether the tables have all that this version needs.
+
+    The functions are not compared: while servers are upgraded one by one, older servers use those of a newer version.
+    """
     async with database.connection() as connection:
         if not await _applied(connection) >= known_migrations().keys():
             return False
@@ -80,6 +98,24 @@ async def _apply(connection: Connection, number: int, sql: str) -> None:
     except psycopg.Error as error:
         raise _failure(f"Migration {number}", error) from error
     await connection.execute("INSERT INTO migrations (number) VALUES (%s)", (number,))
+
+
+async def _replace_functions(connection: Connection) -> None:
+    sql = known_functions()
+    digest = hashlib.sha256(sql.encode()).hexdigest()
+    values = {"name": FUNCTIONS, "digest": digest}
+    if await fetch(connection, "SELECT FROM settings WHERE name = %(name)s AND value = %(digest)s", values):
+        return
+    try:
+        await connection.execute("SET LOCAL check_function_bodies = off")  # the files refer to each other
+        await connection.execute(sql.encode())
+    except psycopg.Error as error:
+        raise _failure("The replacement of the functions", error) from error
+    await connection.execute(
+        "INSERT INTO settings (name, value) VALUES (%(name)s, %(digest)s) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        values,
+    )
 
 
 def _failure(what: str, error: psycopg.Error) -> MigrationError:

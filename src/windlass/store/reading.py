@@ -81,11 +81,11 @@ async def statuses(database: Database, ids: Sequence[UUID]) -> dict[UUID, Kickof
 
 
 def _status(row: Row) -> KickoffStatus:
-    apart: list[str | None] | None = row.pop("apart")
-    if apart is not None:
-        row.update({member: Stored(member) for member in apart if member})
+    omitted: list[str | None] | None = row.pop("omitted")
+    if omitted is not None:
+        row.update({member: Stored(member) for member in omitted if member})
         row["warnings"] = row["warnings"] or "[]"
-    return KickoffStatus(**{**row, "state": State(row["state"])}, large=apart is not None)
+    return KickoffStatus(**{**row, "state": State(row["state"])}, large=omitted is not None)
 
 
 Pieces = Callable[[Stored], AsyncIterator[bytes]]

@@ -30,15 +30,15 @@ SQL = queries("reporting")
 class JournalEntry:
     """A finished step for the journal.
 
-    `record` is sealed. `position` is the position of its task record, None when it has none. `apart` means that the
-    output of the step is stored in the task record and not in `record`.
+    `record` is sealed. `position` is the position of its task record, None when it has none. `output_elsewhere` means
+    that the output of the step is stored in the task record and not in `record`.
     """
 
     number: int
     key: str
     record: str
     position: int | None = None
-    apart: bool = False
+    output_elsewhere: bool = False
 
 
 class StoredSoFar(NamedTuple):
@@ -179,7 +179,7 @@ def _entry_columns(entries: Sequence[JournalEntry]) -> dict[str, list[Any]]:
         "entry_keys": [sanitized_text(entry.key) for entry in entries],
         "entry_positions": [entry.position for entry in entries],
         "entries": ["" if is_large(entry.record) else entry.record for entry in entries],
-        "aparts": [entry.apart for entry in entries],
+        "outputs_elsewhere": [entry.output_elsewhere for entry in entries],
     }
 
 

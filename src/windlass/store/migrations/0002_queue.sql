@@ -38,9 +38,3 @@ CREATE TABLE workers (
     seen_at     timestamptz NOT NULL DEFAULT now(),
     alive_until timestamptz NOT NULL  -- promised by the worker: without a further report until then it is dead
 );
-
-CREATE VIEW registered_tasks AS
-SELECT versions.id AS version_id, ordinality::int - 1 AS position, given ->> 'task_id' AS task_id, given ->> 'key' AS key,
-       given ->> 'name' AS name, given ->> 'agent' AS agent
-  FROM versions
- CROSS JOIN LATERAL json_array_elements(versions.manifest -> 'tasks') WITH ORDINALITY AS listed (given, ordinality);

@@ -1,43 +1,11 @@
 -- Arrays are sent in binary form, %(...)b: in text form, quoting inputs of 20 MB keeps the server busy for seconds.
 
 -- name: accept
--- Stores a batch without concurrency keys, for deployments whose queues are known to have room: one statement, one commit, one
--- notification. A row whose idempotency key is in use inserts nothing. The keys of a batch must be distinct: INSERT ... ON CONFLICT can't
--- change a row twice.
+-- Stores a batch in one statement: one commit, one notification. `admission` lists the rows that are accepted if their idempotency key is
+-- free, as `admitted`. `placing` adds `ready` to them. A row whose idempotency key is in use inserts nothing. The idempotency keys of a
+-- batch must be distinct: INSERT ... ON CONFLICT can't change a row twice.
 WITH given AS (
     SELECT *
-      FROM unnest(
-           %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
-           %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
-           %(run_ats)b::timestamptz[], %(limits)b::text[]
-         ) AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, limits)
-), reserved AS (
-    INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
-    SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
-      FROM given
-     WHERE key IS NOT NULL
-     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- the same order in each batch, to avoid deadlocks
-        ON CONFLICT (deployment_id, principal, key) DO UPDATE
-       SET request_digest = excluded.request_digest, kickoff_id = excluded.kickoff_id, expires_at = excluded.expires_at
-     WHERE idempotency_keys.expires_at <= now()
-    RETURNING kickoff_id
-), accepted AS (
-    INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, limits)
-    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority,
-           CASE WHEN run_at > now() THEN run_at END, coalesce(run_at <= now(), true), limits::json
-      FROM given
-     WHERE key IS NULL OR id IN (SELECT kickoff_id FROM reserved)
-    RETURNING id
-)
-SELECT (SELECT array_agg(id) FROM accepted) AS accepted, pg_notify('windlass_kickoffs', '')
-
--- name: accept_with_care
--- As `accept`, for any batch. A row that inserts nothing is returned in `full` or `taken`, or else its idempotency key belongs to an
--- earlier kickoff. The concurrency keys of a batch must also be distinct, except for "enqueue": rows of one batch don't see each other.
-WITH given AS (
-    SELECT row.*, coalesce(row.strategy, deployments.concurrency_strategy) AS wanted,
-           coalesce(deployments.max_waiting, %(max_waiting)s) AS most,
-           greatest(1, floor(coalesce(deployments.max_waiting, %(max_waiting)s) * %(user_share)s))::int AS most_of_user
       FROM unnest(
            %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
            %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
@@ -45,88 +13,21 @@ WITH given AS (
          ) WITH ORDINALITY
            AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, concurrency_key,
                    strategy, limits, place)
-      LEFT JOIN deployments ON deployments.id = row.deployment_id
-), taken AS (
-    SELECT given.id, holder.id AS holder, holder.user_id AS holder_user
-      FROM given
-     CROSS JOIN LATERAL (
-           SELECT kickoffs.id, kickoffs.user_id
-             FROM kickoffs
-            WHERE kickoffs.deployment_id = given.deployment_id AND kickoffs.concurrency_key = given.concurrency_key
-              AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
-            LIMIT 1
-           ) AS holder
-     WHERE given.wanted = 'reject'
-), backlogs AS MATERIALIZED (  -- counted once per deployment, up to the limit
-    SELECT deployment_id, most, most_of_user,
-           (SELECT count(*)
-              FROM (SELECT FROM kickoffs WHERE deployment_id = queue.deployment_id AND state = 'PENDING' AND ready LIMIT most) AS ready)
-         + (SELECT count(*)
-              FROM (SELECT FROM kickoffs WHERE deployment_id = queue.deployment_id AND state = 'PENDING' AND NOT ready LIMIT most) AS other)
-           AS waiting
-      FROM (SELECT DISTINCT deployment_id, most, most_of_user FROM given) AS queue
-), backlogs_of_users AS MATERIALIZED (
-    SELECT deployment_id, user_id,
-           (SELECT count(*)
-              FROM (SELECT
-                      FROM kickoffs
-                     WHERE deployment_id = own.deployment_id AND user_id = own.user_id AND state = 'PENDING'
-                     LIMIT most_of_user) AS waiting) AS waiting
-      FROM (SELECT DISTINCT deployment_id, user_id, most_of_user FROM given WHERE user_id IS NOT NULL) AS own
-), new AS (
-    SELECT given.*, backlogs_of_users.waiting AS waiting_of_user,
-           given.user_id IS NULL OR backlogs_of_users.waiting
-             + row_number() OVER (PARTITION BY given.deployment_id, given.user_id ORDER BY place) <= most_of_user AS within_share
-      FROM given
-      LEFT JOIN backlogs_of_users USING (deployment_id, user_id)
-      LEFT JOIN LATERAL (
-           SELECT expires_at
-             FROM idempotency_keys
-            WHERE idempotency_keys.deployment_id = given.deployment_id
-              AND idempotency_keys.principal = coalesce(given.user_id, given.deployment_id) AND idempotency_keys.key = given.key
-            LIMIT 1
-           ) AS known ON given.key IS NOT NULL
-     WHERE id NOT IN (SELECT id FROM taken) AND coalesce(known.expires_at <= now(), true)
-), counted AS (  -- rows beyond a user's share use no room of the queue
-    SELECT new.*, waiting,
-           within_share AND waiting + count(*) FILTER (WHERE within_share) OVER (PARTITION BY deployment_id ORDER BY place) <= new.most AS fits
-      FROM new
-      JOIN backlogs USING (deployment_id)
-), reserved AS (
+), {admission}, reserved AS (
     INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
     SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
-      FROM counted
-     WHERE key IS NOT NULL AND fits
+      FROM admitted
+     WHERE key IS NOT NULL
      ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- the same order in each batch, to avoid deadlocks
         ON CONFLICT (deployment_id, principal, key) DO UPDATE
        SET request_digest = excluded.request_digest, kickoff_id = excluded.kickoff_id, expires_at = excluded.expires_at
      WHERE idempotency_keys.expires_at <= now()
     RETURNING kickoff_id
-), admitted AS (
-    SELECT counted.*, CASE WHEN run_at > now() THEN run_at END AS not_before
-      FROM counted
-     WHERE fits AND (key IS NULL OR id IN (SELECT kickoff_id FROM reserved))
-), placed AS (
-    SELECT admitted.*,
-           not_before IS NULL AND (concurrency_key IS NULL OR (holder.id IS NULL AND earlier.id IS NULL AND
-               row_number() OVER (PARTITION BY admitted.deployment_id, concurrency_key, not_before IS NULL
-                                      ORDER BY priority DESC, place) = 1)) AS ready
+), new AS (
+    SELECT admitted.*, CASE WHEN run_at > now() THEN run_at END AS not_before
       FROM admitted
-      LEFT JOIN LATERAL (
-           SELECT held.id
-             FROM kickoffs AS held
-            WHERE held.deployment_id = admitted.deployment_id AND held.concurrency_key = admitted.concurrency_key
-              AND (held.state = 'STARTED' OR held.state = 'PENDING_HUMAN_INPUT' OR (held.state = 'PENDING' AND held.ready))
-            LIMIT 1
-           ) AS holder ON admitted.concurrency_key IS NOT NULL
-      LEFT JOIN LATERAL (
-           SELECT waiting.id
-             FROM kickoffs AS waiting
-            WHERE waiting.deployment_id = admitted.deployment_id AND waiting.concurrency_key = admitted.concurrency_key
-              AND waiting.state = 'PENDING' AND NOT waiting.ready AND waiting.run_at IS NULL
-            LIMIT 1
-           ) AS earlier ON admitted.concurrency_key IS NOT NULL
-), accepted AS (
+     WHERE key IS NULL OR id IN (SELECT kickoff_id FROM reserved)
+), {placing}, accepted AS (
     INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, concurrency_key,
                           limits)
     SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority, not_before, ready,
@@ -134,17 +35,108 @@ WITH given AS (
       FROM placed
     RETURNING id
 )
-SELECT (SELECT array_agg(id) FROM accepted) AS accepted,
-       (SELECT json_agg(CASE WHEN within_share THEN json_build_array(id, waiting, most, false)
-                             ELSE json_build_array(id, waiting_of_user, most_of_user, true) END)
-          FROM counted
-         WHERE NOT fits) AS full,
-       (SELECT json_agg(json_build_array(deployment_id, most - waiting, most_of_user - waiting)) FROM backlogs) AS room,
-       (SELECT json_agg(DISTINCT jsonb_build_array(deployment_id, user_id, most_of_user - waiting_of_user))
-          FROM new
-         WHERE user_id IS NOT NULL) AS room_of_users,
-       (SELECT json_agg(json_build_array(id, holder, holder_user)) FROM taken) AS taken,
-       pg_notify('windlass_kickoffs', '')
+SELECT (SELECT array_agg(id) FROM accepted) AS accepted, {refusals}, pg_notify('windlass_kickoffs', '')
+
+-- name: admit_all
+-- For batches without concurrency keys, for deployments whose queues are known to have room.
+admitted AS (
+    SELECT * FROM given
+)
+
+-- name: place_at_once
+placed AS (
+    SELECT new.*, not_before IS NULL AS ready FROM new
+)
+
+-- name: no_refusals
+NULL AS full
+
+-- name: admit_what_fits
+-- For any batch. A row that inserts nothing is returned in `full` or `taken`, or else its idempotency key belongs to an earlier kickoff. The
+-- concurrency keys of a batch must also be distinct, except for "enqueue": rows of one batch don't see each other.
+bounded AS (
+    SELECT given.*, coalesce(given.strategy, deployments.concurrency_strategy) AS chosen_strategy,
+           coalesce(deployments.max_waiting, %(max_waiting)s) AS most,
+           greatest(1, floor(coalesce(deployments.max_waiting, %(max_waiting)s) * %(user_share)s))::int AS most_of_user
+      FROM given
+      LEFT JOIN deployments ON deployments.id = given.deployment_id
+), taken AS (
+    SELECT bounded.id, holder.id AS holder, holder.user_id AS holder_user
+      FROM bounded
+     CROSS JOIN LATERAL (
+           SELECT kickoffs.id, kickoffs.user_id
+             FROM kickoffs
+            WHERE kickoffs.deployment_id = bounded.deployment_id AND kickoffs.concurrency_key = bounded.concurrency_key
+              AND kickoffs.state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
+            LIMIT 1
+           ) AS holder
+     WHERE bounded.chosen_strategy = 'reject'
+), backlogs AS MATERIALIZED (  -- counted once per deployment, up to the limit
+    SELECT deployment_id, most, most_of_user,
+           (SELECT count(*)
+              FROM (SELECT FROM kickoffs WHERE deployment_id = queue.deployment_id AND state = 'PENDING' AND ready LIMIT most) AS ready)
+         + (SELECT count(*)
+              FROM (SELECT FROM kickoffs WHERE deployment_id = queue.deployment_id AND state = 'PENDING' AND NOT ready LIMIT most) AS other)
+           AS waiting
+      FROM (SELECT DISTINCT deployment_id, most, most_of_user FROM bounded) AS queue
+), backlogs_of_users AS MATERIALIZED (
+    SELECT deployment_id, user_id,
+           (SELECT count(*)
+              FROM (SELECT
+                      FROM kickoffs
+                     WHERE deployment_id = own.deployment_id AND user_id = own.user_id AND state = 'PENDING'
+                     LIMIT most_of_user) AS waiting) AS waiting
+      FROM (SELECT DISTINCT deployment_id, user_id, most_of_user FROM bounded WHERE user_id IS NOT NULL) AS own
+), fresh AS (
+    SELECT bounded.*, backlogs_of_users.waiting AS waiting_of_user,
+           bounded.user_id IS NULL OR backlogs_of_users.waiting
+             + row_number() OVER (PARTITION BY bounded.deployment_id, bounded.user_id ORDER BY place) <= most_of_user AS within_share
+      FROM bounded
+      LEFT JOIN backlogs_of_users USING (deployment_id, user_id)
+      LEFT JOIN LATERAL (
+           SELECT expires_at
+             FROM idempotency_keys
+            WHERE idempotency_keys.deployment_id = bounded.deployment_id
+              AND idempotency_keys.principal = coalesce(bounded.user_id, bounded.deployment_id) AND idempotency_keys.key = bounded.key
+            LIMIT 1
+           ) AS known ON bounded.key IS NOT NULL
+     WHERE id NOT IN (SELECT id FROM taken) AND coalesce(known.expires_at <= now(), true)
+), counted AS (  -- rows beyond a user's share use no room of the queue
+    SELECT fresh.*, waiting,
+           within_share
+             AND waiting + count(*) FILTER (WHERE within_share) OVER (PARTITION BY deployment_id ORDER BY place) <= fresh.most AS fits
+      FROM fresh
+      JOIN backlogs USING (deployment_id)
+), admitted AS (
+    SELECT * FROM counted WHERE fits
+)
+
+-- name: place_by_key
+placed AS (
+    SELECT new.*,
+           not_before IS NULL AND (concurrency_key IS NULL OR (
+               NOT key_is_held(new.deployment_id, concurrency_key) AND earlier.id IS NULL
+               AND row_number() OVER (PARTITION BY new.deployment_id, concurrency_key, not_before IS NULL ORDER BY priority DESC, place) = 1
+           )) AS ready
+      FROM new
+      LEFT JOIN LATERAL (
+           SELECT kickoffs.id
+             FROM kickoffs
+            WHERE kickoffs.deployment_id = new.deployment_id AND kickoffs.concurrency_key = new.concurrency_key AND waits_for_key(kickoffs)
+            LIMIT 1
+           ) AS earlier ON new.concurrency_key IS NOT NULL
+)
+
+-- name: refusals
+(SELECT json_agg(CASE WHEN within_share THEN json_build_array(id, waiting, most, false)
+                      ELSE json_build_array(id, waiting_of_user, most_of_user, true) END)
+   FROM counted
+  WHERE NOT fits) AS full,
+(SELECT json_agg(json_build_array(deployment_id, most - waiting, most_of_user - waiting)) FROM backlogs) AS room,
+(SELECT json_agg(DISTINCT jsonb_build_array(deployment_id, user_id, most_of_user - waiting_of_user))
+   FROM fresh
+  WHERE user_id IS NOT NULL) AS room_of_users,
+(SELECT json_agg(json_build_array(id, holder, holder_user)) FROM taken) AS taken
 
 -- name: lock_keys
 -- Locks in the order of the numbers, as each batch does. Otherwise two batches could deadlock.

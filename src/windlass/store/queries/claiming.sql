@@ -3,7 +3,8 @@
 SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s) AS id
 
 -- name: claimed
-SELECT kickoffs.id, attempt, inputs, limits, alone, retries, concurrency_key, token_usage AS usage, model_calls, stop_requested_at IS NOT NULL AS stop_requested,
+SELECT kickoffs.id, attempt, inputs, limits, isolated, retries, concurrency_key, token_usage AS usage, model_calls,
+       stop_requested_at IS NOT NULL AS stop_requested,
        CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM now() - started_at)::float8 END AS ran_for,
        deployments.slug, versions.digest, versions.source, versions.manifest
   FROM kickoffs
@@ -25,8 +26,9 @@ SELECT position, task_id, key, name, agent, state, registered, execution_time,
 -- Returns the next entries after the number %(after)s: at least one, and no further one beyond %(most)s bytes. An output counts 64 times its
 -- stored size, because it may be compressed.
 WITH next AS (
-    SELECT number, journal.key, record, CASE WHEN apart THEN task_records.output END AS output,
-           octet_length(record) + CASE WHEN apart THEN 64 * coalesce(pg_column_size(task_records.output), 0) ELSE 0 END AS bytes
+    SELECT number, journal.key, record, CASE WHEN output_elsewhere THEN task_records.output END AS output,
+           octet_length(record)
+             + CASE WHEN output_elsewhere THEN 64 * coalesce(pg_column_size(task_records.output), 0) ELSE 0 END AS bytes
       FROM journal
       LEFT JOIN task_records USING (kickoff_id, position)
      WHERE kickoff_id = %(kickoff)s AND number > %(after)s
@@ -88,7 +90,7 @@ SELECT count(*) AS promoted FROM promoted
 WITH RECURSIVE keys AS (
     (SELECT deployment_id, concurrency_key
        FROM kickoffs
-      WHERE concurrency_key IS NOT NULL AND state = 'PENDING' AND NOT ready AND run_at IS NULL
+      WHERE waits_for_key(kickoffs)
         AND (deployment_id, concurrency_key) > (%(deployment)s, %(key)s)
       ORDER BY deployment_id, concurrency_key
       LIMIT 1)
@@ -98,7 +100,7 @@ WITH RECURSIVE keys AS (
      CROSS JOIN LATERAL (
            SELECT kickoffs.deployment_id, kickoffs.concurrency_key
              FROM kickoffs
-            WHERE kickoffs.concurrency_key IS NOT NULL AND state = 'PENDING' AND NOT ready AND run_at IS NULL
+            WHERE waits_for_key(kickoffs)
               AND (kickoffs.deployment_id, kickoffs.concurrency_key) > (keys.deployment_id, keys.concurrency_key)
             ORDER BY kickoffs.deployment_id, kickoffs.concurrency_key
             LIMIT 1
@@ -112,14 +114,11 @@ WITH RECURSIVE keys AS (
            SELECT id
              FROM kickoffs
             WHERE kickoffs.deployment_id = page.deployment_id AND kickoffs.concurrency_key = page.concurrency_key
-              AND state = 'PENDING' AND NOT ready AND run_at IS NULL
+              AND waits_for_key(kickoffs)
             ORDER BY priority DESC, id
             LIMIT 1
            ) AS waiting
-     WHERE NOT EXISTS (
-           SELECT FROM kickoffs AS held
-            WHERE held.deployment_id = page.deployment_id AND held.concurrency_key = page.concurrency_key
-              AND (held.state = 'STARTED' OR held.state = 'PENDING_HUMAN_INPUT' OR (held.state = 'PENDING' AND held.ready)))
+     WHERE NOT key_is_held(page.deployment_id, page.concurrency_key)
 ), locked AS (
     SELECT kickoffs.id
       FROM kickoffs

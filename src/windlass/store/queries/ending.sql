@@ -11,7 +11,7 @@ UPDATE kickoffs
  WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
 RETURNING id
 
--- name: put_back
+-- name: requeue
 -- The run was lost. Returns no row either when the kickoff already has had %(max_losses)s losses.
 UPDATE kickoffs
    SET state = CASE WHEN stop_requested_at IS NULL THEN 'PENDING' ELSE 'CANCELLED' END,
@@ -20,8 +20,8 @@ UPDATE kickoffs
        ready = false,
        run_at = CASE WHEN stop_requested_at IS NULL
                      THEN now() + least(60, power(2, least(losses, 6))) * (0.8 + 0.4 * random()) * interval '1 second' END,
-       losses = losses + 1, alone = alone OR %(alone)s, why = %(why)s, token_usage = %(token_usage)s::json, warnings = added_warnings(warnings, %(warnings)s),
-       worker_id = NULL, lease_until = NULL, waiting_for = NULL
+       losses = losses + 1, isolated = isolated OR %(isolated)s, why = %(why)s, token_usage = %(token_usage)s::json,
+       warnings = added_warnings(warnings, %(warnings)s), worker_id = NULL, lease_until = NULL, waiting_for = NULL
  WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' AND (losses < %(max_losses)s OR stop_requested_at IS NOT NULL)
 RETURNING state
 

@@ -1,6 +1,6 @@
 -- name: statuses
 -- Arbitrary JSON is returned as text, which is passed on unread. Requests of all tenants share one statement. Therefore a large status is
--- returned without such members: `apart` names those that are not null, to be read by `large_member`, `large_tasks` and `large_outputs`. A
+-- returned without such members: `omitted` names those that are not null, to be read by `large_member`, `large_tasks` and `large_outputs`. A
 -- status is large if its members have a stored size of more than %(most_stored)s bytes, which is known without reading them, or more than
 -- %(most)s bytes as text. ARRAY(SELECT unnest()): PostgreSQL then keeps one plan for any number of ids; for ANY(%(ids)s) it plans each
 -- short list again.
@@ -19,7 +19,7 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
                        CASE WHEN kickoffs.output IS NOT NULL THEN 'output' END, CASE WHEN structured IS NOT NULL THEN 'structured' END,
                        CASE WHEN records.total > 0 THEN 'tasks' END,
                        CASE WHEN kickoffs.state = 'SUCCESS' AND records.completed > 0 THEN 'task_outputs' END]
-       END AS apart
+       END AS omitted
   FROM kickoffs
   LEFT JOIN LATERAL (
        SELECT count(*) AS total,
@@ -114,7 +114,7 @@ SELECT record.position * 3 + part.place AS place, substring(part.bytes FROM at F
 -- or the kickoffs that wait for the same key. The holder of a key is returned only for PENDING kickoffs.
 WITH asked AS (
     SELECT kickoffs.*, slug, paused_at, concurrency,
-           state = 'PENDING' AND NOT ready AND run_at IS NULL AND concurrency_key IS NOT NULL AS waits_for_key
+           waits_for_key(kickoffs) AS waits_for_key
       FROM kickoffs
       JOIN deployments ON deployments.id = kickoffs.deployment_id
      WHERE kickoffs.id = ANY (ARRAY(SELECT unnest(%(ids)s::uuid[])))
@@ -143,8 +143,7 @@ SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency
        SELECT count(*) FILTER (WHERE (-priority, id) < (-asked.priority, asked.id)) AS ahead
          FROM (SELECT priority, id
                  FROM kickoffs
-                WHERE deployment_id = asked.deployment_id AND concurrency_key = asked.concurrency_key
-                  AND state = 'PENDING' AND NOT ready AND run_at IS NULL
+                WHERE deployment_id = asked.deployment_id AND concurrency_key = asked.concurrency_key AND waits_for_key(kickoffs)
                 ORDER BY priority DESC, id
                 LIMIT CASE WHEN waits_for_key THEN %(most)s ELSE 0 END) AS head
        ) AS same_key
@@ -152,7 +151,7 @@ SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency
        SELECT held.id, held.user_id, held.state
          FROM kickoffs AS held
         WHERE held.deployment_id = asked.deployment_id AND held.concurrency_key = asked.concurrency_key AND held.id <> asked.id
-          AND (held.state = 'STARTED' OR held.state = 'PENDING_HUMAN_INPUT' OR (held.state = 'PENDING' AND held.ready))
+          AND holds_key(held)
         ORDER BY held.state = 'PENDING', held.id
         LIMIT 1
        ) AS holder ON asked.state = 'PENDING'

@@ -25,13 +25,13 @@ WITH live AS (
            registered = excluded.registered, output = excluded.output, execution_time = excluded.execution_time,
            started_at = excluded.started_at, finished_at = excluded.finished_at, attempt = excluded.attempt
 ), journaled AS (
-    INSERT INTO journal (kickoff_id, attempt, number, key, position, apart, record)
-    SELECT live.id, %(attempt)s, entry.number, entry.key, entry.position, entry.apart, entry.record
+    INSERT INTO journal (kickoff_id, attempt, number, key, position, output_elsewhere, record)
+    SELECT live.id, %(attempt)s, entry.number, entry.key, entry.position, entry.output_elsewhere, entry.record
       FROM live,
-           unnest(%(numbers)b::int[], %(entry_keys)b::text[], %(entry_positions)b::int[], %(aparts)b::bool[], %(entries)b::text[])
-             AS entry (number, key, position, apart, record)
+           unnest(%(numbers)b::int[], %(entry_keys)b::text[], %(entry_positions)b::int[], %(outputs_elsewhere)b::bool[], %(entries)b::text[])
+             AS entry (number, key, position, output_elsewhere, record)
         ON CONFLICT DO NOTHING
-), told AS (
+), changed AS (
     UPDATE kickoffs
        SET waiting_for = %(waiting_for)s, warnings = added_warnings(warnings, %(warnings)s),
            token_usage = coalesce(%(token_usage)s::json, token_usage), model_calls = greatest(model_calls, %(model_calls)s),

@@ -1,0 +1,89 @@
+-- The claim: a worker starts kickoffs for its free slots. All plans except index scans are disabled, sorting too. The planner's statistics
+-- are outdated just after a backlog has been accepted. It would then choose a plan that reads the whole backlog. So each ORDER BY determines
+-- the index that is read.
+
+-- The first two conditions are those of the index kickoffs_ready.
+CREATE OR REPLACE FUNCTION is_claimable(kickoff kickoffs) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT kickoff.state = 'PENDING' AND kickoff.ready
+           AND (kickoff.concurrency_key IS NULL OR NOT key_is_held(kickoff.deployment_id, kickoff.concurrency_key, begun => true));
+$$;
+
+-- A claim holds a lock, so it sees the claims of all other workers. Concurrency limits and keys therefore apply across all workers. The
+-- function is one statement for its caller, and finishes without further input. So a worker that is stopped (SIGSTOP) in the middle can't
+-- keep the lock.
+CREATE OR REPLACE FUNCTION claim_kickoffs(by_worker uuid, on_host text, free_slots integer, lease interval) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('claim', 0));
+    RETURN QUERY
+    WITH started AS MATERIALIZED (
+        SELECT deployment_id FROM kickoffs WHERE state = 'STARTED' ORDER BY lease_until
+    ), running AS MATERIALIZED (
+        SELECT deployment_id, count(*) AS runs FROM started GROUP BY deployment_id
+    ), free AS (
+        SELECT deployments.id, weight, coalesce(runs, 0) AS runs,
+               least(free_slots, coalesce(concurrency - coalesce(runs, 0), free_slots)) AS room
+          FROM deployments
+          LEFT JOIN running ON running.deployment_id = deployments.id
+         WHERE paused_at IS NULL
+    ), tried AS (  -- one per slot is enough
+        SELECT free.*
+          FROM free
+         CROSS JOIN LATERAL (
+               SELECT id FROM kickoffs WHERE deployment_id = free.id AND is_claimable(kickoffs) ORDER BY priority DESC, id LIMIT 1
+               ) AS head
+         WHERE free.room > 0
+         ORDER BY (runs + 1) / weight, head.id
+         LIMIT free_slots
+    ), candidates AS (  -- SKIP LOCKED: omits kickoffs that are being stopped just now
+        SELECT first.*, tried.weight, tried.runs,
+               row_number() OVER (PARTITION BY deployment_id, coalesce(concurrency_key, first.id::text)
+                                      ORDER BY priority DESC, first.id) AS turn
+          FROM tried
+         CROSS JOIN LATERAL (
+               SELECT id, deployment_id, priority, concurrency_key
+                 FROM kickoffs
+                WHERE deployment_id = tried.id AND is_claimable(kickoffs)
+                ORDER BY priority DESC, id
+                LIMIT tried.room
+                  FOR UPDATE SKIP LOCKED
+               ) AS first
+    ), ranked AS (
+        SELECT id, weight, runs, row_number() OVER (PARTITION BY deployment_id ORDER BY priority DESC, id) AS rank
+          FROM candidates
+         WHERE turn = 1
+    ), chosen AS MATERIALIZED (
+        SELECT id FROM ranked ORDER BY (runs + rank) / weight, id LIMIT free_slots
+    ), claimed AS (
+        UPDATE kickoffs
+           SET state = 'STARTED', attempt = attempt + 1, worker_id = by_worker, lease_until = now() + lease,
+               started_at = coalesce(started_at, now()), waiting_for = NULL
+          FROM chosen
+         WHERE kickoffs.id = chosen.id
+        RETURNING kickoffs.id, kickoffs.version_id, kickoffs.attempt
+    ), tried_again AS (
+        INSERT INTO attempts (kickoff_id, attempt, worker_id, host, restored)
+        SELECT claimed.id, claimed.attempt, by_worker, on_host,
+               CASE WHEN claimed.attempt > 1 THEN (SELECT count(*) FROM journal WHERE kickoff_id = claimed.id) ELSE 0 END
+          FROM claimed
+    ), recorded AS (
+        INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state)
+        SELECT claimed.id, position, task_id, key, name, agent, 'pending_run'
+          FROM claimed
+         CROSS JOIN LATERAL registered_tasks(claimed.version_id)
+            ON CONFLICT (kickoff_id, position) DO UPDATE  -- written by an earlier attempt
+           SET task_id = excluded.task_id, key = excluded.key, name = excluded.name, agent = excluded.agent, registered = true
+         WHERE task_records.state = 'pending_run'
+    ), leftover AS (
+        DELETE FROM task_records
+         USING claimed
+          JOIN versions ON versions.id = claimed.version_id
+         WHERE claimed.attempt > 1 AND kickoff_id = claimed.id AND position >= json_array_length(versions.manifest -> 'tasks')
+           AND task_records.state = 'pending_run'
+    )
+    SELECT claimed.id FROM claimed;
+END
+$$;

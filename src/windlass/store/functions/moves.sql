@@ -1,0 +1,39 @@
+-- What follows a change of a kickoff's state, in the same transaction, whichever statement changed it: its attempt ends, its task records
+-- are reopened or closed, the next kickoff with its concurrency key gets the key, and listeners are notified.
+
+CREATE OR REPLACE FUNCTION end_attempt(before kickoffs, after kickoffs) RETURNS void LANGUAGE sql AS $$
+    UPDATE attempts
+       SET ended_at = now(), why = CASE after.state WHEN 'PENDING' THEN after.why ELSE after.error END,
+           ended_as = CASE WHEN after.state <> 'PENDING' THEN after.state
+                           WHEN after.losses > before.losses THEN 'lost'
+                           WHEN after.retries > before.retries THEN 'retried'
+                           ELSE 'released' END
+     WHERE kickoff_id = before.id AND attempt = before.attempt;
+$$;
+
+CREATE OR REPLACE FUNCTION follow_kickoff() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.state IN ('STARTED', 'PENDING_HUMAN_INPUT') AND NEW.state <> 'PENDING_HUMAN_INPUT' THEN
+        PERFORM end_attempt(OLD, NEW);
+    END IF;
+    IF NEW.state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED') THEN
+        PERFORM close_tasks(NEW.id, NEW.version_id);
+        PERFORM pg_notify('windlass_ended', NEW.id::text);
+    ELSIF NEW.state = 'PENDING' THEN
+        IF OLD.state = 'STARTED' THEN
+            PERFORM reopen_tasks(NEW.id);
+        END IF;
+        IF NEW.ready THEN
+            PERFORM pg_notify('windlass_kickoffs', '');
+        END IF;
+    END IF;
+    IF OLD.concurrency_key IS NOT NULL AND holds_key(OLD) AND NOT holds_key(NEW) THEN
+        PERFORM give_turn(OLD.deployment_id, OLD.concurrency_key);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER kickoff_moved AFTER UPDATE OF state, ready ON kickoffs
+   FOR EACH ROW WHEN (NEW.state <> 'STARTED' AND (OLD.state, OLD.ready) IS DISTINCT FROM (NEW.state, NEW.ready))
+   EXECUTE FUNCTION follow_kickoff();
