@@ -12,6 +12,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.accept import Acceptor, IdempotencyKeyReused
 from windlass.store.database import Database
+from windlass.store.kickoffs import KickoffStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
