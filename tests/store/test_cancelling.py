@@ -70,7 +70,7 @@ async def test_who_waits_for_a_connection_and_is_cancelled_as_it_comes_is_cancel
 ) -> None:
     async with Database(shared_url, connections=2) as database:
         async with database.connection(), database.connection():
-            waiting = asyncio.create_task(database.rows("SELECT pg_sleep(0.01)"))
+            waiting = asyncio.create_task(database.rows("SELECT pg_sleep(60)"))
             await asyncio.sleep(0.02)
         for _ in range(turns):
             await asyncio.sleep(0)

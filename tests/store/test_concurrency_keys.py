@@ -67,7 +67,7 @@ async def test_all_of_a_key_are_run_though_servers_accept_while_others_end(rows:
     for _ in range(15):
         _, one, other = await asyncio.gather(rows.store.accept([rows.new(concurrency_key="k")]), run(), run())
         ended += one + other
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while ended < 15:
             await rows.store.promote()
             ended += await run()
