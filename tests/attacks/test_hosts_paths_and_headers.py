@@ -13,7 +13,7 @@ from api.serving import raw, serving
 from windlass.api.application import MOST_HOSTS, Hosts
 from windlass.config import Settings
 from windlass.kickoffs.ids import new_id
-from windlass.store.workers import host as host_name
+from windlass.store.claiming import host as host_name
 from windlass.wiring.serving import hosts_of, warn_without_tls
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 
 from cli.fake_crew import KICKOFF, attempt, completed, failed, running, task, waiting
 from windlass.cli.show_text import ENDS, describe
-from windlass.kickoffs.attempts import AttemptEnd
+from windlass.kickoffs.states import AttemptEnd
 
 AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
 USED = {"prompt_tokens": 900, "completion_tokens": 334, "total_tokens": 1234, "successful_requests": 4}

@@ -15,9 +15,8 @@ from windlass.api.crew_api.routes import LONGEST_WAIT
 from windlass.api.crew_api.schemas import UNACTED, AttemptBody, KickoffRequest, StatusAnswer, TaskRecordBody
 from windlass.api.read_timeout import LARGEST_HEAD
 from windlass.config import Settings
-from windlass.kickoffs.attempts import AttemptEnd
 from windlass.kickoffs.manifest import Manifest
-from windlass.kickoffs.states import Reason, State, TaskState
+from windlass.kickoffs.states import AttemptEnd, Reason, State, TaskState
 from windlass.kickoffs.waiting import Code
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text("utf-8")

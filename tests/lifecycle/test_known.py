@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from windlass.store import notify_cache as module
-from windlass.store.listener import TOKENS, Listener
-from windlass.store.notify_cache import NotifyCache
+from windlass.store import listener as module
+from windlass.store.listener import TOKENS, Listener, NotifyCache
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

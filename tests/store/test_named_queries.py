@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import windlass.store
-from windlass.store.named_queries import queries
+from windlass.store.database import queries
 
 STORE = Path(windlass.store.__file__).parent
 FILES = sorted(path.stem for path in STORE.joinpath("queries").glob("*.sql"))

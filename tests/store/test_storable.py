@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.store.json_sanitize import sanitized_json, sanitized_text
+from windlass.store.values import sanitized_json, sanitized_text
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 JSON = st.recursive(

@@ -7,8 +7,7 @@ from windlass.access.tokens import Tokens, TokenUse
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable
 from windlass.secrets.token_format import from_authorization_header, kind_of
-from windlass.store.listener import TOKENS, Listener
-from windlass.store.notify_cache import NotifyCache
+from windlass.store.listener import TOKENS, Listener, NotifyCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,10 +28,10 @@ def shell(arguments: tuple[str, ...]) -> None:
     """
     from windlass import config, hardening
     from windlass.embedded_postgres.programs import psql
-    from windlass.store.libpq import variables
+    from windlass.store.database import libpq_variables
 
     settings = config.load()
-    connection, password = variables(_url(settings))
+    connection, password = libpq_variables(_url(settings))
     environment = config.environment() | connection
     if password is not None:
         passwords = hardening.password_file(password)

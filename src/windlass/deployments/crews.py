@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.kickoffs.inputs import InputsCheck
-from windlass.store.listener import DEPLOYMENTS, Listener
-from windlass.store.notify_cache import NotifyCache
+from windlass.store.listener import DEPLOYMENTS, Listener, NotifyCache
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 
-from windlass.kickoffs.attempts import RETRIED
-from windlass.kickoffs.states import State, may_see
+from windlass.kickoffs.states import RETRIED, State, may_see
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.kickoffs.attempts import AttemptEnd
+    from windlass.kickoffs.states import AttemptEnd
 
 
 def ordinal(number: int) -> str:

@@ -14,7 +14,7 @@ from windlass.store.listener import ENDED, Listener
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from windlass.kickoffs.attempts import Attempt
+    from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Facts, Waiting
     from windlass.store.kickoffs import KickoffStatus, KickoffStore, Pieces
 

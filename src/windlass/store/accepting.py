@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg import sql
 
 from windlass.kickoffs.outcome import SUPERSEDED
-from windlass.store.named_queries import queries
+from windlass.store.database import queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import functools
+import os
+import socket
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,8 +13,7 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import TaskState
 from windlass.kickoffs.tasks import TaskRecord
-from windlass.store.named_queries import queries
-from windlass.store.workers import host
+from windlass.store.database import queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +24,17 @@ SQL = queries("claiming")
 AT_ONCE = 1000
 """The most kickoffs of each deployment that one turn of `promote` makes ready, and the most keys that it checks."""
 FIRST = (UUID(int=0), "")
+REMEMBERED = timedelta(hours=1)
+"""The row of a worker that does not report is kept so long."""
 ENTRIES_AT_ONCE = 500
 BYTES_AT_ONCE = 8 << 20
 """The most entries and bytes of a journal that are read at once. A whole journal may take hundreds of megabytes."""
+
+
+@functools.cache
+def host() -> str:
+    """Returns the name of this machine, as rows show it."""
+    return socket.gethostname()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +137,24 @@ def _claimed(row: Row) -> Claimed:
             "usage": TokenUsage(**row["usage"] or {}),
         }
     )
+
+
+class WorkerStore:
+    """Records which workers are running, for display and for `waiting_for`.
+
+    No decision that must be correct depends on these rows.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def seen(self, worker: UUID, *, slots: int, lease: float) -> None:
+        """Records that the worker is alive, on this machine and in this process, until its lease ends."""
+        values = {"host": host(), "pid": os.getpid(), "lease": timedelta(seconds=lease)}
+        await self._database.execute(SQL["worker_seen"], {"id": worker, "slots": slots, **values})
+
+    async def leave(self, worker: UUID) -> None:
+        await self._database.execute(SQL["worker_left"], {"id": worker})
+
+    async def forget_silent(self) -> int:
+        return await self._database.execute(SQL["forget_silent_workers"], {"silent_for": REMEMBERED})

@@ -3,24 +3,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 import time
 from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any, LiteralString, Self
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.pq import Conninfo
 from psycopg.rows import DictRow, dict_row
+from psycopg.sql import SQL
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from windlass import log
 from windlass.aio import cancelled, obeying_cancellation
-from windlass.errors import DatabaseUnavailable, StatementGivenUp
-from windlass.store.libpq import check
+from windlass.errors import DatabaseUnavailable, SettingsError, StatementGivenUp, WindlassError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-
-    from psycopg.sql import SQL
 
 
 Connection = AsyncConnection[DictRow]
@@ -65,6 +67,9 @@ LARGE_WRITES = 2
 PATIENCE = 2.0
 """Seconds to wait for a connection before the database counts as unavailable."""
 
+HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+"""The line before each statement of queries/*.sql."""
+
 logger = log.logger(__name__)
 
 # The listener logs once that the database is unavailable and why; `Refusals` logs refused statements. psycopg would
@@ -72,11 +77,23 @@ logger = log.logger(__name__)
 logging.getLogger("psycopg").setLevel(logging.CRITICAL)
 
 
+@cache
+def queries(file: str) -> dict[str, SQL]:
+    """Returns the statements of queries/<file>.sql by name, without their comment lines."""
+    text = resources.files("windlass.store").joinpath("queries", f"{file}.sql").read_text("utf-8")
+    _, *parts = HEADER.split(text)
+    return {name: SQL(_bare(body)) for name, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _bare(body: str) -> str:
+    return "\n".join(line for line in body.strip().splitlines() if not line.startswith("--"))
+
+
 class Database:
     """A pool of connections to PostgreSQL. Each method raises DatabaseUnavailable when PostgreSQL is unavailable."""
 
     def __init__(self, url: str, *, connections: int = 10, statement_seconds: float = STATEMENT_SECONDS) -> None:
-        check(url)
+        check_url(url)
         self.url = url
         self._refusals = Refusals()
         self._statement_seconds = statement_seconds
@@ -237,3 +254,35 @@ class PoolRecovery:
     async def _heal(self) -> None:
         with suppress(DatabaseUnavailable):  # `begin` is called again when the database answers
             await self._database.replace_dead_connections()
+
+
+def check_url(url: str) -> None:
+    """Raises SettingsError for a URL that can't be parsed. The error does not quote the URL."""
+    try:
+        Conninfo.parse(url.encode())
+    except psycopg.OperationalError:  # its message quotes the URL
+        raise SettingsError(
+            "The database's URL can't be read.",
+            "Its form is postgresql://user:password@host:5432/name, with %-codes for special characters in the "
+            "password.",
+        ) from None
+
+
+def libpq_variables(url: str) -> tuple[dict[str, str], str | None]:
+    """Returns the PG* variables that make PostgreSQL's own programs connect to `url`, and the password or None.
+
+    With the variables, the URL is not visible on a command line. The password must not be visible in an environment
+    either: see `hardening.password_file`. Raises WindlassError for a URL that can't be parsed or that variables can't
+    express. The error does not quote the URL.
+    """
+    check_url(url)
+    given = [option for option in Conninfo.parse(url.encode()) if option.val is not None]
+    if unknown := [option.keyword.decode() for option in given if option.envvar is None]:
+        raise WindlassError(
+            f"The database's URL sets {', '.join(unknown)}, which no PG* variable can express.",
+            "Run psql with the URL that `windlass db url` prints.",
+        )
+    found = {
+        option.envvar.decode(): option.val.decode() for option in given if option.envvar and option.val is not None
+    }
+    return found, found.pop("PGPASSWORD", None)

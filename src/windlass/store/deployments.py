@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
-from windlass.store.database import Connection, Database, Row, fetch
-from windlass.store.json_sanitize import sanitized_json
-from windlass.store.named_queries import queries
+from windlass.store.database import Connection, Database, Row, fetch, queries
+from windlass.store.values import sanitized_json
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,11 +10,10 @@ from windlass.kickoffs.events import to_json
 from windlass.kickoffs.outcome import STOPPED, failure, lost_too_often
 from windlass.kickoffs.states import Reason, State
 from windlass.offload import offload
-from windlass.store.database import fetch
-from windlass.store.named_queries import queries
+from windlass.store.database import fetch, queries
 from windlass.store.reporting import text, warnings_json
-from windlass.store.staging import SQL as STAGING
-from windlass.store.staging import encoded, is_large, json_of, refused, stage, unstorable
+from windlass.store.values import SQL as STAGING
+from windlass.store.values import encoded, is_large, json_of, refused, stage, unstorable
 from windlass_child.process.validation import Encoded
 
 if TYPE_CHECKING:

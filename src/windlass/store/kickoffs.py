@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 from windlass.store import accepting, claiming, ending, reading, reporting
 from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Reserved
-from windlass.store.claiming import Claimed, JournalRow, Promoted
+from windlass.store.claiming import Claimed, JournalRow, Promoted, WorkerStore
 from windlass.store.ending import OPEN, Interruption, Matching, StopFilter
 from windlass.store.reading import KickoffStatus, Pieces, Stored
 from windlass.store.reporting import Batch, JournalEntry, StoredSoFar
-from windlass.store.workers import WorkerStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
-    from windlass.kickoffs.attempts import Attempt
     from windlass.kickoffs.outcome import Outcome, TokenUsage
-    from windlass.kickoffs.states import State
+    from windlass.kickoffs.states import Attempt, State
     from windlass.kickoffs.tasks import TaskRecord, Warning_
     from windlass.kickoffs.waiting import Facts
     from windlass.store.database import Database, Row

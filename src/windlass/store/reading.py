@@ -6,10 +6,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from windlass.kickoffs.attempts import Attempt
-from windlass.kickoffs.states import State
+from windlass.kickoffs.states import Attempt, State
 from windlass.kickoffs.waiting import MOST_COUNTED, Facts
-from windlass.store.named_queries import queries
+from windlass.store.database import queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

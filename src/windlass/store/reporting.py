@@ -8,11 +8,9 @@ import psycopg
 from windlass.kickoffs.events import StoredEvent, to_json
 from windlass.kickoffs.tasks import TaskRecord
 from windlass.offload import offload
-from windlass.store.database import fetch
-from windlass.store.json_sanitize import sanitized_json, sanitized_text
-from windlass.store.named_queries import queries
-from windlass.store.staging import SQL as STAGING
-from windlass.store.staging import encoded, is_large, json_of, refused, stage, unstorable
+from windlass.store.database import fetch, queries
+from windlass.store.values import SQL as STAGING
+from windlass.store.values import encoded, is_large, json_of, refused, sanitized_json, sanitized_text, stage, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from uuid import UUID
 from psycopg import sql
 
 from windlass.kickoffs.retention import Retention
-from windlass.store.named_queries import queries
+from windlass.store.database import queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

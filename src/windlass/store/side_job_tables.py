@@ -11,8 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass.store.database import fetch
-from windlass.store.named_queries import queries
+from windlass.store.database import fetch, queries
 
 if TYPE_CHECKING:
     from windlass.store.database import Connection

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
-from windlass.store.database import Database, Row, fetch
-from windlass.store.named_queries import queries
+from windlass.store.database import Database, Row, fetch, queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

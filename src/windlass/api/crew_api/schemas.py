@@ -23,8 +23,8 @@ from pydantic_core import PydanticCustomError
 
 from windlass.api.crew_api.examples import AT, EXAMPLE_ID
 from windlass.api.crew_api.limits_member import LimitsMember
-from windlass.kickoffs.attempts import AttemptEnd
 from windlass.kickoffs.limits import MOST
+from windlass.kickoffs.states import AttemptEnd
 
 
 def _of_form(pattern: str, wanted: str) -> BeforeValidator:

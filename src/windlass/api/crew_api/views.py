@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from windlass.kickoffs.attempts import Attempt
     from windlass.kickoffs.manifest import TaskDefinition
+    from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Waiting
     from windlass.store.kickoffs import KickoffStatus
 

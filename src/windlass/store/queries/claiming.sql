@@ -131,3 +131,14 @@ WITH RECURSIVE keys AS (
 )
 SELECT (SELECT count(*) FROM promoted) AS promoted,
        (SELECT json_build_array(deployment_id, concurrency_key) FROM page OFFSET %(limit)s - 1) AS last
+
+-- name: worker_seen
+INSERT INTO workers (id, host, pid, slots, alive_until)
+VALUES (%(id)s, %(host)s, %(pid)s, %(slots)s, now() + %(lease)s)
+    ON CONFLICT (id) DO UPDATE SET seen_at = now(), slots = excluded.slots, alive_until = excluded.alive_until
+
+-- name: worker_left
+DELETE FROM workers WHERE id = %(id)s
+
+-- name: forget_silent_workers
+DELETE FROM workers WHERE seen_at < now() - %(silent_for)s

@@ -1,4 +1,7 @@
-"""Writes large values to the database.
+"""Values as PostgreSQL can store them.
+
+Columns of type text and jsonb and operators on json refuse NUL characters and lone surrogates, so these are replaced
+there. Columns of type json keep both as escapes, as long as PostgreSQL does not interpret the value.
 
 A parameter of a statement is copied several times, and libpq keeps a buffer of its size until the connection is closed.
 COPY sends a value in pieces. Therefore a large value is copied to a temporary table first. An UPDATE in the same
@@ -8,13 +11,13 @@ transaction moves it to its column.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from windlass.errors import Unstorable
 from windlass.kickoffs.events import to_json
-from windlass.store.named_queries import queries
+from windlass.store.database import queries
 from windlass_child.process.validation import Encoded
 
 if TYPE_CHECKING:
@@ -37,6 +40,20 @@ An example of such a limit is JSON that is nested too deep.
 HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack("!II", 0, 0)
 ROW = struct.Struct("!hiiI")
 END = struct.pack("!h", -1)
+
+
+def sanitized_text(text: str) -> str:
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def sanitized_json(value: Any) -> Any:
+    """Returns the JSON value with all its strings and member names sanitized."""
+    if isinstance(value, str):
+        return sanitized_text(value)
+    if isinstance(value, dict):
+        return {sanitized_text(name): sanitized_json(inner) for name, inner in value.items()}
+    return [sanitized_json(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def json_of(value: Text | None) -> str | None:
