@@ -7,6 +7,7 @@ WindlassError
 ├── Unstorable               PostgreSQL refuses a value permanently
 ├── MigrationError           (store.migrate) the tables of the database don't match this release
 ├── ProjectError             a project can't be served; with file and line where they are known
+│   └── Unrecognised         (projects.kinds) no kind of project fits, or its entrypoint can't be found
 ├── ChildLost                a process for crew code ended unexpectedly, or did not start
 ├── IdempotencyKeyReused     (lifecycle.accept) the same key was used with another request
 ├── QueueFull                (lifecycle.accept) the queue of the crew is full

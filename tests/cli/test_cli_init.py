@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from cli.the_command import Command
 from windlass.errors import ProjectError
 from windlass.projects import recognise
-from windlass.projects.making import KINDS, TAKEN, Kind, Names, contents, new_project
+from windlass.projects.making import KINDS_WITH_TEMPLATES as KINDS
+from windlass.projects.making import TAKEN, Names, contents, new_project
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
@@ -21,7 +22,7 @@ OFFLINE = "[offline model]"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_made_project_has_no_findings_and_runs_on_the_offline_model(open_folder: Path, kind: Kind) -> None:
+def test_a_made_project_has_no_findings_and_runs_on_the_offline_model(open_folder: Path, kind: str) -> None:
     windlass, project = Command(open_folder), open_folder / "my project!"
     made = windlass("init", str(project), "--kind", kind)
     assert (made.code, f"windlass dev '{project}'" in made.out) == (0, True), made
@@ -105,7 +106,7 @@ def test_the_package_is_named_after_the_folder(folder: str, package: str, name: 
 @example("crew", "crew")
 @example("flow crew", "flow")
 @example("src", "function")
-def test_any_folder_gives_names_that_can_be_used_and_files_that_can_be_read(folder: str, kind: Kind) -> None:
+def test_any_folder_gives_names_that_can_be_used_and_files_that_can_be_read(folder: str, kind: str) -> None:
     names = Names.of(folder, kind)
     assert names.package.isidentifier()
     assert names.package.isascii()

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projects_for_tests.making import written
-from windlass.projects.checks import Finding, Level, declared_crew, declared_project, from_json, in_order, located
-from windlass.projects.checks.finding import CODES
-from windlass.projects.checks.jsonc import JsoncError, parse
+from windlass.projects.checks import declared_project
+from windlass.projects.findings import CODES, Finding, Level, from_json, in_order
+from windlass.projects.kinds.json_crew import declared_crew, located
+from windlass.projects.kinds.jsonc import JsoncError, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

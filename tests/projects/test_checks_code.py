@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from projects_for_tests.making import written
-from windlass.projects.checks.finding import CODES
+from windlass.projects.findings import CODES
 from windlass_child.checks import clock, configs, declarations, failing, packages
 from windlass_child.checks.code import Code
 from windlass_child.kinds.importing import entry_module

@@ -7,6 +7,7 @@ import pytest
 from projects_for_tests.making import written
 from windlass.errors import ProjectError
 from windlass.projects import Recognised, recognise
+from windlass.projects.kinds import KINDS, entrypoint_options
 from windlass_child.process.messages import Project
 
 if TYPE_CHECKING:
@@ -196,3 +197,21 @@ def test_a_definition_that_can_not_be_one_is_told(tmp_path: Path, pyproject: str
     fault = fault_of(project(tmp_path / "project", pyproject, "crew.jsonc"))
     assert fault.message.startswith("[tool.crewai] definition = ")
     assert fault.message.endswith(words)
+
+
+def test_every_option_that_names_an_entrypoint_is_an_option_and_another_name_is_none(tmp_path: Path) -> None:
+    path = project(tmp_path, '[tool.windlass]\nentrypoint = "a:b"\ncrew = "c"\nflow = "d"\n')
+    assert recognise(path).project == Project("function", str(path), "a:b")
+    fault = fault_of(project(tmp_path, '[tool.windlass]\ncrews = "c"\n'))
+    assert "crews is no option; there are: concurrency, concurrency_strategy, crew, entrypoint, flow, " in fault.message
+
+
+def test_the_hint_names_every_way_to_declare_a_project(tmp_path: Path) -> None:
+    hint = fault_of(project(tmp_path, '[project]\nname = "library"\n')).hint
+    assert all(kind.declared_by in hint for kind in KINDS)
+
+
+def test_each_kind_has_its_own_name_and_option() -> None:
+    names = [kind.name for kind in KINDS]
+    assert len(set(names)) == len(names)
+    assert len(set(entrypoint_options())) == len(entrypoint_options())

@@ -33,7 +33,7 @@ def parse(**table: Any) -> Options:
 
 
 def test_a_project_that_says_nothing_has_the_defaults() -> None:
-    assert parse(entrypoint="a:b", crew="c") == Options()
+    assert parse() == Options()
     assert Options().to_json() == {}
 
 

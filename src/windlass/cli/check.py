@@ -11,7 +11,7 @@ from windlass.cli.printing import json_option, notify, print_finding, print_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windlass.projects.checks import Finding
+    from windlass.projects.findings import Finding
 
 
 @click.command
@@ -27,7 +27,7 @@ def command(project: Path, *, strict: bool, json_output: bool) -> int:
     Exits with 0 when there are no errors, with 1 when there are errors, and with 2 for a wrong command line.
     """
     from windlass import log
-    from windlass.projects.checks import Level
+    from windlass.projects.findings import Level
 
     log.configure("text", "ERROR")
     found = findings_of(project, (lambda _: None) if json_output else notify)
@@ -46,7 +46,7 @@ def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
     from windlass.aio import serving
     from windlass.deployments.inspection import findings
     from windlass.errors import ProjectError
-    from windlass.projects.checks import Finding, Level, in_order
+    from windlass.projects.findings import Finding, Level, in_order
     from windlass.wiring.crews import notify_passed_variables, runner_for_checks
 
     settings, unread = config.load(), []
@@ -66,7 +66,7 @@ def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
 
 
 def lines(found: list[Finding]) -> list[str]:
-    from windlass.projects.checks import counts
+    from windlass.projects.findings import counts
 
     if not found:
         return ["nothing found"]

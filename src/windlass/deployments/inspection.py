@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Any
 from windlass import config
 from windlass.errors import ProjectError, WindlassError
 from windlass.offline_model.app import NOBODY_LISTENS, model_environment
-from windlass.projects.checks import (
-    Finding,
-    Level,
-    declared_crew,
-    declared_project,
-    from_json,
-    in_order,
-    located,
-)
+from windlass.projects.checks import declared_project
+from windlass.projects.findings import Finding, Level, from_json, in_order
 from windlass.projects.interpreter import interpreter_of
+from windlass.projects.kinds import kind_named
 from windlass.runner import RunSpec, Terminator
 from windlass.runner.run_spec import discard
 from windlass.runner.runner import INSPECTION_SECONDS, too_slow_to_load
@@ -77,15 +71,8 @@ async def _all(path: Path, examined: Callable[[Recognised, Path], Awaitable[list
 
 
 def of_files(recognised: Recognised, reported: list[Finding]) -> list[Finding]:
-    """Returns the findings that the child reported. For a JSON crew, adds the findings in its files, and gives the
-    child's findings their place in these files.
-    """
-    project = recognised.project
-    if project.kind != "json_crew":
-        return reported
-    files = declared_crew(Path(project.root), project.entrypoint)
-    placed = (located(one, files) if one.code == "declaration_invalid" else one for one in reported)
-    return [*files.findings, *(one for one in placed if one is not None)]
+    """Returns the findings that the child reported, with those in the project's files."""
+    return kind_named(recognised.project.kind).findings(recognised.project, reported)
 
 
 def of_env_line(line: int) -> Finding:
@@ -200,7 +187,7 @@ class Examiner:
         """Builds the project again, in a new interpreter whose clock is ahead. Returns a warning for each task whose
         key differs.
         """
-        if self.recognised.project.kind != "crew":
+        if not kind_named(self.recognised.project.kind).texts_from_code:
             return []
         answer, _ = await self._examine(later=True)
         again = answer["tasks"] if answer else None

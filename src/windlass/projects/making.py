@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from windlass.errors import ProjectError
-from windlass.projects.kinds import CREW_FILES
+from windlass.projects.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
-Kind = Literal["function", "crew", "flow"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+TEMPLATES = files("windlass.projects") / "templates"
+KINDS_WITH_TEMPLATES = tuple(kind.name for kind in KINDS if (TEMPLATES / kind.name).is_dir())
 
 TAKEN = sys.stdlib_module_names | {
-    "build", "config", "crewai", "crewai_tools", "dist", "env", "httpx", "openai", "pydantic", "src", "tests", "tools",
-    "venv", "windlass", "windlass_child", "yaml", *KINDS,
+    "build", "config", "dist", "env", "httpx", "openai", "pydantic", "src", "tests", "tools", "venv", "windlass",
+    "windlass_child", "yaml", *KINDS_WITH_TEMPLATES, *(package for kind in KINDS for package in kind.packages),
 }  # fmt: skip
 """Names that a project's package must not have.
 
@@ -47,7 +47,7 @@ class Names:
     camel: str
 
     @classmethod
-    def of(cls, folder: str, kind: Kind) -> Names:
+    def of(cls, folder: str, kind: str) -> Names:
         plain = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode().lower()
         package = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:LONGEST].strip("_")
         if not package:
@@ -61,7 +61,7 @@ class Names:
         return cls(package, package.replace("_", "-"), camel if camel.endswith(ending) else f"{camel}{ending}")
 
 
-def new_project(folder: Path, kind: Kind) -> list[Path]:
+def new_project(folder: Path, kind: str) -> list[Path]:
     """Writes the files of a new project and returns their paths.
 
     Raises ProjectError before it writes anything, if a file is in the way.
@@ -88,21 +88,21 @@ def new_project(folder: Path, kind: Kind) -> list[Path]:
 
 def in_the_way(folder: Path, wanted: dict[Path, str]) -> Iterator[Path]:
     """Yields existing files that would be written or are a crew, and files and broken links in place of a folder."""
-    for path in dict.fromkeys([*wanted, *(folder / name for name in CREW_FILES)]):
+    for path in dict.fromkeys([*wanted, *(folder / name for one in KINDS for name in one.files)]):
         if os.path.lexists(path):
             yield path
     above = {parent for path in wanted for parent in path.parents if parent == folder or folder in parent.parents}
     yield from sorted(path for path in above if os.path.lexists(path) and not path.is_dir())
 
 
-def contents(folder: str, kind: Kind) -> dict[str, str]:
+def contents(folder: str, kind: str) -> dict[str, str]:
     """Returns the files of a new project in a folder of this name: path -> text."""
     names = Names.of(folder, kind)
     return {
         path.removesuffix(ENDING).replace("/package/", f"/{names.package}/"): Template(
             source.read_text("utf-8")
         ).substitute(name=names.name, package=names.package, camel=names.camel)
-        for path, source in templates(files("windlass.projects") / "templates" / kind)
+        for path, source in templates(TEMPLATES / kind)
     }
 
 

@@ -12,12 +12,10 @@ from windlass.kickoffs.retention import BadAge, Retention
 from windlass.kickoffs.retries import BadRetries, Retries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
 Strategy = Literal["enqueue", "reject", "cancel_running"]
-OTHERS = {"entrypoint", "crew", "flow"}
-"""Keys of the same table that name the entrypoint (kinds.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +42,14 @@ class Options:
     ignore: list[str] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, table: Mapping[str, Any], file: Path) -> Self:
-        """Parses the table. Raises ProjectError with the file and the key."""
+    def parse(cls, table: Mapping[str, Any], file: Path, others: Collection[str] = ()) -> Self:
+        """Parses the table. `others` are the keys of the same table that name the entrypoint.
+
+        Raises ProjectError with the file and the key.
+        """
         known = {one.name for one in fields(cls)}
-        if unknown := sorted(table.keys() - known - OTHERS):
-            raise _fault(file, unknown[0], f"is no option; there are: {', '.join(sorted(known | OTHERS))}")
+        if unknown := sorted(table.keys() - known.union(others)):
+            raise _fault(file, unknown[0], f"is no option; there are: {', '.join(sorted(known.union(others)))}")
         given: dict[str, Any] = {name: table[name] for name in known - TABLES.keys() if name in table}
         for name, value in given.items():
             if not CHECKS[name].takes(value):

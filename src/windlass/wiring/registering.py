@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from windlass.deployments.inspection import additional_findings
 from windlass.deployments.registration import Registration
 from windlass.errors import ProjectError
-from windlass.projects.checks import Level, counts, declared_project
+from windlass.projects.checks import declared_project
+from windlass.projects.findings import Level, counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from windlass.projects.checks import Finding
+    from windlass.projects.findings import Finding
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
     from windlass.wiring.infrastructure import Notify

@@ -1,19 +1,22 @@
+"""Checks the pyproject.toml of a project, and recognises the project. It runs none of the project's code."""
+
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
 from windlass.errors import ProjectError
-from windlass.projects.checks.finding import Finding, Level
-from windlass.projects.kinds import Declared, Recognised, kind_of, read
+from windlass.projects.findings import Finding, Level
+from windlass.projects.kinds import Declared, Recognised, Unrecognised, chosen, entrypoint_options, kind_of, read
+from windlass.projects.kinds.declared import FILE
 from windlass.projects.options import TABLES, Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FILE = "pyproject.toml"
 AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)")
+"""The place in a message of tomllib."""
 
 
 def declared_project(path: Path) -> tuple[Recognised | None, list[Finding]]:
@@ -25,23 +28,22 @@ def declared_project(path: Path) -> tuple[Recognised | None, list[Finding]]:
     found = [*wrong_options(declared), *passed_over(declared)]
     try:
         return kind_of(declared), found
-    except ProjectError as error:
-        code = "several_crews" if " has more than one " in error.message else "no_crew"
-        return None, [*found, of_pyproject(code, error, declared.root)]
+    except Unrecognised as error:
+        return None, [*found, of_pyproject(error.code, error, declared.root)]
 
 
 def unreadable(error: ProjectError, root: Path) -> Finding:
-    there = (root / FILE).is_file()
     place = AT_LINE.search(error.message)
     if place is None:
-        return of_pyproject("pyproject", error, root, there=there)
+        return of_pyproject("pyproject", error, root)
     words = AT_LINE.sub(rf" (column {place[2]})", error.message)
     return of_pyproject("pyproject", ProjectError(words, "Correct it there."), root, line=int(place[1]))
 
 
-def of_pyproject(code: str, error: ProjectError, root: Path, *, there: bool = True, line: int | None = None) -> Finding:
-    message = error.message.removeprefix(f"{root / FILE}: ").replace(f"{root / FILE}", FILE)
-    return Finding(code, Level.ERROR, message, FILE if there else None, line, error.hint)
+def of_pyproject(code: str, error: ProjectError, root: Path, *, line: int | None = None) -> Finding:
+    file = root / FILE
+    message = error.message.removeprefix(f"{file}: ").replace(str(file), FILE)
+    return Finding(code, Level.ERROR, message, FILE if file.is_file() else None, line, error.hint)
 
 
 def wrong_options(declared: Declared) -> Iterator[Finding]:
@@ -49,7 +51,7 @@ def wrong_options(declared: Declared) -> Iterator[Finding]:
 
     Each option is parsed alone, because `Options.parse` raises only the first error.
     """
-    table, file = declared.table("tool", "windlass"), declared.root / FILE
+    table, file = declared.table("tool", "windlass"), declared.file
     found = False
     for table_name, key, alone in one_by_one(table):
         if error := fault_of(alone, file):
@@ -61,11 +63,11 @@ def wrong_options(declared: Declared) -> Iterator[Finding]:
 
 def passed_over(declared: Declared) -> Iterator[Finding]:
     """Yields a warning for each option that names an entrypoint, except the first. Only the first one is used."""
-    for choice, _ in declared.choices[1:]:
-        first = declared.choices[0][0]
-        message = f"in [tool.windlass], {choice} counts for nothing beside {first}."
-        line = line_of(declared.root / FILE, "tool.windlass", choice)
-        yield Finding("option", Level.WARNING, message, FILE, line, f"Take one of them out: {first} or {choice}.")
+    options = [option.name for _, option, _ in chosen(declared)]
+    for name in options[1:]:
+        message = f"in [tool.windlass], {name} counts for nothing beside {options[0]}."
+        line = line_of(declared.file, "tool.windlass", name)
+        yield Finding("option", Level.WARNING, message, FILE, line, f"Take one of them out: {options[0]} or {name}.")
 
 
 def one_by_one(table: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -80,7 +82,7 @@ def one_by_one(table: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]
 
 def fault_of(options: dict[str, Any], file: Path) -> ProjectError | None:
     try:
-        Options.parse(options, file)
+        Options.parse(options, file, entrypoint_options())
     except ProjectError as error:
         return error if error.hint else ProjectError(error.message, "Correct it, or take it out.")
     return None

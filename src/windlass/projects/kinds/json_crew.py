@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass.projects.checks.finding import Finding, Level
-from windlass.projects.checks.jsonc import JsoncError, Node, parse
+from windlass.projects.findings import Finding, Level
+from windlass.projects.kinds.jsonc import JsoncError, Node, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from windlass_child.process.messages import Project
 
 ENDINGS = (".jsonc", ".json")
 NOWHERE = Node(None, 0)
@@ -51,6 +53,13 @@ class Files:
 
     def error(self, code: str, message: str, file: str, line: int | None, hint: str) -> None:
         self.findings.append(Finding(code, Level.ERROR, message, file, line, hint))
+
+
+def file_findings(project: Project, reported: list[Finding]) -> list[Finding]:
+    """Returns the findings in the files, and the reported ones with their places in the files."""
+    files = declared_crew(Path(project.root), project.entrypoint)
+    placed = (located(one, files) if one.code == "declaration_invalid" else one for one in reported)
+    return [*files.findings, *(one for one in placed if one is not None)]
 
 
 def declared_crew(root: Path, entrypoint: str) -> Files:

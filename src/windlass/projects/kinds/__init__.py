@@ -1,0 +1,90 @@
+"""Recognises the kind of a project from its pyproject.toml and the names of its files (docs/projects.md).
+
+KINDS is the registry. docs/development/adding-a-kind.md shows how to add a kind.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from windlass.projects.kinds.crewai import CREW, DECLARATIVE_FLOW, FLOW, JSON_CREW
+from windlass.projects.kinds.declared import Declared, Unrecognised, read
+from windlass.projects.kinds.function import FUNCTION
+from windlass.projects.kinds.kind import EntrypointOption, Kind
+from windlass.projects.options import Options
+from windlass_child.process.messages import Project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "KINDS", "Declared", "Kind", "Recognised", "Unrecognised", "chosen", "entrypoint_options", "kind_named",
+    "kind_of", "read", "recognise",
+]  # fmt: skip
+
+KINDS: list[Kind] = [FUNCTION, CREW, FLOW, JSON_CREW, DECLARATIVE_FLOW]
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A recognised project. `preload` is the package that its zygote imports first, or None."""
+
+    project: Project
+    preload: str | None
+    name: str
+    options: Options = field(default_factory=Options)
+
+
+def recognise(path: Path) -> Recognised:
+    """Recognises the project in a folder. Raises ProjectError, with a message for users, if there is none."""
+    declared = read(path)
+    options = options_of(declared)
+    return replace(kind_of(declared), options=options)
+
+
+def options_of(declared: Declared) -> Options:
+    return Options.parse(declared.table("tool", "windlass"), declared.file, entrypoint_options())
+
+
+def entrypoint_options() -> list[str]:
+    """Returns the options of [tool.windlass] that name an entrypoint."""
+    return [kind.option.name for kind in KINDS if kind.option]
+
+
+def kind_named(name: str) -> Kind:
+    return next(kind for kind in KINDS if kind.name == name)
+
+
+def kind_of(declared: Declared) -> Recognised:
+    """Recognises a project, with the default options. Raises Unrecognised if no kind fits."""
+    for kind, option, entrypoint in chosen(declared):
+        if not re.fullmatch(option.pattern, entrypoint):
+            message = f"the {option.name} {entrypoint!r} of {declared.root} is not of the form {option.form}."
+            raise Unrecognised(message, how_to_declare())
+        return of_kind(kind, declared, entrypoint)
+    for kind in KINDS:
+        if found := kind.entrypoint(declared):
+            return of_kind(kind, declared, found)
+    if not declared.file.exists():
+        raise Unrecognised(f"there is no {declared.file.name} in {declared.root}.", how_to_declare(), "pyproject")
+    raise Unrecognised(f"{declared.file} declares no crew.", how_to_declare())
+
+
+def chosen(declared: Declared) -> list[tuple[Kind, EntrypointOption, str]]:
+    """Returns the entrypoints that options name, in the order of KINDS. If there are several, the first is used."""
+    return [
+        (kind, kind.option, entrypoint)
+        for kind in KINDS
+        if kind.option and (entrypoint := declared.text("tool", "windlass", kind.option.name))
+    ]
+
+
+def of_kind(kind: Kind, declared: Declared, entrypoint: str) -> Recognised:
+    return Recognised(Project(kind.name, str(declared.root), entrypoint), kind.preload(declared), declared.name)
+
+
+def how_to_declare() -> str:
+    *others, last = [kind.declared_by for kind in KINDS if kind.declared_by]
+    return f"Add {', '.join(others)}, or {last}."

@@ -1,0 +1,139 @@
+"""Reads a project's pyproject.toml, and finds the modules that it may mean."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from windlass.errors import ProjectError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "pyproject.toml"
+BYTE_ORDER_MARK = "\ufeff"
+NAME = r"\w+(?:\.\w+)*"
+"""Matches the name of a module, and of an attribute of one."""
+
+
+class Unrecognised(ProjectError):  # noqa: N818 - describes the project
+    """No kind fits the project, or its entrypoint can't be found. `code` is that of its finding."""
+
+    def __init__(self, message: str, hint: str, code: str = "no_crew") -> None:
+        super().__init__(message, hint)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The folder of a project, and the contents of its pyproject.toml, which may be missing."""
+
+    root: Path
+    document: dict[str, Any]
+
+    @property
+    def file(self) -> Path:
+        return self.root / FILE
+
+    def table(self, *names: str) -> dict[str, Any]:
+        found: Any = self.document
+        for name in names:
+            found = found.get(name, {}) if isinstance(found, dict) else {}
+        return found if isinstance(found, dict) else {}
+
+    def text(self, *names: str) -> str | None:
+        value = self.table(*names[:-1]).get(names[-1])
+        return value if isinstance(value, str) and value else None
+
+    @property
+    def name(self) -> str:
+        return self.text("project", "name") or self.text("tool", "poetry", "name") or self.root.name
+
+    @property
+    def package(self) -> str:
+        """The package that is named as the project."""
+        return re.sub(r"\W", "_", self.name)
+
+    def script(self, command: str) -> str | None:
+        """Returns the module of the command with this name, or None if there is none."""
+        named = self.table("project", "scripts") | self.table("tool", "poetry", "scripts")
+        module = str(named.get(command, "")).partition(":")[0]
+        return module if re.fullmatch(NAME, module) else None
+
+    def depends_on(self, package: str) -> bool:
+        named = self.table("project").get("dependencies")
+        dependencies = named if isinstance(named, list) else []
+        return any(re.match(rf"{package}\b(?!-)", str(dependency)) for dependency in dependencies) or bool(
+            self.table("tool", "poetry", "dependencies").get(package)
+        )
+
+    def only_module(self, kind: str, named: list[str]) -> str:
+        """Returns the first of these modules that exists, or else the only module with the same file name.
+
+        Raises Unrecognised for none and for several.
+        """
+        folders = (self.root / "src", self.root)
+        for module in named:
+            if any(is_file(folder / file_of(module)) for folder in folders):
+                return module
+        file = file_of(named[-1]).rpartition("/")[2]
+        found = sorted({module for folder in folders for module in modules_at(folder, file)})
+        if len(found) > 1:
+            raise Unrecognised(
+                f"{self.root} has more than one {kind}: {', '.join(found)}.",
+                f'Choose one in pyproject.toml: [tool.windlass] {kind} = "{found[0]}"',
+                "several_crews",
+            )
+        if not found:
+            looked = " and ".join(dict.fromkeys(map(file_of, named)))
+            raise Unrecognised(
+                f"no {kind} found in {self.root}: looked for {looked}, there and in src.",
+                f'Name its module in pyproject.toml: [tool.windlass] {kind} = "package.module:Class"',
+            )
+        return found[0]
+
+
+def read(path: Path) -> Declared:
+    """Reads the pyproject.toml of a folder. Raises ProjectError if it can't be read, but not if it is missing."""
+    root = path.resolve()
+    if not root.is_dir():
+        raise ProjectError(f"{root} is not a folder.", "Name the folder of a project, with its pyproject.toml.")
+    file = root / FILE
+    try:
+        text = file.read_text("utf-8")
+        if text.startswith(BYTE_ORDER_MARK):
+            raise ProjectError(
+                f"{file} begins with a byte order mark, which TOML has not.", "Save it as UTF-8 without."
+            )
+        return Declared(root, tomllib.loads(text))
+    except FileNotFoundError:
+        return Declared(root, {})
+    except RecursionError:
+        raise ProjectError(f"{file} can't be read: its values are too deep in one another.") from None
+    except ValueError as error:  # no TOML, no UTF-8, or a number of too many digits
+        raise ProjectError(f"{file} can't be read: {error}.") from None
+    except OSError as error:
+        raise ProjectError(f"{file} can't be read: {error.strerror}.") from None
+
+
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # for example a name that is too long, or a folder without permission to read
+        return False
+
+
+def file_of(module: str) -> str:
+    return f"{module.replace('.', '/')}.py"
+
+
+def modules_at(folder: Path, file: str) -> list[str]:
+    """Returns the modules in files of this name, in the folder and in the packages in it."""
+    name = file.removesuffix(".py")
+    flat = [name] if (folder / file).is_file() else []
+    packages = [path.parent.name for path in folder.glob(f"*/{file}")]
+    return flat + [
+        f"{package}.{name}" for package in packages if package.isidentifier() and package not in {"src", "tests"}
+    ]
