@@ -47,7 +47,7 @@ def main() -> int:
     hardening.die_with_parent(descriptor)  # during its imports the zygote does not read its socket
     from windlass_child.process import zygote
 
-    zygote.live(descriptor, preload or None, with_project="project" in sys.argv[3:])
+    zygote.main(descriptor, preload or None, with_project="project" in sys.argv[3:])
     return 0
 
 
@@ -77,7 +77,7 @@ def be_child(numbers: "list[int]") -> None:
     from windlass_child.process.process_env import prepare_output
 
     prepare_output()
-    child.live(*numbers)
+    child.main(*numbers)
 
 
 def begin() -> None:

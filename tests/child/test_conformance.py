@@ -1,4 +1,4 @@
-"""What every kind of project does under the runner, whatever its framework: a new kind joins by joining KINDS."""
+"""What every kind of project does under the runner, whatever its framework. A kind joins by being in the registry."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from typing import Any
 import pytest
 
 from projects_for_tests.ends import alive, gone, kickoff_folders
-from projects_for_tests.making import CODE, Bench, Heard, doing
+from projects_for_tests.making import DEADLINE, Bench, Heard, code_of, doing
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason, State
+from windlass.projects.kinds import KINDS, Kind
 from windlass.runner.io import CUT, LONGEST_LINE
 from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted
-from windlass_child.process.process_env import QUIET
+from windlass_child.process.process_env import quiet
 
-KINDS = [
-    pytest.param("function", marks=pytest.mark.xdist_group("functions")),
-    pytest.param("crew", marks=pytest.mark.xdist_group("crewai")),
-    pytest.param("json_crew", marks=pytest.mark.xdist_group("crewai")),
-    pytest.param("flow", marks=pytest.mark.xdist_group("crewai")),
-    pytest.param("declarative_flow", marks=pytest.mark.xdist_group("crewai")),
+
+def group_of(kind: Kind) -> str:
+    """The tests of one framework run in one process of pytest, and so share a zygote."""
+    return "crewai" if kind.packages else "functions"
+
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.parametrize(
+        "kind", [pytest.param(kind.name, marks=pytest.mark.xdist_group(group_of(kind))) for kind in KINDS]
+    ),
 ]
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.parametrize("kind", KINDS)]
 
 ANY_JSON: dict[str, Any] = {
     "text": 'é 漢字 🦜 "quoted" {braces} \\ \n\t',
@@ -45,11 +50,11 @@ def project(kind: str, tmp_path: Path) -> Path:
     return doing(kind, tmp_path)
 
 
-def first_line(project: Path, kind: str, line: str) -> str:
+def first_line(project: Path, line: str) -> str:
     """Puts a line before the project's code; what it is called in errors."""
-    code = project / CODE[kind]
+    code = code_of(project)
     code.write_text(f"{line}\n{code.read_text()}")
-    return CODE[kind]
+    return code.relative_to(project).as_posix()
 
 
 async def test_inspection_finds_the_kind_and_its_tasks(bench: Bench, project: Path, kind: str) -> None:
@@ -91,7 +96,7 @@ async def test_its_environment_is_what_it_was_given(
     monkeypatch.setenv("WINDLASS_MASTER_KEY", "the server's alone")
     outcome = await bench.run(project, {"do": "environment"}, {"OPENAI_API_KEY": "sk-of-this-crew"})
     found = outcome.json
-    of_the_runner = {"CREWAI_STORAGE_DIR", "TMPDIR", *QUIET}
+    of_the_runner = {"CREWAI_STORAGE_DIR", "TMPDIR", *quiet()}
     assert found["OPENAI_API_KEY"] == "sk-of-this-crew"
     assert not any(name.startswith(("WINDLASS", "PYTHON")) for name in found)
     assert set(found) - of_the_runner - {"OPENAI_API_KEY"} <= {"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LANGUAGE"} | {
@@ -108,7 +113,7 @@ async def test_one_run_sees_nothing_of_the_environment_of_another(bench: Bench, 
 async def test_calls_home_are_off_unless_its_environment_wants_them(bench: Bench, project: Path) -> None:
     wanted = {"ANONYMIZED_TELEMETRY": "true"}
     found = (await bench.run(project, {"do": "environment"}, wanted)).json
-    assert {name: found[name] for name in QUIET} == QUIET | wanted
+    assert {name: found[name] for name in quiet()} == quiet() | wanted
 
 
 async def test_it_works_in_a_folder_of_its_own_which_is_gone_after(bench: Bench, project: Path, scratch: Path) -> None:
@@ -202,14 +207,14 @@ async def test_a_large_result_comes_whole(bench: Bench, project: Path) -> None:
 
 
 async def test_a_thread_that_was_left_running_holds_nothing_up(bench: Bench, project: Path) -> None:
-    outcome = await asyncio.wait_for(bench.run(project, {"do": "leave_thread"}), 20)
+    outcome = await asyncio.wait_for(bench.run(project, {"do": "leave_thread"}), DEADLINE)
     assert outcome.output == "left"
 
 
 async def test_a_process_that_it_leaves_holds_nothing_up_and_is_gone_before_its_end_is_told(
     bench: Bench, project: Path
 ) -> None:
-    outcome = await asyncio.wait_for(bench.run(project, {"do": "leave_process"}), 20)
+    outcome = await asyncio.wait_for(bench.run(project, {"do": "leave_process"}), DEADLINE)
     assert outcome.state is State.SUCCESS
     assert not alive(outcome.json)
 
@@ -227,24 +232,22 @@ async def test_a_process_that_it_forks_says_nothing_in_its_name(bench: Bench, pr
     assert "forked" in heard.lines("stdout")
 
 
-async def test_an_error_at_import_is_told_with_file_and_line(bench: Bench, project: Path, kind: str) -> None:
-    file = first_line(project, kind, 'raise RuntimeError("not today")')
+async def test_an_error_at_import_is_told_with_file_and_line(bench: Bench, project: Path) -> None:
+    file = first_line(project, 'raise RuntimeError("not today")')
     with pytest.raises(ProjectError) as caught:
         await bench.inspect(project)
     assert caught.value.message == f"RuntimeError: not today ({file}:1)"
 
 
-async def test_a_mistake_in_syntax_is_told_with_file_and_line(bench: Bench, project: Path, kind: str) -> None:
-    file = first_line(project, kind, "def (:")
+async def test_a_mistake_in_syntax_is_told_with_file_and_line(bench: Bench, project: Path) -> None:
+    file = first_line(project, "def (:")
     with pytest.raises(ProjectError, match="SyntaxError") as caught:
         await bench.inspect(project)
     assert f"({file}:1)" in caught.value.message
 
 
-async def test_a_missing_package_is_told_with_the_command_that_installs_it(
-    bench: Bench, project: Path, kind: str
-) -> None:
-    file = first_line(project, kind, "import no_such_package.inside")
+async def test_a_missing_package_is_told_with_the_command_that_installs_it(bench: Bench, project: Path) -> None:
+    file = first_line(project, "import no_such_package.inside")
     with pytest.raises(ProjectError) as caught:
         await bench.inspect(project)
     assert caught.value.message.startswith("the package 'no_such_package' is not installed in ")
@@ -253,16 +256,14 @@ async def test_a_missing_package_is_told_with_the_command_that_installs_it(
     assert caught.value.hint.endswith("no_such_package")
 
 
-async def test_a_run_whose_project_can_not_be_loaded_fails_in_the_same_words(
-    bench: Bench, project: Path, kind: str
-) -> None:
-    file = first_line(project, kind, "1 / 0")
+async def test_a_run_whose_project_can_not_be_loaded_fails_in_the_same_words(bench: Bench, project: Path) -> None:
+    file = first_line(project, "1 / 0")
     outcome = await bench.run(project)
     assert (outcome.state, outcome.reason) == (State.FAILED, Reason.ERROR)
     assert outcome.error == f"ZeroDivisionError: division by zero ({file}:1)"
 
 
-async def test_the_end_of_the_process_at_import_is_told(bench: Bench, project: Path, kind: str) -> None:
-    first_line(project, kind, "import os; os._exit(4)")
+async def test_the_end_of_the_process_at_import_is_told(bench: Bench, project: Path) -> None:
+    first_line(project, "import os; os._exit(4)")
     with pytest.raises(ProjectError, match="while the project was loaded the crew's process ended with exit code 4"):
         await bench.inspect(project)

@@ -10,7 +10,7 @@ from projects_for_tests.crews import PRELUDE
 from projects_for_tests.driver import DrivenZygote
 from projects_for_tests.interrupted import MODEL, Kickoff, kickoff_of_function
 from projects_for_tests.making import function_project
-from windlass_child.crewai.late_imports import once_imported
+from windlass_child.frameworks import once_imported
 from windlass_child.process.messages import Budget, Failed, JournalAppend, Project, Succeeded
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from projects_for_tests.crews import WAIT_UNTIL_ASKED_TO_END
 from projects_for_tests.interrupted import Kickoff, kickoff_of_function, restored_tasks
 from windlass_child.process.messages import Abort, Succeeded, TaskEnded, TaskStarted, Warned
 
@@ -169,11 +170,10 @@ def test_a_crew_in_a_step_goes_on_where_it_was(zygote: DrivenZygote, tmp_path: P
 
 
 def test_a_function_that_is_asked_to_end_begins_no_other_step(zygote: DrivenZygote, tmp_path: Path) -> None:
-    code = """
+    code = f"""{WAIT_UNTIL_ASKED_TO_END}
 def waits():
     os.write(1, b"waits\\n")
-    while not os.path.exists(os.environ["NOTES"] + ".go"):
-        time.sleep(0.01)
+    wait_until_asked_to_end()
 
 def run(steps):
     steps.run("waits", waits)
@@ -183,6 +183,5 @@ def run(steps):
     child = run.attempt()
     zygote.until(lambda: "waits" in child.printed)
     child.talk.send(Abort("the kickoff was stopped on request"))
-    (tmp_path / "notes.go").touch()
     assert child.failure().message == "the kickoff was stopped on request"
     assert run.calls == {}

@@ -23,10 +23,10 @@ def answer_of(program: Path, preload: str = "") -> Ready | Unready:
             [sys.executable, program, str(theirs.fileno()), preload], pass_fds=[theirs.fileno()], env={}
         )
         theirs.close()
-        ours.settimeout(30)
+        ours.settimeout(60)
         (answer,) = Frames().feed(ours.recv(1 << 16))
         ours.shutdown(socket.SHUT_RDWR)
-        started.wait(30)
+        started.wait(60)
     assert isinstance(answer, Ready | Unready)
     return answer
 

@@ -13,8 +13,9 @@ import pytest
 
 from projects_for_tests.making import written
 from windlass.projects.findings import CODES
-from windlass_child.checks import clock, configs, declarations, failing, packages
+from windlass_child.checks import clock, findings, packages
 from windlass_child.checks.code import Code
+from windlass_child.crewai import configs, declarations
 from windlass_child.kinds.importing import entry_module
 from windlass_child.process.error_text import ProjectFault
 from windlass_child.process.messages import Project
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from windlass_child.checks.found import Found
+    from windlass_child.checks.findings import Found
 
 CREW = """\
 @CrewBase
@@ -37,8 +38,8 @@ class Tides:
 AGENTS = "ann: {role: r}\nbob: {role: r}\n"
 
 
-def told(findings: Iterable[Found]) -> list[tuple[str, str | None, int | None]]:
-    found = list(findings)
+def told(given: Iterable[Found]) -> list[tuple[str, str | None, int | None]]:
+    found = list(given)
     assert {one["code"] for one in found} <= CODES.keys()
     assert all(one["hint"] for one in found)
     return [(one["code"], one["file"], one["line"]) for one in found]
@@ -141,7 +142,7 @@ def test_a_file_that_a_class_asks_for_and_that_is_not_there_is_told_where_it_ask
 
 def test_files_of_tools_and_tests_are_not_the_projects(tmp_path: Path) -> None:
     files = {f"{folder}/crew.py": CREW for folder in (".venv/lib", "tests", "node_modules", "src/__pycache__")}
-    assert Code(written(tmp_path, files | {"broken.py": "def"})).crews == []
+    assert configs.crews(Code(written(tmp_path, files | {"broken.py": "def"}))) == []
 
 
 def test_the_place_of_a_task_is_its_marked_method_where_there_is_one(tmp_path: Path) -> None:
@@ -230,20 +231,20 @@ def failed(folder: Path, code: str) -> BaseException:
 def test_what_fails_while_a_project_is_loaded_is_told_with_its_place(
     tmp_path: Path, code: str, expected: tuple[str, str, int], words: str
 ) -> None:
-    found = failing.finding(failed(tmp_path, code), function(tmp_path))
+    found = findings.finding(failed(tmp_path, code), function(tmp_path))
     assert told([found]) == [expected]
     assert words in found["message"]
     assert "work.py" not in found["message"]
 
 
 def test_a_project_of_two_crews_is_told_as_such(tmp_path: Path) -> None:
-    fault = ProjectFault("a.py has more than one crew: A and B", "Choose one.")
-    assert told([failing.finding(fault, function(tmp_path))]) == [("several_crews", None, None)]
+    fault = ProjectFault("a.py has two of them", "Choose one.", "several_crews")
+    assert told([findings.finding(fault, function(tmp_path))]) == [("several_crews", None, None)]
 
 
 def test_a_package_is_named_that_is_missing_where_another_fault_came_of_it(tmp_path: Path) -> None:
     code = "try: import no_such_thing\nexcept ImportError as error: raise ValueError('crew.jsonc: no') from error"
-    found = failing.finding(failed(tmp_path, code), function(tmp_path))
+    found = findings.finding(failed(tmp_path, code), function(tmp_path))
     assert found["code"] == "missing_package"
     assert found["message"].startswith("the package 'no_such_thing' is not installed in ")
     assert found["hint"].endswith(" no_such_thing")
@@ -252,16 +253,16 @@ def test_a_package_is_named_that_is_missing_where_another_fault_came_of_it(tmp_p
 def test_a_module_of_the_project_that_is_not_there_is_no_missing_package(tmp_path: Path) -> None:
     with pytest.raises(ProjectFault) as caught:
         entry_module(Project("function", str(tmp_path), "nowhere.work:run"))
-    found = failing.finding(caught.value, function(tmp_path))
+    found = findings.finding(caught.value, function(tmp_path))
     assert (found["code"], "names a module that is not there" in found["message"]) == ("no_crew", True)
 
 
 def test_a_package_that_was_known_to_be_missing_is_told_once(tmp_path: Path) -> None:
     known = of_packages(tmp_path, "no_such_thing")
-    at_import = failing.finding(failed(tmp_path, "import no_such_thing"), function(tmp_path))
-    assert told(failing.with_it(known, at_import)) == [("missing_package", "work.py", 1)]
-    nowhere = failing.finding(ModuleNotFoundError(name="no_such_thing"), function(tmp_path))
-    (found,) = failing.with_it(known, nowhere)
+    at_import = findings.finding(failed(tmp_path, "import no_such_thing"), function(tmp_path))
+    assert told(findings.with_it(known, at_import)) == [("missing_package", "work.py", 1)]
+    nowhere = findings.finding(ModuleNotFoundError(name="no_such_thing"), function(tmp_path))
+    (found,) = findings.with_it(known, nowhere)
     assert (found["level"], found["file"], found["line"]) == ("error", "pyproject.toml", 3)
 
 

@@ -8,6 +8,8 @@ from projects_for_tests.making import written
 from windlass.errors import ProjectError
 from windlass.projects import Recognised, recognise
 from windlass.projects.kinds import KINDS, entrypoint_options
+from windlass_child.frameworks import FRAMEWORKS
+from windlass_child.kinds import KINDS as CHILD_KINDS
 from windlass_child.process.messages import Project
 
 if TYPE_CHECKING:
@@ -209,6 +211,11 @@ def test_every_option_that_names_an_entrypoint_is_an_option_and_another_name_is_
 def test_the_hint_names_every_way_to_declare_a_project(tmp_path: Path) -> None:
     hint = fault_of(project(tmp_path, '[project]\nname = "library"\n')).hint
     assert all(kind.declared_by in hint for kind in KINDS)
+
+
+def test_the_server_and_the_child_know_the_same_kinds() -> None:
+    assert {kind.name for kind in KINDS} == CHILD_KINDS.keys()
+    assert {kind.framework for kind in CHILD_KINDS.values()} <= {None, *FRAMEWORKS}
 
 
 def test_each_kind_has_its_own_name_and_option() -> None:

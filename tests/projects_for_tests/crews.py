@@ -86,6 +86,18 @@ def one_task(llm: str = 'Parrot(model="parrot")') -> str:
     return ONE_TASK.format(llm=llm)
 
 
+WAIT_UNTIL_ASKED_TO_END = """
+import gc, time
+from windlass_child.process.budget import Stopping
+
+def wait_until_asked_to_end():
+    (stopping,) = [one for one in gc.get_objects() if isinstance(one, Stopping)]
+    while stopping.asked is None:
+        time.sleep(0.01)
+"""
+"""Code of a project that waits until its process has received the Abort."""
+
+
 def started(zygote: DrivenZygote, folder: Path, code: str, **given: Any) -> DrivenChild:
     """A child that runs the crew of this code."""
     project = Project("crew", str(crew_project(folder / "project", code)), "work.crew")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
-SECONDS = 30.0
+SECONDS = 60.0
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-DEADLINE = 15.0
+DEADLINE = 60.0
 PROGRAM = "windlass_child/__main__.py"
 _of_others: dict[Path, set[int]] = {}
 

@@ -120,7 +120,7 @@ def home_of(account: Account | None, folder: Path) -> dict[str, str]:
     """Returns the variables that name the home folder of crews.
 
     A crew that runs as another user in place of root gets `folder` as its home. So does a crew whose home does not
-    exist (system users have none) or can't be written to, because crewai fails at import then.
+    exist (system users have none) or can't be written to, because a framework may fail at import then.
     """
     if account is not None:
         return {"HOME": str(folder), "USER": account.name, "LOGNAME": account.name}

@@ -129,14 +129,11 @@ class Original:
         removed or replaced.
         """
         state = [FORM, account.gid, sys.version, *map(str, (self.base, self.environment, self.program, *self.closed))]
-        packages = [Path(prefix) / "lib" / VERSION / "site-packages" for prefix in {sys.prefix, sys.base_prefix}]
-        looked_at = [self.python, *(found for folder in packages for found in entries(folder))]
+        libraries = [Path(prefix) / "lib" / VERSION / "site-packages" for prefix in {sys.prefix, sys.base_prefix}]
+        looked_at = [self.python, *(found for folder in libraries for found in entries(folder))]
         if self.program in self.closed:
-            looked_at += [
-                found
-                for folder in ("", "process", "kinds", "crewai", "journal", "checks")
-                for found in entries(self.program / folder)
-            ]
+            packages = [path for path in entries(self.program) if path.is_dir() and path.name != "__pycache__"]
+            looked_at += [found for folder in (self.program, *packages) for found in entries(folder)]
         state += [f"{path} {found.st_size} {found.st_mtime_ns}" for path in looked_at for found in [path.stat()]]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass_child import kinds
-from windlass_child.checks import clock, configs, declarations, entries, failing, packages
+from windlass_child import frameworks, kinds
+from windlass_child.checks import clock, findings, packages
 from windlass_child.checks.code import Code
-from windlass_child.checks.found import ERROR
 from windlass_child.process.messages import Project
 from windlass_child.process.process_env import environment
 from windlass_child.process.redaction import Redaction
@@ -23,22 +22,20 @@ if TYPE_CHECKING:
 def examine(kind: str, root: str, entrypoint: str, *, later: bool = False) -> dict[str, Any]:
     """Checks a project. With `later`, the clock of the project's code is ahead.
 
-    The result has three members. `findings` are those of windlass.projects.checks. `tasks` have key, name, file and
+    The result has three members. `findings` are those of windlass.projects.findings. `tasks` have key, name, file and
     line, or are None for a project that can't be loaded. `unset` is the name of a variable that is not set.
     """
     project, code = Project(kind, root, entrypoint), Code(Path(root))
-    found = [
-        *packages.findings(code.root),
-        *configs.findings(code, entries.known_members() if code.crews else {}),
-        *declarations.findings(project),
-    ]
+    found = [*packages.findings(code.root)]
+    for adapter in frameworks.adapters():
+        found += adapter.findings(project, code)
     loaded = load(project, later=later)
     answer: dict[str, Any] = {"findings": found, "tasks": None, "unset": None}
     if isinstance(loaded, BaseException):
-        known = any(one["level"] == ERROR for one in found) and failing.comes_of_a_declaration(loaded)
+        known = any(one["level"] == findings.ERROR for one in found) and findings.comes_of_a_declaration(loaded)
         if not known:
-            answer["findings"] = failing.with_it(found, failing.finding(loaded, project))
-        answer["unset"] = failing.unset(loaded)
+            answer["findings"] = findings.with_it(found, findings.finding(loaded, project))
+        answer["unset"] = findings.unset(loaded)
     else:
         answer["tasks"] = tasks(loaded, code)
     return dict(Redaction(environment()).plain(answer))

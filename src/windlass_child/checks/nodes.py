@@ -1,4 +1,4 @@
-"""Reads a YAML file as nodes with lines, by the YAML library that crewai depends on."""
+"""Reads a YAML file as nodes with lines, by PyYAML, which a framework may depend on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Unreadable(Exception):  # noqa: N818 - the name describes a file
 
 
 def compose(path: Path) -> Any:
-    """Returns the root node of a file. Raises Unreadable if crewai could not read the file, or if it is no mapping."""
+    """Returns the root node of a file. Raises Unreadable if the file can't be read, or if it is no mapping."""
     yaml = import_module("yaml")
     try:
         text = path.read_text("utf-8")

@@ -7,7 +7,7 @@ import tomllib
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.checks.found import Found, warning
+from windlass_child.checks.findings import Found, warning
 from windlass_child.process.error_text import install_command, interpreter
 
 if TYPE_CHECKING:

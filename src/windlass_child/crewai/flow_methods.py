@@ -1,15 +1,19 @@
-"""Reports the methods of a flow as tasks: their names, and the changes of their task records."""
+"""Reports the methods of a flow as tasks: their names, and the changes of their task records.
+
+Hides what crewai prints of a flow, because its events hold the same, redacted.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.tasks import task_key
-from windlass_child.kinds.results import text_of_any
-from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted
-from windlass_child.process.redaction import nameless
+from crewai.events.utils.console_formatter import ConsoleFormatter
+
+from windlass_child.kinds.results import text_of_output
+from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted, task_key
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -68,8 +72,20 @@ class MethodFollower:
         self._report.send(TaskEnded(self._tasks[name][0], state, time.time()))
 
 
-def text_of_output(output: Any) -> str:
-    try:
-        return text_of_any(output)
-    except Exception:  # noqa: BLE001 - runs code of the project; the run does not depend on its result
-        return nameless(output)
+def hush() -> None:
+    """Suppresses crewai's console panels and listener errors of flows.
+
+    It is never undone, because a process runs one project.
+    """
+    print_panel = ConsoleFormatter.print_panel
+
+    def print_other_panels(self: Any, *arguments: Any, is_flow: bool = False, **named: Any) -> None:
+        if not is_flow:
+            print_panel(self, *arguments, **named)
+
+    ConsoleFormatter.print_panel = print_other_panels
+    logging.getLogger("crewai.flow.runtime").addFilter(no_failed_listener)
+
+
+def no_failed_listener(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Error executing listener ")

@@ -13,9 +13,8 @@ from crewai.core.providers import human_input
 from crewai.flow.flow_config import flow_config
 from crewai.hooks import HookAborted, InterceptionPoint, register_hook, unregister_hook
 
-from windlass_child.process import no_human
 from windlass_child.process.budget import Spending
-from windlass_child.process.error_text import ProjectFault
+from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, ProjectFault
 from windlass_child.process.messages import ModelCalled
 
 if TYPE_CHECKING:
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 
     from windlass_child.process.messages import Budget
     from windlass_child.process.report import Report
+
+APPROVALS_NOT_THERE = "approvals_not_there"
+"""The code of the warning for a project that asks a person."""
 
 
 class Guard:
@@ -100,18 +102,18 @@ class Person:
 
     def handle_feedback(self, _: Any, context: Any) -> NoReturn:
         task = getattr(context.task, "name", None) or "without a name"
-        self._guard.abort(no_human.asked_by(f"the task {task} asks a person (human_input)"))
+        self._guard.abort(asked_by(f"the task {task} asks a person (human_input)"))
 
     async def handle_feedback_async(self, answer: Any, context: Any) -> NoReturn:
         self.handle_feedback(answer, context)
 
     def request_feedback(self, context: Any, _: Any) -> NoReturn:
         method = getattr(context, "method_name", "of a flow")
-        self._guard.abort(no_human.asked_by(f"the method {method} asks a person (human_feedback)"))
+        self._guard.abort(asked_by(f"the method {method} asks a person (human_feedback)"))
 
     def request_input(self, message: str, _: Any, metadata: Any = None) -> NoReturn:
         del metadata
-        self._guard.abort(no_human.asked_by(f"a flow asks a person ({message!r})"))
+        self._guard.abort(asked_by(f"a flow asks a person ({message!r})"))
 
 
 @contextlib.contextmanager
@@ -133,3 +135,8 @@ def project_asks_elsewhere() -> bool:
     """Returns whether the project's code has set a provider of human answers other than the console."""
     provider = human_input._provider.get()  # noqa: SLF001 - get_provider would create a provider
     return provider is not None and type(provider) is not human_input.SyncHumanInputProvider
+
+
+def asked_by(what: str) -> ProjectFault:
+    """Returns the fault for a project that asks a person. `what` names the part that asks, and how it asks."""
+    return ProjectFault(f"{what}, and approvals are not supported yet", f"Remove it, {INSTEAD_OF_A_PERSON}")

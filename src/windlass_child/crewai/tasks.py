@@ -1,22 +1,16 @@
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.process.messages import LONGEST_NAME, KnownTask, TaskEnded, TaskStarted
+from windlass_child.process.messages import LONGEST_NAME, KnownTask, TaskEnded, TaskStarted, task_key
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windlass_child.process.report import Report
-
-
-def task_key(description: str) -> str:
-    """Returns the MD5 of a description as written. crewai's `Task.key` differs: it includes the expected output."""
-    return hashlib.md5(description.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 def described(task: Any) -> KnownTask:

@@ -18,8 +18,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from windlass_child.journal.datetime_codec import MICROSECOND, decoded_moment, encoded_moment
+from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,6 +28,7 @@ TAG = "$"
 
 MODEL_PARTS = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 """The complete state of a pydantic model. Its own __setstate__ sets these four attributes."""
+MICROSECOND = dt.timedelta(microseconds=1)
 FIELDS = "__dataclass_fields__"
 FIELDS_OF_MODELS = "__pydantic_fields__"
 
@@ -196,6 +196,48 @@ def class_at(path: str) -> Any:
 
 def each(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda held: make(map(decoded, held))
+
+
+def encoded_moment(value: dt.datetime | dt.time) -> list[Any]:
+    """Returns the ISO text, the zone and the fold. An offset can't replace the zone of a place: in such a zone a day is
+    not always 24 hours.
+
+    The ISO text alone contains neither the zone nor the fold. The fold selects one of two moments when clocks are set
+    back.
+    """
+    return [value.replace(tzinfo=None).isoformat(), encoded_zone(value.tzinfo), value.fold]
+
+
+def decoded_moment(kind: type[dt.datetime | dt.time], held: list[Any]) -> dt.datetime | dt.time:
+    text, zone, fold = held
+    return kind.fromisoformat(text).replace(tzinfo=decoded_zone(zone), fold=fold)
+
+
+def encoded_zone(zone: dt.tzinfo | None) -> str | int | None:
+    """Returns the name of a place, the offset from UTC in microseconds, or None for no zone.
+
+    Raises TypeError for any other zone.
+    """
+    if zone is None:
+        return None
+    if isinstance(zone, ZoneInfo):
+        return key_of(zone)
+    offset = zone.utcoffset(None)
+    if offset is None:
+        raise TypeError(f"a time in a zone that is a {type(zone).__name__} has no form in the journal; use zoneinfo")
+    return offset // MICROSECOND
+
+
+def key_of(zone: ZoneInfo) -> str:
+    if not zone.key:
+        raise TypeError("a time zone without a key has no form in the journal")
+    return zone.key
+
+
+def decoded_zone(held: str | int | None) -> dt.tzinfo | None:
+    if held is None:
+        return None
+    return ZoneInfo(held) if isinstance(held, str) else dt.timezone(held * MICROSECOND)
 
 
 FORMS: dict[type[Any], tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {

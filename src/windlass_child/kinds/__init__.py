@@ -1,27 +1,46 @@
-"""The kinds of project. Each kind is one module, named as in `Project.kind`.
+"""The kinds of project. Each kind is one module, named as in `Project.kind`. KINDS is the registry.
 
 A kind's module has one function, `load(project) -> Loaded`. It imports the project's code and builds the object to run.
 It raises `ProjectFault` with a message for the errors that it recognises. The caller explains all other exceptions of
 crew code.
 
 The zygote imports and builds nothing of a project. `load` is called in a child, after the environment and the working
-folder are set.
+folder are set. docs/development/adding-a-kind.md shows how to add a kind.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from windlass_child.crewai.storage import storage_as_wanted
+from windlass_child import frameworks
 from windlass_child.process.error_text import ProjectFault
 from windlass_child.process.process_env import without_dotenv
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from windlass_child.process.messages import Project, Run, Succeeded, Warned
     from windlass_child.process.report import Report
 
-KINDS = ("crew", "json_crew", "flow", "declarative_flow", "function")
+
+class Kind(NamedTuple):
+    """`framework`: the framework that the kind's module imports. Each zygote imports the module of a kind without one.
+
+    `is_declaration`: whether the entrypoint is a file that declares the project. A fault without a place is in it.
+    """
+
+    framework: str | None
+    is_declaration: bool = False
+
+
+KINDS = {
+    "crew": Kind("crewai"),
+    "json_crew": Kind("crewai", is_declaration=True),
+    "flow": Kind("crewai"),
+    "declarative_flow": Kind("crewai", is_declaration=True),
+    "function": Kind(None),
+}
 
 
 class Loaded(Protocol):
@@ -44,7 +63,18 @@ def load(project: Project) -> Loaded:
     if project.kind not in KINDS:
         raise ProjectFault(f"projects of the kind {project.kind!r} are not served", f"Known are: {', '.join(KINDS)}.")
     with without_dotenv():
-        module = import_module(f"{__name__}.{project.kind}")
-    storage_as_wanted()
+        module = module_of(project.kind)
+    for adapter in frameworks.imported():
+        adapter.prepare_child()
     loaded: Loaded = module.load(project)
     return loaded
+
+
+def module_of(kind: str) -> ModuleType:
+    return import_module(f"{__name__}.{kind}")
+
+
+def import_those_without_framework() -> None:
+    for name, kind in KINDS.items():
+        if kind.framework is None:
+            module_of(name)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from crewai import Crew
 
 from windlass_child.crewai import events, inputs
-from windlass_child.crewai.guard import Guard, project_asks_elsewhere
+from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
 from windlass_child.crewai.tasks import TaskFollower, described
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.kinds import results
 from windlass_child.kinds.importing import entry_module, named_in, only_one
-from windlass_child.process import no_human
 from windlass_child.process.error_text import InputsRefused, ProjectFault, inside, text_of, unset_variable, where
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
 
@@ -45,7 +44,9 @@ class LoadedCrew:
     def __init__(self, crew: Any, name: str, inputs: list[inputs.Input]) -> None:
         if not crew.tasks:
             raise ProjectFault(
-                f"no kickoff can run {name}: it has no tasks", "Add tasks, for example: Crew(tasks=self.tasks)."
+                f"no kickoff can run {name}: it has no tasks",
+                "Add tasks, for example: Crew(tasks=self.tasks).",
+                "never_runs",
             )
         self._crew = crew
         self._name = name
@@ -64,7 +65,7 @@ class LoadedCrew:
         }
 
     def warnings(self) -> list[Warned]:
-        return [Warned(no_human.NOT_THERE, str(fault), position) for position, fault in self._asking()]
+        return [Warned(APPROVALS_NOT_THERE, str(fault), position) for position, fault in self._asking()]
 
     def run(self, order: Run, report: Report) -> Succeeded:
         self._refuse_missing(order.inputs)
@@ -88,7 +89,7 @@ class LoadedCrew:
         if project_asks_elsewhere():
             return []
         return [
-            (position, no_human.asked_by(f"the task {task.name or position + 1} asks a person (human_input)"))
+            (position, asked_by(f"the task {task.name or position + 1} asks a person (human_input)"))
             for position, task in enumerate(self._crew.tasks)
             if task.human_input
         ]
@@ -112,7 +113,9 @@ def class_named(module: ModuleType, project: Project) -> Any:
 
 
 def only_class(module: ModuleType, project: Project) -> Any:
-    return only_one(module, project, is_crew_class, kind="crew", mark="with @CrewBase")
+    return only_one(
+        module, project, is_crew_class, kind="crew", mark="with @CrewBase", hint="Decorate the crew's class with it."
+    )
 
 
 def is_crew_class(found: Any) -> bool:

@@ -11,7 +11,8 @@ from crewai.flow.flow_definition import FlowCodeActionDefinition, FlowDefinition
 from crewai.utilities.declarative_refs import resolve_ref
 from pydantic import BaseModel, ValidationError
 
-from windlass_child.crewai import events, flow_console, flow_inputs
+from windlass_child.crewai import events, flow_inputs
+from windlass_child.crewai.flow_methods import hush
 from windlass_child.kinds.crew import link_knowledge
 from windlass_child.kinds.flow import LoadedFlow, refuse_without_start
 from windlass_child.kinds.importing import make_importable
@@ -28,7 +29,7 @@ NAMED = "Correct it there, or write the code that it names."
 
 def load(project: Project) -> LoadedFlow:
     events.telemetry_as_wanted()
-    flow_console.hush()
+    hush()
     root = Path(project.root)
     make_importable(root)
     path = root / project.entrypoint
@@ -51,7 +52,9 @@ def read(path: Path, project: Project) -> Any:
         raise ProjectFault(f"{project.entrypoint} has no methods", START)
     refuse_without_start(definition, project.entrypoint, START)
     if unfit := flow_inputs.unfit_default(definition.state):
-        raise ProjectFault(f"no kickoff can run {project.entrypoint}: state.default: {unfit}", "Correct it there.")
+        raise ProjectFault(
+            f"no kickoff can run {project.entrypoint}: state.default: {unfit}", "Correct it there.", "never_runs"
+        )
     return definition
 
 

@@ -10,15 +10,14 @@ from crewai.flow.flow import Flow
 from crewai.flow.flow_config import flow_config
 from pydantic import ValidationError
 
-from windlass_child.crewai import events, flow_console, flow_inputs
-from windlass_child.crewai.flow_methods import MethodFollower, described
-from windlass_child.crewai.guard import Guard
+from windlass_child.crewai import events, flow_inputs
+from windlass_child.crewai.flow_methods import MethodFollower, described, hush
+from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds import results
 from windlass_child.kinds.crew import link_knowledge
 from windlass_child.kinds.importing import entry_module, named_in, only_one
-from windlass_child.process import no_human
 from windlass_child.process.error_text import InputsRefused, ProjectFault, text_of
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def load(project: Project) -> LoadedFlow:
     events.telemetry_as_wanted()
-    flow_console.hush()
+    hush()
     module = entry_module(project)
     flow_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
     link_knowledge(Path(project.root))
@@ -42,6 +41,7 @@ def load(project: Project) -> LoadedFlow:
         raise ProjectFault(
             f"no kickoff can run {flow_class.__name__}: fields of its state have no default: {', '.join(missing)}",
             "Give each a default: crewai makes the state first, and puts the inputs into it then.",
+            "never_runs",
         )
     return LoadedFlow(flow_class, definition, flow_class.__qualname__, flow_inputs.schema(flow_class))
 
@@ -68,7 +68,7 @@ class LoadedFlow:
 
     def warnings(self) -> list[Warned]:
         return [
-            Warned(no_human.NOT_THERE, str(no_human.asked_by(f"the method {name} asks a person (human_feedback)")), at)
+            Warned(APPROVALS_NOT_THERE, str(asked_by(f"the method {name} asks a person (human_feedback)")), at)
             for at, (name, method) in enumerate(self._methods.items())
             if asks_a_person(method)
         ]
@@ -91,7 +91,7 @@ def refuse_without_start(definition: Any, called: str, hint: str) -> None:
     """Raises ProjectFault for a flow without a start method. Such a flow ends without running any method."""
     conversational = definition.conversational is not None and definition.conversational.enabled
     if not conversational and not any(method.is_start for method in definition.methods.values()):
-        raise ProjectFault(f"no kickoff can run {called}: none of its methods starts it", hint)
+        raise ProjectFault(f"no kickoff can run {called}: none of its methods starts it", hint, "never_runs")
 
 
 def kicked_off(flow: Any, inputs: dict[str, Any]) -> Any:
@@ -130,4 +130,11 @@ def class_named(module: ModuleType, project: Project) -> Any:
 
 
 def only_class(module: ModuleType, project: Project) -> Any:
-    return only_one(module, project, is_flow, kind="flow", mark="that is a Flow with methods of its own")
+    return only_one(
+        module,
+        project,
+        is_flow,
+        kind="flow",
+        mark="that is a Flow with methods of its own",
+        hint="Give it one, with a method that is decorated with @start().",
+    )

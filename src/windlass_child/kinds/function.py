@@ -10,15 +10,13 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.late_imports import once_imported
-from windlass_child.crewai.tasks import task_key
+from windlass_child import frameworks
 from windlass_child.journal import steps
 from windlass_child.kinds import results
-from windlass_child.kinds.arguments import built
 from windlass_child.kinds.importing import entry_module, named_in
-from windlass_child.kinds.schemas import Definitions, hints_of, schema_of
+from windlass_child.kinds.parameters import Definitions, built, hints_of, schema_of
 from windlass_child.process.error_text import InputsRefused, ProjectFault, text_of
-from windlass_child.process.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted, Warned
+from windlass_child.process.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted, Warned, task_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,16 +34,15 @@ def load(project: Project) -> LoadedFunction:
     function = named_in(entry_module(project), project)
     if not callable(function):
         raise ProjectFault(f"{project.entrypoint} is no function", "Name one in pyproject.toml, under [tool.windlass].")
-    for kind, mark in ("crew", "is_crew_class"), ("flow", "flow_definition"):
-        if getattr(function, mark, False):
-            choice = f'[tool.windlass] {kind} = "{project.entrypoint}"'
-            raise ProjectFault(
-                f"{project.entrypoint} is a {kind} and no function", f"Write in pyproject.toml: {choice}"
-            )
+    options = (adapter.option_for(function) for adapter in frameworks.adapters())
+    if kind := next(filter(None, options), None):
+        choice = f'[tool.windlass] {kind} = "{project.entrypoint}"'
+        raise ProjectFault(f"{project.entrypoint} is a {kind} and no function", f"Write in pyproject.toml: {choice}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ProjectFault(
             f"no kickoff can run {project.entrypoint}: it is a generator, which gives no result",
             "Return a value instead of yielding, for example a list.",
+            "never_runs",
         )
     positional = [
         parameter.name
@@ -101,7 +98,7 @@ class LoadedFunction:
         began = time.time()
         report.send(TaskStarted(0, **task, at=began))
         try:
-            with self._stepping(arguments, report), watched_crews(order, report):
+            with self._stepping(arguments, report), watched(order, report):
                 value = self._call(arguments)
             result = results.of_any(value, report)
         except BaseException:
@@ -150,22 +147,11 @@ class LoadedFunction:
 
 
 @contextlib.contextmanager
-def watched_crews(order: Run, report: Report) -> Iterator[None]:
-    """Guards and journals the crews and flows that the function runs, from the import of crewai on.
-
-    They can then be stopped, and finished tasks of crews are not run again.
-    """
-    with contextlib.ExitStack() as watching, once_imported("crewai", lambda: watch(watching, order, report)):
+def watched(order: Run, report: Report) -> Iterator[None]:
+    """Guards and journals the crews and flows that the function runs, so that they can be stopped and resumed."""
+    with frameworks.watching(order, report):
         yield
     report.warn_of_leftovers()
-
-
-def watch(watching: contextlib.ExitStack, order: Run, report: Report) -> None:
-    from windlass_child.crewai.guard import Guard
-    from windlass_child.journal.crew import CrewJournal
-
-    watching.enter_context(Guard(order.budget, report).watching())
-    watching.enter_context(CrewJournal(report).kept())
 
 
 async def awaited(result: Any) -> Any:

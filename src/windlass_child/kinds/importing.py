@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import Project
 
 
-HOW = {
-    "crew": "Decorate the crew's class with it.",
-    "flow": "Give it one, with a method that is decorated with @start().",
-}
-"""The hint for a module without a class of this kind."""
-
-
 def entry_module(project: Project) -> ModuleType:
     """Imports the module of the project's entrypoint as part of its package, so that relative imports work."""
     make_importable(Path(project.root))
@@ -33,6 +26,7 @@ def entry_module(project: Project) -> ModuleType:
         raise ProjectFault(
             f"the entrypoint {project.entrypoint!r} names a module that is not there",
             f"Looked for {name.replace('.', '/')} in {project.root} and its src folder: check pyproject.toml.",
+            "no_crew",
         ) from error
 
 
@@ -59,8 +53,12 @@ def named_in(module: ModuleType, project: Project) -> Any:
     return found
 
 
-def only_one(module: ModuleType, project: Project, is_one: Callable[[Any], bool], *, kind: str, mark: str) -> Any:
+def only_one(
+    module: ModuleType, project: Project, is_one: Callable[[Any], bool], *, kind: str, mark: str, hint: str
+) -> Any:
     """Returns the only class of this kind that a module defines, or else imports from its own package.
+
+    `hint` is for a module without such a class.
 
     Raises ProjectFault for none and for several.
     """
@@ -70,9 +68,10 @@ def only_one(module: ModuleType, project: Project, is_one: Callable[[Any], bool]
     classes = own or [found for found in classes if found.__module__.partition(".")[0] == package]
     path = inside(module.__file__ or "", Path(project.root)) or module.__file__
     if not classes:
-        raise ProjectFault(f"no {kind} found: {path} has no class {mark}", HOW[kind])
+        raise ProjectFault(f"no {kind} found: {path} has no class {mark}", hint, "no_crew")
     if len(classes) > 1:
         names = " and ".join(found.__name__ for found in classes)
         choice = f'[tool.windlass] {kind} = "{module.__name__}:{classes[0].__name__}"'
-        raise ProjectFault(f"{path} has more than one {kind}: {names}", f"Choose one in pyproject.toml: {choice}")
+        hint = f"Choose one in pyproject.toml: {choice}"
+        raise ProjectFault(f"{path} has more than one {kind}: {names}", hint, "several_crews")
     return classes[0]

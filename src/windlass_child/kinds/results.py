@@ -49,6 +49,13 @@ def text_of_any(value: Any) -> str:
         return nameless(value)
 
 
+def text_of_output(output: Any) -> str:
+    try:
+        return text_of_any(output)
+    except Exception:  # noqa: BLE001 - runs code of the project; the run does not depend on its result
+        return nameless(output)
+
+
 def as_json(value: Any) -> str:
     """Returns JSON as it is stored and sent. Raises TypeError, ValueError or RecursionError for other values."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from windlass_child import kinds
 from windlass_child.journal.journal import Journal
-from windlass_child.process import no_human
 from windlass_child.process.budget import Stopping, check_result
 from windlass_child.process.channel import Channel
 from windlass_child.process.error_text import explain
@@ -32,7 +31,14 @@ from windlass_child.process.messages import (
     Message,
     Run,
 )
-from windlass_child.process.process_env import apply, environment, flush_output, take_output, write_stacks_when_asked
+from windlass_child.process.process_env import (
+    apply,
+    environment,
+    flush_output,
+    refuse_input,
+    take_output,
+    write_stacks_when_asked,
+)
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report, end_with_the_worker, end_without_reader
 
@@ -48,7 +54,7 @@ LOOK_FOR_ZYGOTE_SECONDS = 1.0
 MEMORY = "/proc/self/smaps_rollup"
 
 
-def live(descriptor: int, output: int, errors: int, zygote: int) -> NoReturn:
+def main(descriptor: int, output: int, errors: int, zygote: int) -> NoReturn:
     """Runs the child. `zygote` is the process id of its zygote. The child ends when its zygote ends."""
     status = os.EX_SOFTWARE
     try:
@@ -98,17 +104,17 @@ def serve(channel: Channel, zygote: int) -> None:
     threading.Thread(target=watch, args=arguments, name="windlass-watch", daemon=True).start()
     apply(order.surroundings)
     reset_inherited_state(order.project.root)
-    no_human.answers_input()
+    refuse_input()
     execute(order, Report(channel, Redaction(environment()), stopping, journal))
     wind_down()
 
 
 def order_from(channel: Channel, stopping: Stopping, journal: Journal) -> Inspect | Run | None:
-    """Waits for the order and returns it. Obeys the messages before it and with it. Returns None when the worker is
+    """Waits for the order and returns it. Handles the messages before it and with it. Returns None when the worker is
     gone.
     """
     while (messages := channel.receive()) is not None:
-        obey(messages, stopping, journal)
+        handle_messages(messages, stopping, journal)
         for message in messages:
             if isinstance(message, Inspect | Run):
                 return message
@@ -116,8 +122,8 @@ def order_from(channel: Channel, stopping: Stopping, journal: Journal) -> Inspec
 
 
 def watch(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -> None:
-    """Obeys the messages of the worker. Ends this process when the worker or the zygote is gone or the lease has ended,
-    so that no run outlives them.
+    """Handles the messages of the worker. Ends this process when the worker or the zygote is gone or the lease has
+    ended, so that no run outlives them.
     """
     try:
         listen(channel, zygote, stopping, journal)
@@ -129,7 +135,7 @@ def watch(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -
 
 
 def listen(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -> None:
-    """Obeys messages until the worker or the zygote is gone, or the lease has ended."""
+    """Handles messages until the worker or the zygote is gone, or the lease has ended."""
     handle = handle_of(zygote)
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -144,7 +150,7 @@ def listen(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) 
         if channel.fileno() in ready:
             if (messages := channel.receive()) is None:
                 return
-            obey(messages, stopping, journal)
+            handle_messages(messages, stopping, journal)
         elif wait == 0:  # the lease has ended, and no renewal is unread; after a longer wait there may be one
             return
 
@@ -162,7 +168,7 @@ def handle_of(process: int) -> int | None:
         return None
 
 
-def obey(messages: Iterable[Message], stopping: Stopping, journal: Journal) -> None:
+def handle_messages(messages: Iterable[Message], stopping: Stopping, journal: Journal) -> None:
     for message in messages:
         if isinstance(message, Abort):
             stopping.ask(message.message)

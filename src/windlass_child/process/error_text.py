@@ -46,7 +46,7 @@ REMEDIES = {
 """Hints by the name of the exception's class: the modules of these classes are not imported here."""
 
 INPUT_READ = "EOF when reading a line"
-"""The text of the EOFError of the original input(), which no_human.answers_input replaces. Other code raises EOFError
+"""The text of the EOFError of the original input(), which process_env.refuse_input replaces. Other code raises EOFError
 with other texts.
 """
 
@@ -57,14 +57,19 @@ KEY_NAME = re.compile(r"\b[A-Z][A-Z0-9_]*(?:API_KEY|TOKEN|SECRET)\b")
 
 
 class ProjectFault(Exception):  # noqa: N818 - describes the project
-    """A fault that the author of the project can correct, already described. `reason` is as in messages.Failed."""
+    """A fault that the author of the project can correct, already described. `reason` is as in messages.Failed.
+
+    `code` is that of the finding for a project that can't be loaded (windlass.projects.findings.CODES).
+    """
 
     reason = "error"
+    code = "load_failed"
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", code: str = code) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.code = code
 
 
 class LimitReached(ProjectFault):
@@ -77,6 +82,10 @@ class NobodyAnswers(ProjectFault, EOFError):  # noqa: N818 - as above
     """Code asked a person, for example by input(). It is an EOFError too, because code that can continue without an
     answer expects that.
     """
+
+
+INSTEAD_OF_A_PERSON = "or let a person approve the result after the kickoff."
+"""The end of the hints for projects that ask a person."""
 
 
 class InputsRefused(Exception):  # noqa: N818 - describes the inputs

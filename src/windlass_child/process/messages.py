@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from dataclasses import dataclass, field
@@ -269,6 +270,11 @@ class KnownTask(TypedDict):
     key: Key
     name: str | None
     agent: str | None
+
+
+def task_key(description: str) -> str:
+    """Returns the MD5 of a description as written. It is the key of a task."""
+    return hashlib.md5(description.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from windlass_child import frameworks, kinds
 from windlass_child.process.error_text import explain, install_command, interpreter, one_line, text_of
 from windlass_child.process.messages import Preload, ProcessEnvironment, Ready, Unready
-from windlass_child.process.process_env import QUIET, apply, environment, flush_output, replace_environment
+from windlass_child.process.process_env import (
+    apply,
+    environment,
+    flush_output,
+    quiet,
+    replace_environment,
+    storage_variables,
+)
 from windlass_child.process.redaction import Redaction
 
 if TYPE_CHECKING:
@@ -20,12 +28,7 @@ if TYPE_CHECKING:
 
     from windlass_child.process.messages import Project
 
-PRELOADS = {"crewai": "windlass_child.crewai.prewarm"}
-"""The module of windlass_child for each framework. Its `warm()` imports and warms the framework, and leaves no thread
-running.
-"""
-
-COMMON = ("windlass_child.kinds.function", "asyncio", "concurrent.futures", "json", "logging", "tomllib")
+COMMON = ("asyncio", "concurrent.futures", "json", "logging", "tomllib")
 """Modules that most projects import."""
 
 
@@ -37,6 +40,7 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
     """
     for module in COMMON:
         import_module(module)
+    kinds.import_those_without_framework()
     if order is not None:
         apply(ProcessEnvironment(order.environment, str(Path.cwd())))
     answer = warmed(framework) if framework else Ready(sys.version.split()[0], None, None)
@@ -49,11 +53,11 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
 
 
 def warmed(framework: str) -> Ready | Unready:
-    if framework not in PRELOADS:
-        return Unready(f"there is nothing to preload for {framework!r}; known are: {', '.join(PRELOADS)}.")
+    if framework not in frameworks.FRAMEWORKS:
+        return Unready(f"there is nothing to preload for {framework!r}; known are: {', '.join(frameworks.FRAMEWORKS)}.")
     try:
         with environment_for_imports():
-            import_module(PRELOADS[framework]).warm()
+            frameworks.adapter(framework).warm()
     except ModuleNotFoundError as error:
         return not_installed(framework, error.name)
     except Exception as error:  # noqa: BLE001 - code of the framework may raise anything; no crew can run here then
@@ -71,9 +75,8 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
     except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the error is the answer
         fault = explain(error, "load", project.root)
         return Unready(redaction.text(f"{fault.message} {fault.hint}".strip()))
-    for framework, module in PRELOADS.items():
-        if framework in sys.modules:
-            import_module(module).stop_bus_threads()
+    for adapter in frameworks.imported():
+        adapter.stop_threads()
     return None
 
 
@@ -89,12 +92,12 @@ def not_installed(framework: str, missing: str | None) -> Unready:
 def environment_for_imports() -> Iterator[None]:
     """Sets the environment for the import of a framework inside the block.
 
-    Frameworks read their telemetry settings at import. crewai also reads a .env file near the interpreter, which must
-    not reach all children.
+    Frameworks read their telemetry settings at import, and may read a .env file near the interpreter, which must not
+    reach all children.
     """
-    before, here = environment(), str(Path.cwd())
+    before, here = environment(), Path.cwd()
     replace_environment(
-        {**before, **QUIET, "PYTHON_DOTENV_DISABLED": "true", "CREWAI_STORAGE_DIR": here, "TMPDIR": here}
+        {**before, **quiet(), **storage_variables(here), "PYTHON_DOTENV_DISABLED": "true", "TMPDIR": str(here)}
     )
     try:
         yield

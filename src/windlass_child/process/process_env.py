@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import faulthandler
 import io
@@ -10,8 +11,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from windlass_child import frameworks
+from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, NobodyAnswers
 from windlass_child.process.messages import DUMP_SIGNAL
 
 if TYPE_CHECKING:
@@ -20,9 +23,6 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import ProcessEnvironment
 
 QUIET = {
-    "CREWAI_DISABLE_TELEMETRY": "true",
-    "CREWAI_DISABLE_VERSION_CHECK": "true",
-    "CREWAI_TRACING_ENABLED": "false",
     "ANONYMIZED_TELEMETRY": "false",
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -30,11 +30,20 @@ QUIET = {
     "MEM0_TELEMETRY": "false",
     "SCARF_NO_ANALYTICS": "true",
 }
-"""Switches off the telemetry of frameworks and of their libraries. The crew's environment overrides these values.
+"""Switches off the telemetry of libraries. The crew's environment overrides these values.
 
-CREWAI_TRACING_ENABLED=false also saves 5 s on the first run with a home folder. OTEL_SDK_DISABLED is not set: it would
-switch off the tracing that crews configure themselves.
+OTEL_SDK_DISABLED is not set: it would switch off the tracing that crews configure themselves.
 """
+
+
+def quiet() -> dict[str, str]:
+    """Returns the variables that switch off the telemetry of libraries and frameworks."""
+    return QUIET | {name: value for adapter in frameworks.adapters() for name, value in adapter.QUIET.items()}
+
+
+def storage_variables(storage: Path) -> dict[str, str]:
+    """Returns the variables with which frameworks store their files in a folder."""
+    return {name: value for one in frameworks.adapters() for name, value in one.storage_variables(storage).items()}
 
 
 def apply(surroundings: ProcessEnvironment) -> None:
@@ -45,8 +54,8 @@ def apply(surroundings: ProcessEnvironment) -> None:
         place.mkdir(mode=0o700, exist_ok=True)
     replace_environment(
         {
-            **QUIET,
-            "CREWAI_STORAGE_DIR": str(storage),
+            **quiet(),
+            **storage_variables(storage),
             **surroundings.environment,
             "TMPDIR": str(temporary),
         }
@@ -57,7 +66,7 @@ def apply(surroundings: ProcessEnvironment) -> None:
 
 @contextlib.contextmanager
 def without_dotenv() -> Iterator[None]:
-    """Disables .env files inside the block. The import of crewai reads one near the interpreter."""
+    """Disables .env files inside the block. The import of a framework may read one near the interpreter."""
     before = environment()
     replace_environment({**before, "PYTHON_DOTENV_DISABLED": "true"})
     try:
@@ -120,3 +129,16 @@ def flush_output() -> None:
             stream.flush()
         except (OSError, ValueError, AttributeError):  # crew code may have closed or replaced it
             continue
+
+
+def refuse_input() -> None:
+    """Makes input() fail at once, because no person attends a kickoff. Its own error reports only an empty input."""
+    builtins.input = refuse
+
+
+def refuse(prompt: object = "", /) -> NoReturn:
+    asked = f"asked for {str(prompt).strip()!r}" if str(prompt).strip() else "asked"
+    raise NobodyAnswers(
+        f"the code called input() and {asked}, but a kickoff has no one to answer",
+        f"Make it an input of the kickoff, {INSTEAD_OF_A_PERSON}",
+    )

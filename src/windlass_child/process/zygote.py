@@ -47,7 +47,7 @@ can't be killed.
 LOOK_AGAIN_SECONDS = 0.05
 
 
-def live(descriptor: int, preloaded: str | None, *, with_project: bool = False) -> None:
+def main(descriptor: int, preloaded: str | None, *, with_project: bool = False) -> None:
     """Runs the zygote until the other side of the socket is gone."""
     become_subreaper()
     prepare_output()
@@ -171,7 +171,7 @@ class Zygote:
         if order.start == "exec":
             start_afresh(descriptors, self._pid, self._machine)
         channel, output, errors = descriptors
-        child.live(channel, output, errors, self._pid)
+        child.main(channel, output, errors, self._pid)
 
     def _pids(self, name: str) -> list[int]:
         return [pid for pid, child_name in self._children.items() if child_name == name]

@@ -1,11 +1,11 @@
-"""Makes a finding of the exception with which a project failed to load."""
+"""The findings of a check, and the finding for the exception with which a project failed to load."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-from windlass_child.checks.found import Found, error, place_in
+from windlass_child.kinds import KINDS
 from windlass_child.process.error_text import (
     ProjectFault,
     chain,
@@ -19,16 +19,39 @@ from windlass_child.process.error_text import (
 if TYPE_CHECKING:
     from windlass_child.process.messages import Project
 
-CODES = (
-    ("several_crews", " has more than one "),
-    ("no_crew", "no crew found"),
-    ("no_crew", "no flow found"),
-    ("no_crew", " names a module that is not there"),
-    ("never_runs", "no kickoff can run"),
-)
-"""The codes of ProjectFaults, each with a text by which the message is recognised."""
+ERROR, WARNING = "error", "warning"
 
-DECLARED = ("json_crew", "declarative_flow")
+
+class Found(TypedDict):
+    """The dictionary form of windlass.projects.findings.Finding."""
+
+    code: str
+    level: str
+    message: str
+    file: str | None
+    line: int | None
+    hint: str
+
+
+class Place(TypedDict):
+    """A place in the project. Its parts are None if they are not known."""
+
+    file: str | None
+    line: int | None
+
+
+def error(code: str, message: str, file: str | None, line: int | None, hint: str) -> Found:
+    return Found(code=code, level=ERROR, message=message, file=file, line=line, hint=hint)
+
+
+def warning(code: str, message: str, file: str | None, line: int | None, hint: str) -> Found:
+    return Found(code=code, level=WARNING, message=message, file=file, line=line, hint=hint)
+
+
+def place_in(text: str) -> Place:
+    """Parses "file:line", "file" or ""."""
+    file, _, line = text.rpartition(":")
+    return Place(file=file, line=int(line)) if file and line.isdecimal() else Place(file=text or None, line=None)
 
 
 def finding(fault: BaseException, project: Project) -> Found:
@@ -40,8 +63,8 @@ def finding(fault: BaseException, project: Project) -> Found:
     message = explained.message.replace(f" (imported at {place})", "").replace(f" ({place})", "")
     if name := unset(fault):
         message = f"the code reads the variable {name} when it is loaded, and it is not set."
-    if isinstance(fault, ProjectFault) and project.kind in DECLARED and not place:
-        code, place = "declaration_invalid" if code == "load_failed" else code, project.entrypoint
+    if isinstance(fault, ProjectFault) and KINDS[project.kind].is_declaration and not place:
+        code, place = "declaration_invalid" if code == ProjectFault.code else code, project.entrypoint
     return error(code, sentence(message), **place_in(place), hint=explained.hint or "Correct it there.")
 
 
@@ -60,15 +83,9 @@ def with_it(found: list[Found], fault: Found) -> list[Found]:
 def code_of(fault: BaseException, root: Path) -> str:
     if unset(fault):
         return "unset_variable"
-    if isinstance(fault, ProjectFault):
-        for code, words in CODES:
-            if words in fault.message:
-                return code
-    if any(absent(one, root) for one in chain(fault)):
-        return "missing_package"
-    if comes_of_a_declaration(fault) and any(type(one).__name__.startswith("JSONProject") for one in chain(fault)):
-        return "declaration_invalid"
-    return "load_failed"
+    if isinstance(fault, ProjectFault) and fault.code != ProjectFault.code:
+        return fault.code
+    return "missing_package" if any(absent(one, root) for one in chain(fault)) else ProjectFault.code
 
 
 def unset(fault: BaseException) -> str | None:
@@ -81,7 +98,7 @@ def absent(fault: BaseException, root: Path) -> bool:
 
 
 def comes_of_a_declaration(fault: BaseException) -> bool:
-    """Returns whether crewai raised the exception because of a YAML or JSON file.
+    """Returns whether a framework raised the exception because of a YAML or JSON file.
 
     The check of that file has reported it already, with its line.
     """

@@ -1,4 +1,4 @@
-"""Makes the JSON Schema of a function's parameters from their annotations."""
+"""Makes the JSON Schema of a function's parameters from their annotations, and the arguments from JSON inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIMPLE: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -112,3 +115,37 @@ def hints_of(owner: Any) -> dict[str, Any]:
         return typing.get_type_hints(owner, include_extras=True)
     except (NameError, TypeError, AttributeError, SyntaxError):
         return dict(getattr(owner, "__annotations__", {}))
+
+
+def built(annotation: Any, value: Any) -> Any:
+    """Returns an instance for an annotation with a model, a dataclass or an enum, and else `value` unchanged.
+
+    Raises ValueError or TypeError.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return built(arguments[0], value)
+    if origin in (Union, types.UnionType):
+        return built_optional(arguments, value)
+    if origin is list and arguments and isinstance(value, list):
+        return [built(arguments[0], item) for item in value]
+    if isinstance(annotation, type):
+        return built_class(annotation, value)
+    return value
+
+
+def built_optional(choices: tuple[Any, ...], value: Any) -> Any:
+    """Builds X for "X or None". Returns the value of any other union unchanged, because its type is ambiguous."""
+    kinds = [choice for choice in choices if choice is not type(None)]
+    return value if value is None or len(kinds) != 1 else built(kinds[0], value)
+
+
+def built_class(annotation: Any, value: Any) -> Any:
+    if hasattr(annotation, "model_validate"):
+        return annotation.model_validate(value)
+    if issubclass(annotation, enum.Enum):
+        return annotation(value)
+    if dataclasses.is_dataclass(annotation) and isinstance(value, dict):
+        hints, make = hints_of(annotation), cast("Callable[..., Any]", annotation)
+        return make(**{name: built(hints.get(name, Any), item) for name, item in value.items()})
+    return value

@@ -1,0 +1,83 @@
+"""Adapts crewai (windlass_child.frameworks.Adapter). The other modules of this package import crewai."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from windlass_child.checks.code import Code
+    from windlass_child.checks.findings import Found
+    from windlass_child.process.messages import Project, Run
+    from windlass_child.process.report import Report
+
+QUIET = {
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_DISABLE_VERSION_CHECK": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+}
+"""CREWAI_TRACING_ENABLED=false also saves 5 s on the first run with a home folder."""
+
+OPTIONS = {"crew": "is_crew_class", "flow": "flow_definition"}
+"""Options of [tool.windlass], and the attributes of the objects that they name."""
+
+STORES = {"crewai.rag.chromadb": "", "crewai.rag.qdrant": "qdrant"}
+"""Packages with a module that holds a path in crewai's storage, and the last part of that path."""
+MODULES = ("constants", "config")
+PATH = "DEFAULT_STORAGE_PATH"
+
+
+def storage_variables(storage: Path) -> dict[str, str]:
+    return {"CREWAI_STORAGE_DIR": str(storage)}
+
+
+def warm() -> None:
+    from windlass_child.crewai import prewarm
+
+    prewarm.warm()
+
+
+def stop_threads() -> None:
+    from windlass_child.crewai import prewarm
+
+    prewarm.stop_bus_threads()
+
+
+def prepare_child() -> None:
+    """Sets the paths of crewai's stores, which crewai fixes at import.
+
+    Otherwise all children of a zygote would share one store, and crews would read the knowledge of other crews.
+    """
+    modules = [(f"{package}.{name}", end) for package, end in STORES.items() for name in MODULES]
+    found = [(sys.modules[name], end) for name, end in modules if hasattr(sys.modules.get(name), PATH)]
+    if not found:
+        return
+    from crewai_core.paths import db_storage_path
+
+    for module, end in found:
+        setattr(module, PATH, str(Path(db_storage_path()) / end))
+
+
+@contextlib.contextmanager
+def watching(order: Run, report: Report) -> Iterator[None]:
+    """Makes the crews and flows stoppable. Finished tasks of crews are not run again."""
+    from windlass_child.crewai.guard import Guard
+    from windlass_child.journal.crew import CrewJournal
+
+    with Guard(order.budget, report).watching(), CrewJournal(report).kept():
+        yield
+
+
+def option_for(found: Any) -> str | None:
+    return next((option for option, mark in OPTIONS.items() if getattr(found, mark, False)), None)
+
+
+def findings(project: Project, code: Code) -> Iterator[Found]:
+    from windlass_child.crewai import configs, declarations
+
+    yield from configs.findings(code, configs.known_members() if configs.crews(code) else {})
+    yield from declarations.findings(project)
