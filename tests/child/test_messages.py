@@ -282,7 +282,7 @@ def test_any_value_in_any_field_is_refused_or_does_no_harm(message: Message, dat
         (Born(), "memory", 1),
         (RUN, "project", None),
         (RUN, "budget", {"token_limit": "5"}),
-        (RUN, "surroundings", {"environment": {"A": 1}, "folder": "/"}),
+        (RUN, "process_environment", {"environment": {"A": 1}, "folder": "/"}),
     ],
 )
 def test_what_a_field_can_not_hold_is_refused(message: Message, name: str, value: Any) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.the_command import Command
-    from windlass.projects.checks import Finding
+    from windlass.projects.findings import Finding
     from windlass.runner import Runner
 
 Place = tuple[str, str | None, int | None]

@@ -13,12 +13,12 @@ from windlass.offline_model.app import NOBODY_LISTENS, model_environment
 from windlass.projects.checks import declared_project
 from windlass.projects.findings import Finding, Level, from_json, in_order
 from windlass.projects.interpreter import interpreter_of
-from windlass.projects.kinds import kind_named
+from windlass.projects.kinds import function_project, kind_named
 from windlass.runner import RunSpec, Terminator
 from windlass.runner.run_spec import discard
 from windlass.runner.runner import INSPECTION_SECONDS, too_slow_to_load
 from windlass.runner.termination import at_the_latest
-from windlass_child.process.messages import Project, Warned
+from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -139,7 +139,7 @@ class Examiner:
             attempt=1,
             interpreter=self.interpreter,
             preload=self.recognised.preload,
-            project=Project("function", project.root, EXAMINER),
+            project=function_project(project.root, EXAMINER),
             environment=self.environment,
             inputs={"kind": project.kind, "root": project.root, "entrypoint": project.entrypoint, "later": later},
             limits=self.runner.limits_of(self.recognised.options.limits),

@@ -4,9 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from windlass_child.process.truncation import cut
-
 from windlass_child.process.messages import LARGEST_EVENT
+from windlass_child.process.truncation import cut
 from windlass_child.process.validation import Encoded
 
 

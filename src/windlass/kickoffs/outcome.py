@@ -8,11 +8,10 @@ import signal
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.process.truncation import beginning
-
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.waiting import how_often
 from windlass_child.process.messages import Failed, Inspected, Succeeded
+from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
     from windlass_child.process.messages import Text, Tokens

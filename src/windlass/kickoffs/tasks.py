@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from windlass_child.process.truncation import beginning
-
 from windlass.kickoffs.states import TaskState
 from windlass_child.process.messages import LONGEST_NAME, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

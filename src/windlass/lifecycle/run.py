@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_child.process.truncation import beginning
-
 from windlass import log
 from windlass.errors import Unstorable, WindlassError
 from windlass.kickoffs.limits import size_in_words
@@ -36,6 +34,7 @@ from windlass_child.process.messages import (
     Tokens,
     Warned,
 )
+from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
     from windlass.kickoffs.limits import Limits

@@ -81,12 +81,12 @@ Report = Callable[[Message | Output | Preparing], Awaitable[None]]
 """Called with each message or line of a run. Each source (messages, stdout, stderr) is read on only after the call."""
 
 
-def message_of(order: RunSpec, surroundings: ProcessEnvironment) -> Run:
+def message_of(order: RunSpec, environment: ProcessEnvironment) -> Run:
     limits = order.limits
     budget = Budget(
         limits.token_limit, limits.model_call_limit, limits.result_limit, order.tokens_used, order.model_calls_made
     )
-    return Run(order.kickoff_id, order.attempt, order.project, surroundings, order.inputs, budget)
+    return Run(order.kickoff_id, order.attempt, order.project, environment, order.inputs, budget)
 
 
 def sendable(order: Run | Inspect) -> bytes:

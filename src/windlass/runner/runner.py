@@ -189,7 +189,7 @@ class Runner:
         account = self._config.crew_account
         name = f"{order.kickoff_id}-{order.attempt}"
         async with self._folder(account, order.limits) as (folder, share), contextlib.AsyncExitStack() as stack:
-            message = sendable(message_in(self._surroundings(order, folder, account)))
+            message = sendable(message_in(self._process_environment(order, folder, account)))
             child = await unless_ended(context.ender, lambda: self._child(order, name, context, stack))
             if child is None:
                 return Ended(asked=context.ender.asked)
@@ -247,7 +247,7 @@ class Runner:
         logger.event("zygote.started", interpreter=spec.interpreter, preload=spec.preload, pid=zygote.pid)
         return zygote
 
-    def _surroundings(self, order: RunSpec, folder: Path, account: Account | None) -> ProcessEnvironment:
+    def _process_environment(self, order: RunSpec, folder: Path, account: Account | None) -> ProcessEnvironment:
         return ProcessEnvironment({**self._machine, **home_of(account, folder), **order.environment}, str(folder))
 
     @contextlib.asynccontextmanager

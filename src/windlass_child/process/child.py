@@ -102,7 +102,7 @@ def serve(channel: Channel, zygote: int) -> None:
         return
     arguments = (channel, zygote, stopping, journal)
     threading.Thread(target=watch, args=arguments, name="windlass-watch", daemon=True).start()
-    apply(order.surroundings)
+    apply(order.process_environment)
     reset_inherited_state(order.project.root)
     refuse_input()
     execute(order, Report(channel, Redaction(environment()), stopping, journal))

@@ -32,7 +32,7 @@ INLINE = 16 * 1024
 
 MAKERS = {name: maker(kind) for name, kind in TYPES.items()}
 APART = {name: apart_in(kind) for name, kind in TYPES.items()}
-NESTED = {"project", "surroundings", "budget"}
+NESTED = {"project", "process_environment", "budget"}
 BOUNDED = {kind.__name__ for kind in (*FROM_CHILD, *FROM_ZYGOTE)}
 
 

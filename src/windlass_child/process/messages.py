@@ -188,7 +188,7 @@ class ProcessEnvironment:
 @dataclass(frozen=True, slots=True)
 class Inspect:
     project: Project
-    surroundings: ProcessEnvironment
+    process_environment: ProcessEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Run:
     kickoff_id: str
     attempt: int
     project: Project
-    surroundings: ProcessEnvironment
+    process_environment: ProcessEnvironment
     inputs: dict[str, Any]
     budget: Budget = field(default_factory=Budget)
 

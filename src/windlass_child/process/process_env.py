@@ -46,9 +46,9 @@ def storage_variables(storage: Path) -> dict[str, str]:
     return {name: value for one in frameworks.adapters() for name, value in one.storage_variables(storage).items()}
 
 
-def apply(surroundings: ProcessEnvironment) -> None:
+def apply(process_environment: ProcessEnvironment) -> None:
     """Sets the environment and the folder of this process. Crew code that runs later sees no other environment."""
-    folder = Path(surroundings.folder)
+    folder = Path(process_environment.folder)
     temporary, storage = folder / ".tmp", folder / ".storage"
     for place in (temporary, storage):
         place.mkdir(mode=0o700, exist_ok=True)
@@ -56,7 +56,7 @@ def apply(surroundings: ProcessEnvironment) -> None:
         {
             **quiet(),
             **storage_variables(storage),
-            **surroundings.environment,
+            **process_environment.environment,
             "TMPDIR": str(temporary),
         }
     )

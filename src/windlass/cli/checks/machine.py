@@ -12,12 +12,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from windlass.errors import WindlassError
+from windlass.projects.kinds import function_project
 from windlass.runner import Runner
 from windlass.runner.cgroups import NotDelegated, delegated
-from windlass_child.process.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from windlass_child.process.messages import Project
 
 
 class Level(StrEnum):
@@ -82,7 +84,7 @@ def fork(machine: Mapping[str, str]) -> Finding:
         root = Path(folder) / "project"
         root.mkdir()
         (root / "probe.py").write_text("def probe() -> str:\n    return 'well'\n")
-        asyncio.run(_inspect(Project("function", str(root), "probe:probe"), Path(folder) / "runs", machine))
+        asyncio.run(_inspect(function_project(str(root), "probe:probe"), Path(folder) / "runs", machine))
     return Finding("a process is forked, loads a project and answers")
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "KINDS", "Declared", "Kind", "Recognised", "Unrecognised", "chosen", "entrypoint_options", "kind_named",
-    "kind_of", "read", "recognise",
+    "KINDS", "Declared", "Kind", "Recognised", "Unrecognised", "chosen", "entrypoint_options", "function_project",
+    "kind_named", "kind_of", "read", "recognise",
 ]  # fmt: skip
 
 KINDS: list[Kind] = [FUNCTION, CREW, FLOW, JSON_CREW, DECLARATIVE_FLOW]
@@ -88,3 +88,8 @@ def of_kind(kind: Kind, declared: Declared, entrypoint: str) -> Recognised:
 def how_to_declare() -> str:
     *others, last = [kind.declared_by for kind in KINDS if kind.declared_by]
     return f"Add {', '.join(others)}, or {last}."
+
+
+def function_project(root: str, entrypoint: str) -> Project:
+    """Returns a project that runs one function, "module:function". The function may be one of Windlass."""
+    return Project(FUNCTION.name, root, entrypoint)
