@@ -201,7 +201,7 @@ async def test_what_is_written_is_told_to_the_run(warm: Bench, tmp_path: Path) -
     from windlass_child.process import child
 
     def run():
-        told, obey = threading.Event(), child.obey
+        told, obey = threading.Event(), child.handle_messages
 
         def heard(messages, *more):
             for message in messages:
@@ -209,7 +209,7 @@ async def test_what_is_written_is_told_to_the_run(warm: Bench, tmp_path: Path) -
                 if getattr(message, "number", None) == 2:
                     told.set()
 
-        child.obey = heard
+        child.handle_messages = heard
         print("asleep", 0, flush=True)
         return told.wait(30)
     """
