@@ -19,7 +19,7 @@ from bench.figures import Figure
 from bench.machine import MB
 from bench.served import wait_until
 from bench.stage import ROOT
-from windlass.secrets.token_format import TokenKind, new_token
+from windlass.secrets.secret import TokenKind, new_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,9 +15,9 @@ from bench.figures import Figure, spread
 from windlass.kickoffs.limits import Limits
 from windlass.runner import Terminator
 from windlass.runner.cgroups import NotDelegated, delegated, divided
-from windlass.runner.disk import DiskUse
 from windlass.runner.processes import process
 from windlass.runner.resource_monitor import WatchedRun, disks_measured, measured
+from windlass.runner.scratch import DiskUse
 from windlass.runner.shared_memory import Share, SharedMemory
 
 if TYPE_CHECKING:

@@ -108,20 +108,20 @@ async def windlass(port: int) -> None:
     from windlass import config, log
     from windlass.kickoffs.manifest import Manifest, TaskDefinition
     from windlass.store.deployments import DeploymentStore
-    from windlass.wiring.infrastructure import open_infrastructure
-    from windlass.wiring.serving import serve_http
+    from windlass.wiring.services import Services
 
     log.configure("text", "ERROR")
     settings = config.load().model_copy(update={"port": port})
     tasks = tuple(TaskDefinition(name, uuid.uuid4().hex, name, "Clerk") for name in ("find", "write", "check"))
     schema = {"type": "object", "properties": {"topic": {}, "audience": {}}, "required": ["topic", "audience"]}
     async with AsyncExitStack() as stack:
-        ground = await open_infrastructure(settings, stack, lambda _: None)
-        deployment = await DeploymentStore(ground.database).register(
+        services = Services(settings, stack, lambda _: None)
+        infrastructure = await services.start_infrastructure()
+        deployment = await DeploymentStore(infrastructure.database).register(
             "bench", digest="0", source={"kind": "crew"}, manifest=Manifest("crew", "bench", schema, tasks)
         )
-        tokens = await ground.tokens.show(deployment)
-        await serve_http(settings, ground, None, "bench", stack)
+        tokens = await infrastructure.tokens.show(deployment)
+        await services.start_http("bench")
         gc.freeze()
         print(json.dumps({"token": tokens.organization.reveal()}), flush=True)
         await asyncio.Event().wait()

@@ -50,16 +50,16 @@ class Crowd:
     def grow(self, count: int) -> None:
         found = recognise(PROJECTS / "waiting")
         for _ in range(count):
-            ender = Terminator()
+            terminator = Terminator()
             order = RunSpec(str(new_id()), 1, PYTHON, found.preload, found.project, self.environment, {})
-            self.enders.append(ender)
-            self.runs.append(asyncio.create_task(self.runner.run(order, self._handle, ender)))
+            self.enders.append(terminator)
+            self.runs.append(asyncio.create_task(self.runner.run(order, self._handle, terminator)))
 
     async def stop(self) -> float:
         """Seconds until none of their processes is left."""
         begun = time.perf_counter()
-        for ender in self.enders:
-            ender.end(STOPPED)
+        for terminator in self.enders:
+            terminator.end(STOPPED)
         await asyncio.gather(*self.runs)
         while any(map(lives, self.pids)):
             await asyncio.sleep(0.01)

@@ -14,6 +14,7 @@ from windlass.aio import serving
 from windlass.deployments.registration import Registration
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.accept import Acceptor
+from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.worker import Worker
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
@@ -64,10 +65,7 @@ class Workplace:
             self.runner,
             nothing,
             KeyRing([MasterKey(bytes(32))]),
-            slots=slots,
-            lease=15.0,
-            renewal=3.75,
-            max_losses=3,
+            WorkerConfig(slots, lease=15.0, renewal=3.75, max_losses=3),
         )
         async with serving(worker):
             yield

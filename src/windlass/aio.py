@@ -1,13 +1,21 @@
-"""Starts and stops long-running services in order, and waits for their tasks."""
+"""Starts and stops long-running services in order, waits for their tasks, and moves large work to a thread."""
 
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
+Answer = TypeVar("Answer")
+AGAIN = 1.0
+"""Seconds after which a task that has not ended is cancelled again."""
+LARGE = 256 * 1024
+"""Bytes or characters. Work on larger values takes milliseconds."""
+_thread = ThreadPoolExecutor(1, "windlass-large")
+"""A single thread. Such work holds the GIL in C code, so the event loop would wait for each of several threads."""
 
 
 class Service(Protocol):
@@ -22,7 +30,6 @@ class Service(Protocol):
 
 
 P = TypeVar("P", bound=Service)
-Answer = TypeVar("Answer")
 
 
 @asynccontextmanager
@@ -35,31 +42,20 @@ async def serving(part: P) -> AsyncIterator[P]:
         await part.stop()
 
 
-async def completed(work: Awaitable[Answer]) -> Answer:
-    """Waits for the end of `work`, even when the caller is cancelled: a thread can't be stopped half-way."""
-    working = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(working)
-    finally:
-        await asyncio.gather(working, return_exceptions=True)
-
-
 async def shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Completes the work even when its caller is cancelled, and raises the cancellation afterwards."""
+    """Completes the work even when its caller is cancelled, for example because a thread can't be stopped half-way.
+
+    Raises the cancellation afterwards, even when the work has failed.
+    """
     task, cancelled = asyncio.create_task(work), False
     while not task.done():
         try:
-            await asyncio.shield(task)
+            await asyncio.wait({task})
         except asyncio.CancelledError:
             cancelled = True
-    answer = task.result()
     if cancelled:
-        raise asyncio.CancelledError
-    return answer
-
-
-AGAIN = 1.0
-"""Seconds after which a task that has not ended is cancelled again."""
+        raise asyncio.CancelledError from task.exception()
+    return task.result()
 
 
 async def cancelled(*tasks: asyncio.Task[Any]) -> None:
@@ -86,3 +82,10 @@ class obeying_cancellation:  # noqa: N801 - reads as the statement it is
 def _cancellations() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task else 0
+
+
+async def offload(size: int, work: Callable[[], Answer]) -> Answer:
+    """Runs `work` in a thread when `size` is above LARGE, so that it does not block the event loop."""
+    if size <= LARGE:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_thread, work)

@@ -17,8 +17,8 @@ class Batcher(Generic[Question, Answer]):
     An idle batcher adds no delay. A busy one needs few round trips.
 
     `answer` takes a list of questions and returns the answers in the same order. When `answer` fails for a batch of
-    several questions, each question is asked alone, so that one bad question does not fail the others. `hopeless` is
-    the class of errors after which this retry is skipped. `apart` returns keys of a question, None for no key. Two
+    several questions, each question is asked alone, so that one bad question does not fail the others. `fatal` is
+    the class of errors after which this retry is skipped. `conflicts` returns keys of a question, None for no key. Two
     questions with a common key are never in one batch.
     """
 
@@ -26,14 +26,14 @@ class Batcher(Generic[Question, Answer]):
         self,
         answer: Callable[[list[Question]], Awaitable[Sequence[Answer]]],
         *,
-        hopeless: type[Exception],
-        apart: Callable[[Question], Iterable[Hashable | None]] = lambda _: (),
+        fatal: type[Exception],
+        conflicts: Callable[[Question], Iterable[Hashable | None]] = lambda _: (),
         largest: int = 500,
         lanes: int = 1,
     ) -> None:
         self._answer = answer
-        self._hopeless = hopeless
-        self._apart = apart
+        self._fatal = fatal
+        self._conflicts = conflicts
         self._largest = largest
         self._lanes = lanes
         self._waiting: list[Asked[Question, Answer]] = []
@@ -63,7 +63,7 @@ class Batcher(Generic[Question, Answer]):
         later: list[Asked[Question, Answer]] = []
         keys: set[Hashable] = set()
         for asked in self._waiting:
-            own = {key for key in self._apart(asked[0]) if key is not None}
+            own = {key for key in self._conflicts(asked[0]) if key is not None}
             if len(taken) == self._largest or own & keys:
                 later.append(asked)
             else:
@@ -83,7 +83,7 @@ class Batcher(Generic[Question, Answer]):
                     future.set_result(answer)
 
     async def _settle_failed(self, batch: list[Asked[Question, Answer]], error: Exception) -> None:
-        if len(batch) > 1 and not isinstance(error, self._hopeless):
+        if len(batch) > 1 and not isinstance(error, self._fatal):
             for asked in batch:
                 await self._settle([asked])
             return

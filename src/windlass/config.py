@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
-from fnmatch import fnmatchcase
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 import platformdirs
-from dotenv import dotenv_values
-from dotenv.parser import parse_stream
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from windlass.errors import ProjectError, SettingsError
-from windlass.foreign_files import read_file
+from windlass.errors import SettingsError
 from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.retention import Retention, age
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
 SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY")
 ROOT_HOME = Path("/var/lib/windlass")
-
-PASSED = (
-    "*_API_KEY", "*_API_BASE", "*_API_VERSION", "ANTHROPIC_*", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_*", "GEMINI_*",
-    "HF_TOKEN", "OLLAMA_*", "OPENAI_*", "VERTEXAI_LOCATION", "VERTEXAI_PROJECT", "WATSONX_*",
-    "API_BASE", "BASE_URL", "MODEL", "MODEL_NAME",
-    "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "http_proxy", "https_proxy", "no_proxy",
-    "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE",
-    "ANONYMIZED_TELEMETRY", "CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_VERSION_CHECK", "CREWAI_STORAGE_DIR",
-    "CREWAI_TRACING_ENABLED", "DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "LITELLM_LOCAL_MODEL_COST_MAP",
-    "MEM0_TELEMETRY", "OTEL_SDK_DISABLED", "SCARF_NO_ANALYTICS",
-)  # fmt: skip
-"""Variables of the server's environment that crews get without WINDLASS_CREW_ENV.
-
-They are keys, models and addresses of model providers, proxies, and the switches in docs/projects.md. `*` matches any
-text.
-"""
 
 
 def default_home() -> Path:
@@ -87,18 +64,24 @@ def _size(value: object) -> object:
 
 
 MB, GB = 1 << 20, 1 << 30
-ENV_FILE_LIMIT = MB
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Age = Annotated[float, BeforeValidator(age)]
+Names = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
+File = Annotated[Path, AfterValidator(_absolute)]
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0)]
 
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="WINDLASS_", frozen=True, env_ignore_empty=True, extra="ignore")
 
-    home: Annotated[Path, AfterValidator(_absolute)] = Field(
+    home: File = Field(
         default_factory=default_home,
         description="Folder of the server's own data: the embedded database, the master key, work folders.",
     )
+
+    # where clients reach the server
     host: str = Field("127.0.0.1", description="Address that the server listens on.")
     port: int = Field(8000, ge=0, le=65535, description="Port that the server listens on; 0 selects a free port.")
     database_url: SecretStr | None = Field(
@@ -118,20 +101,16 @@ class Settings(BaseSettings):
     crew_domain: str | None = Field(
         None, description="With `crews.example.com`, a crew is also served at `<slug>.crews.example.com`."
     )
-    trusted_proxies: Annotated[list[str], NoDecode, BeforeValidator(_listed)] = Field(
+    trusted_proxies: Names = Field(
         default_factory=list, description="Addresses, separated by commas, whose X-Forwarded-* headers are believed."
     )
-    allowed_hosts: Annotated[list[str], NoDecode, BeforeValidator(_listed)] = Field(
+    allowed_hosts: Names = Field(
         default_factory=list,
         description="Further host names of the server that requests may use, separated by commas (docs/api.md); "
         "`*.example.com` is every name below, `*` every name.",
     )
-    slots: int = Field(
-        default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),
-        ge=1,
-        le=1000,
-        description="How many kickoffs one worker runs at once.",
-    )
+
+    # bounds of requests, answers and connections
     max_body: int = Field(
         1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="Largest request body, in bytes; 64 MiB at most."
     )
@@ -150,28 +129,36 @@ class Settings(BaseSettings):
         description="Seconds in which a client must read each piece of an answer, 256 KB at most; then its connection "
         "is closed.",
     )
-    max_connections: int = Field(
+    max_connections: Count = Field(
         1000,
-        ge=1,
         description="Largest number of client connections; at most half of the files that the process may have open.",
     )
-    max_connections_per_address: int = Field(
+    max_connections_per_address: Count = Field(
         250,
-        ge=1,
         description="Largest number of connections from one address; for IPv6, from one /64 network. This machine and "
         "trusted proxies are not counted.",
     )
+
+    # rate limits
     failed_auth_limit: int = Field(
         60,
         ge=0,
         description="Requests with a wrong token that one address may send in a minute, counted like connections; 0 is "
         "no limit.",
     )
-    request_limit: float = Field(
-        0.0, ge=0, description="Requests that one organization token may send in a second; 0 is no limit."
+    request_limit: Rate = Field(
+        0.0, description="Requests that one organization token may send in a second; 0 is no limit."
     )
-    user_request_limit: float = Field(
-        100.0, ge=0, description="Requests that one user token may send in a second; 0 is no limit."
+    user_request_limit: Rate = Field(
+        100.0, description="Requests that one user token may send in a second; 0 is no limit."
+    )
+
+    # the worker: its slots, leases and losses
+    slots: int = Field(
+        default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),
+        ge=1,
+        le=1000,
+        description="How many kickoffs one worker runs at once.",
     )
     lease: float = Field(
         10.0,
@@ -179,9 +166,8 @@ class Settings(BaseSettings):
         le=3600,
         description="Seconds without a sign of life from a worker after which other workers run its kickoffs.",
     )
-    lease_renewal: float | None = Field(
+    lease_renewal: Seconds | None = Field(
         None,
-        gt=0,
         description="Seconds between renewals of a lease; a quarter of `WINDLASS_LEASE` when not given, so that three "
         "renewals may fail. It must be less than half of `WINDLASS_LEASE`.",
     )
@@ -198,13 +184,15 @@ class Settings(BaseSettings):
         description="How often a kickoff is run again after its worker or process was lost, before it fails as `lost`; "
         "a finished task resets the count.",
     )
-    timeout: float = Field(
-        3600.0, gt=0, description="Seconds that a run may take, for crews that set no `timeout` (docs/limits.md)."
+
+    # limits of one run
+    timeout: Seconds = Field(
+        3600.0, description="Seconds that a run may take, for crews that set no `timeout` (docs/limits.md)."
     )
     memory_limit: Size = Field(
         2 * GB, description="Memory of one run with all its processes, for crews that set no `memory_limit`."
     )
-    process_limit: int = Field(256, ge=1, description="Processes of one run, for crews that set no `process_limit`.")
+    process_limit: Count = Field(256, description="Processes of one run, for crews that set no `process_limit`.")
     output_limit: Size = Field(
         10 * MB, description="Size of the printed lines of a run that are kept, for crews that set no `output_limit`."
     )
@@ -212,20 +200,19 @@ class Settings(BaseSettings):
     disk_limit: Size = Field(
         2 * GB, description="Disk space of the files in a run's folder, for crews that set no `disk_limit`."
     )
-    file_limit: int = Field(
-        100_000, ge=1, description="Files and folders in a run's folder, for crews that set no `file_limit`."
+    file_limit: Count = Field(
+        100_000, description="Files and folders in a run's folder, for crews that set no `file_limit`."
     )
-    event_limit: int = Field(
-        100_000, ge=1, description="Events of one kickoff that are stored, for crews that set no `event_limit`."
+    event_limit: Count = Field(
+        100_000, description="Events of one kickoff that are stored, for crews that set no `event_limit`."
     )
     stored_limit: Size = Field(
         512 * MB,
         description="Size of the data of one kickoff in the database: events, task outputs, journal; for crews that "
         "set no `stored_limit`.",
     )
-    stall_after: float = Field(
+    stall_after: Seconds = Field(
         300.0,
-        gt=0,
         description="Seconds without a sign of life from a run after which the stacks of its threads are recorded, "
         "for crews that set no `stall_after`.",
     )
@@ -235,9 +222,10 @@ class Settings(BaseSettings):
         le=600,
         description="Seconds that a run has to end after a stop request, before its processes are killed.",
     )
-    max_waiting: int = Field(
+
+    # the queue
+    max_waiting: Count = Field(
         10_000,
-        ge=1,
         description="Kickoffs of one crew that may wait, for crews that set no `max_waiting`; further requests get "
         "429.",
     )
@@ -257,29 +245,32 @@ class Settings(BaseSettings):
         le=366,
         description="How many days ahead the `runAt` of a kickoff may be that is sent with a user token.",
     )
+
+    # crews and their processes
     crew_user: str | None = Field(
         None,
         description="The system user that crews run as when the server is root (docs/security.md); `root` is root "
         "itself. The server chooses one when not given.",
     )
-    crew_env: Annotated[list[str], NoDecode, BeforeValidator(_listed), AfterValidator(_patterns)] = Field(
+    crew_env: Annotated[Names, AfterValidator(_patterns)] = Field(
         default_factory=list,
         description="Variables of the server's environment that crews get in addition to those in docs/projects.md: "
         "names, and beginnings of names such as `AWS_*`, separated by commas.",
     )
-    project_owners: Annotated[list[str], NoDecode, BeforeValidator(_listed)] = Field(
+    project_owners: Names = Field(
         default_factory=list,
         description="System users whose projects the server runs, in addition to its own user and root: names or "
         "numbers, separated by commas (docs/security.md).",
     )
-    zygote_idle: float = Field(
+    zygote_idle: Seconds = Field(
         600.0,
-        gt=0,
         description="Seconds without a fork after which a zygote, a process that crews are forked from, is stopped.",
     )
     zygote_memory: Size = Field(
         4 * GB, description="Memory of all zygotes together; above it, idle zygotes are stopped when a new one starts."
     )
+
+    # retention
     retention_kickoffs: Age = Field(
         90.0,
         description="Days after its end that a kickoff is kept, for crews that set no retention (docs/retention.md); 0 "
@@ -295,7 +286,9 @@ class Settings(BaseSettings):
         description="Days after the end of a kickoff that its journal is kept; otherwise as "
         "`WINDLASS_RETENTION_KICKOFFS`.",
     )
-    offline_script: Annotated[Path, AfterValidator(_absolute)] | None = Field(
+
+    # the offline model and the log
+    offline_script: File | None = Field(
         None,
         description="File with the rules by which the offline model of `windlass dev` answers (docs/offline-model.md).",
     )
@@ -314,18 +307,7 @@ class Settings(BaseSettings):
     @property
     def limits(self) -> Limits:
         """The limits of runs whose deployment sets none."""
-        return Limits(
-            timeout=self.timeout,
-            memory_limit=self.memory_limit,
-            process_limit=self.process_limit,
-            output_limit=self.output_limit,
-            result_limit=self.result_limit,
-            disk_limit=self.disk_limit,
-            file_limit=self.file_limit,
-            event_limit=self.event_limit,
-            stored_limit=self.stored_limit,
-            stall_after=self.stall_after,
-        )
+        return Limits(**{name: getattr(self, name) for name in asdict(Limits()) if name in type(self).model_fields})
 
     @property
     def retention(self) -> Retention:
@@ -363,60 +345,8 @@ def load() -> Settings:
 
 
 def environment() -> dict[str, str]:
-    """Returns the server's environment without the variables of Windlass. Crews get `crew_environment` instead."""
+    """Returns the server's environment without the variables of Windlass. Crews get a part of it."""
     return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
-
-
-def crew_environment(project: Path | None = None, passed: Collection[str] = ()) -> dict[str, str]:
-    """Returns the environment of a project's crew: the variables of its .env, then those of the server's environment.
-
-    Only variables in `PASSED` or `passed` (WINDLASS_CREW_ENV) are taken from the server's environment. They replace
-    variables of the same name in the .env.
-    """
-    declared = _declared(project) if project else {}
-    given = {name: value for name, value in declared.items() if value is not None}
-    ours = environment()
-    given |= {name: ours[name] for name in passed_variables(passed)}
-    return {name: value for name, value in given.items() if not name.startswith("WINDLASS_")}
-
-
-def passed_variables(passed: Collection[str] = ()) -> list[str]:
-    """Returns the names of the variables of the server's environment that crews get."""
-    patterns = (*PASSED, *passed)
-    return sorted(name for name in environment() if any(fnmatchcase(name, pattern) for pattern in patterns))
-
-
-def is_withheld(name: str, crews: Mapping[str, str]) -> bool:
-    """Returns whether the server's environment has this variable and the environment `crews` of a crew does not."""
-    return name in os.environ and name not in crews
-
-
-def unread_lines(project: Path) -> list[int]:
-    """Returns the numbers of the lines at which the project's .env can't be parsed. These lines are skipped."""
-    try:
-        text = _text_of(project)
-    except ProjectError:  # `crew_environment` raises it too
-        return []
-    return [found.original.line for found in parse_stream(io.StringIO(text)) if found.error]
-
-
-def _declared(project: Path) -> dict[str, str | None]:
-    """Parses the .env without the lines that can't be read: dotenv would log each of them without the file's name."""
-    lines = parse_stream(io.StringIO(_text_of(project)))
-    return dotenv_values(stream=io.StringIO("".join(one.original.string for one in lines if not one.error)))
-
-
-def _text_of(project: Path) -> str:
-    """Returns the text of the .env, empty when there is no file. Blocks for 10 s at most."""
-    file = project / ".env"
-    try:
-        text = (read_file(project, file.name, ENV_FILE_LIMIT) or b"").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ProjectError(f"{file} can't be read: {error}.", "It must be UTF-8 text.") from None
-    for number, line in enumerate(text.splitlines(), 1):
-        if "\0" in line:
-            raise ProjectError(f"{file}:{number} contains a NUL character, which no variable can hold.", "Remove it.")
-    return text
 
 
 def unknown_variables() -> list[str]:

@@ -5,21 +5,20 @@ These are the crews, when they run as the server's user.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import sys
 import tempfile
 from pathlib import Path
 
-PR_SET_DUMPABLE = 4
+from windlass_child.process.hardening import PR_SET_DUMPABLE, control
 
 
 def keep_memory_private() -> None:
     """Lets only root read this process's memory and environment from now on, and disables core files."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        control(PR_SET_DUMPABLE, 0)
 
 
 def password_file(password: str) -> int:

@@ -94,7 +94,7 @@ EVENTS: dict[str, Event] = {
         ERROR, "The worker itself failed at a kickoff; the kickoff runs again when its lease ends."
     ),
     "side_job.failed": Event(ERROR, "A side job failed. A periodic job runs again at its next time."),
-    "side_job.put_back": Event(WARNING, "A side job is started again, because its server died or lost its connection."),
+    "side_job.requeued": Event(WARNING, "A side job is started again, because its server died or lost its connection."),
     "retention.removed": Event(INFO, "Data of a crew's ended kickoffs was removed after its retention time."),
     "retention.swept": Event(WARNING, "Rows without a kickoff were found and removed."),
     "token.created": Event(INFO, "A token was made."),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from api.serving import until
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome, TokenUsage
@@ -75,3 +76,16 @@ async def begin(crew: Crew, kickoff: str) -> Run:
     (claimed,) = await server.kickoffs.claim(new_id(), 1, 60.0)
     assert claimed.id == UUID(kickoff)
     return Run(claimed, server.kickoffs, TaskRecords(claimed.manifest.tasks))
+
+
+async def begin_the_only_one(crew: Crew) -> Run:
+    """Begins the one kickoff of the crew, once there is one."""
+    query = "SELECT id FROM kickoffs WHERE deployment_id = %(id)s"
+
+    async def is_there() -> bool:
+        return await crew.server.database.row(query, {"id": crew.deployment.id}) is not None
+
+    await until(is_there, "there is a kickoff")
+    row = await crew.server.database.row(query, {"id": crew.deployment.id})
+    assert row is not None
+    return await begin(crew, str(row["id"]))

@@ -17,8 +17,7 @@ import httpx
 import pytest
 
 from api.described import check_answer
-from windlass.access.authentication import TokenAuthenticator
-from windlass.access.rate_limits import RateLimits
+from windlass.access.authentication import RateLimits, TokenAuthenticator
 from windlass.access.tokens import Tokens
 from windlass.api.application import Addresses, Application, Hosts, health_routes
 from windlass.api.connections import ConnectionLimits
@@ -30,10 +29,9 @@ from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.crews import Crews
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
-from windlass.lifecycle.accept import Acceptor
+from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.deletion import Deletions
 from windlass.lifecycle.statuses import Statuses
-from windlass.lifecycle.stopping import Stops
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore

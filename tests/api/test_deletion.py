@@ -14,8 +14,8 @@ from api.runs import begin
 from api.serving import GOOD, KEY_RING, unknown_id, until
 from windlass.kickoffs.events import StoredEvent, to_json
 from windlass.kickoffs.states import Scope
+from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, KickoffsStillOpen, UserDeletion
-from windlass.lifecycle.stopping import Stops
 from windlass.store.kickoffs import Batch, JournalEntry
 from windlass.store.retention import RetentionStore
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.runs import begin
-from api.serving import until
+from api.runs import begin_the_only_one
 from contract.test_openapi_document import SCHEMAS
 from windlass.access.tokens import ShownTokens
-from windlass.api.startup_banner import startup_banner
 from windlass.secrets.secret import Secret
+from windlass.wiring.dev import startup_banner
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server
@@ -55,15 +54,7 @@ async def test_the_served_document_is_that_of_the_crew(crew: Crew) -> None:
 
 async def run_the_next(crew: Crew) -> None:
     """Does what a worker would do with the kickoff that comes."""
-    query = "SELECT id FROM kickoffs WHERE deployment_id = %(id)s"
-
-    async def is_there() -> bool:
-        return await crew.server.database.row(query, {"id": crew.deployment.id}) is not None
-
-    await until(is_there, "there is a kickoff")
-    row = await crew.server.database.row(query, {"id": crew.deployment.id})
-    assert row is not None
-    await (await begin(crew, str(row["id"]))).succeed()
+    await (await begin_the_only_one(crew)).succeed()
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.api.crew_api.kickoff_batches import key_of_item
-from windlass.api.crew_api.kickoff_requests import KEY
+from windlass.api.crew_api.kickoff_requests import KEY, key_of_item
 from windlass.api.crew_api.schemas import LARGEST_BATCH
 
 

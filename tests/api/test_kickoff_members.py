@@ -21,7 +21,7 @@ STREAM = {
     "authentication": {"strategy": "bearer", "token": "wh-token-8Jq2"},
 }
 HUMAN = {"url": HOOK, "authentication": {"strategy": "basic", "username": "ada", "password": "wh-password-5Xk9"}}
-UNACTED: dict[str, tuple[Any, str]] = {
+UNSUPPORTED: dict[str, tuple[Any, str]] = {
     "taskWebhookUrl": (HOOK, "webhooks_not_delivered"),
     "stepWebhookUrl": (HOOK, "webhooks_not_delivered"),
     "crewWebhookUrl": (HOOK, "webhooks_not_delivered"),
@@ -42,9 +42,9 @@ async def why_refused(crew: Crew, **members: Any) -> dict[str, str]:
     return reasons
 
 
-@pytest.mark.parametrize("member", UNACTED)
+@pytest.mark.parametrize("member", UNSUPPORTED)
 async def test_a_member_without_effect_yet_gives_the_kickoff_a_warning(crew: Crew, member: str) -> None:
-    value, code = UNACTED[member]
+    value, code = UNSUPPORTED[member]
     kickoff = await crew.kickoff(**{member: value})
     (warning,) = (await crew.status(kickoff))["warnings"]
     assert warning.keys() == {"code", "message"}
@@ -53,13 +53,13 @@ async def test_a_member_without_effect_yet_gives_the_kickoff_a_warning(crew: Cre
 
 
 async def test_each_warning_is_given_once(crew: Crew) -> None:
-    kickoff = await crew.kickoff(**{member: value for member, (value, _) in UNACTED.items()})
+    kickoff = await crew.kickoff(**{member: value for member, (value, _) in UNSUPPORTED.items()})
     codes = [warning["code"] for warning in (await crew.status(kickoff))["warnings"]]
-    assert codes == list(dict.fromkeys(code for _, code in UNACTED.values()))
+    assert codes == list(dict.fromkeys(code for _, code in UNSUPPORTED.values()))
 
 
 async def test_members_without_effect_yet_are_stored_sealed_and_whole(crew: Crew) -> None:
-    given = {member: value for member, (value, _) in UNACTED.items()}
+    given = {member: value for member, (value, _) in UNSUPPORTED.items()}
     kickoff = await crew.kickoff(**given)
     sealed = (await crew.row(kickoff))["unacted"]
     assert json.loads(KEY_RING.open(sealed, f"kickoffs.unacted:{kickoff}")) == given

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.responses import StreamingResponse
 
+from windlass.aio import LARGE
 from windlass.api.streaming_json import json_text
-from windlass.offload import LARGE
 
 
 async def sent(parts: list[str]) -> tuple[dict[str, str], list[bytes]]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 import pytest
@@ -12,17 +12,20 @@ from api.serving import serving, unknown_id, until
 from windlass.kickoffs.states import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from api.serving import Crew, Server
 
+T = TypeVar("T")
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-PROMPTLY = 5.0
-"""Seconds: far more than an answer takes, and far less than the waits that must not be waited out."""
+PROMPTLY = 40.0
+"""Seconds: far more than an answer takes, and less than the 60 s that must not be waited out."""
 
 
-async def timed(asked: Any) -> tuple[dict[str, Any], float]:
-    begun = time.monotonic()
-    return await asked, time.monotonic() - begun
+async def promptly(asked: Awaitable[T]) -> T:
+    """The answer, long before the wait that the request allowed is over."""
+    return await asyncio.wait_for(asked, PROMPTLY)
 
 
 async def is_held(server: Server, kickoff: str) -> None:
@@ -36,34 +39,30 @@ async def is_held(server: Server, kickoff: str) -> None:
 
 async def test_the_answer_comes_as_soon_as_the_kickoff_ends(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
-    held = asyncio.create_task(timed(crew.status(f"{kickoff}?wait=60")))
+    held = asyncio.create_task(promptly(crew.status(f"{kickoff}?wait=60")))
     await is_held(crew.server, kickoff)
     await run.succeed("late")
-    status, seconds = await held
+    status = await held
     assert (status["state"], status["result"]["output"]) == ("SUCCESS", "late")
-    assert seconds < PROMPTLY
 
 
 async def test_a_bad_end_wakes_it_too(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
-    held = asyncio.create_task(timed(crew.status(f"{kickoff}?wait=60")))
+    held = asyncio.create_task(promptly(crew.status(f"{kickoff}?wait=60")))
     await is_held(crew.server, kickoff)
     await run.fail(Reason.CRASHED)
-    status, seconds = await held
+    status = await held
     assert (status["state"], status["reason"]) == ("FAILED", "crashed")
-    assert seconds < PROMPTLY
 
 
 async def test_every_request_that_waits_is_woken_on_every_server(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     async with serving(crew.server.database.url) as other:
-        held = [asyncio.create_task(timed(at.status(f"{kickoff}?wait=60"))) for at in (crew, crew, crew.at(other))]
+        held = [asyncio.create_task(promptly(at.status(f"{kickoff}?wait=60"))) for at in (crew, crew, crew.at(other))]
         await is_held(crew.server, kickoff)
         await is_held(other, kickoff)
         await run.succeed()
-        for status, seconds in await asyncio.gather(*held):
-            assert status["state"] == "SUCCESS"
-            assert seconds < PROMPTLY
+        assert [status["state"] for status in await asyncio.gather(*held)] == ["SUCCESS"] * 3
 
 
 async def test_the_path_of_old_clients_waits_too(crew: Crew) -> None:
@@ -76,9 +75,10 @@ async def test_the_path_of_old_clients_waits_too(crew: Crew) -> None:
 
 async def test_a_kickoff_that_goes_on_is_told_after_the_wait(crew: Crew) -> None:
     kickoff = await crew.kickoff()
-    status, seconds = await timed(crew.status(f"{kickoff}?wait=0.3"))
+    begun = time.monotonic()
+    status = await promptly(crew.status(f"{kickoff}?wait=0.3"))
     assert status["state"] == "PENDING"
-    assert 0.3 <= seconds < PROMPTLY
+    assert time.monotonic() - begun >= 0.3
 
 
 async def test_what_is_told_after_the_wait_is_how_it_stands_then(crew: Crew) -> None:
@@ -92,16 +92,14 @@ async def test_what_is_told_after_the_wait_is_how_it_stands_then(crew: Crew) -> 
 async def test_an_ended_kickoff_is_told_at_once(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     await run.succeed()
-    status, seconds = await timed(crew.status(f"{kickoff}?wait=60"))
+    status = await promptly(crew.status(f"{kickoff}?wait=60"))
     assert status["state"] == "SUCCESS"
-    assert seconds < PROMPTLY
 
 
 @pytest.mark.parametrize("wait", ["0", "0.0", "-0"])
 async def test_no_wait_is_told_at_once(crew: Crew, wait: str) -> None:
-    status, seconds = await timed(crew.status(f"{await crew.kickoff()}?wait={wait}"))
+    status = await promptly(crew.status(f"{await crew.kickoff()}?wait={wait}"))
     assert status["state"] == "PENDING"
-    assert seconds < PROMPTLY
 
 
 @pytest.mark.parametrize(
@@ -118,27 +116,25 @@ async def test_other_parameters_are_passed_over(crew: Crew) -> None:
 
 
 async def test_an_unknown_kickoff_is_not_waited_for(crew: Crew) -> None:
-    begun = time.monotonic()
-    assert (await crew.get(f"/status/{unknown_id()}?wait=60")).status_code == 404
-    assert time.monotonic() - begun < PROMPTLY
+    assert (await promptly(crew.get(f"/status/{unknown_id()}?wait=60"))).status_code == 404
 
 
 async def test_an_end_that_nobody_heard_of_is_told_when_the_server_hears_again(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
-    held = asyncio.create_task(timed(crew.status(f"{kickoff}?wait=60")))
+    held = asyncio.create_task(promptly(crew.status(f"{kickoff}?wait=60")))
     await is_held(crew.server, kickoff)
     await crew.server.listener.stop()
     await run.succeed()
     await crew.server.listener.start()
-    status, seconds = await held
+    status = await held
     assert status["state"] == "SUCCESS"
-    assert seconds < PROMPTLY
 
 
 async def test_others_are_served_while_many_wait(crew: Crew) -> None:
-    kickoff = await crew.kickoff()
-    held = [asyncio.create_task(crew.status(f"{kickoff}?wait=1")) for _ in range(50)]
+    run = await begin(crew, kickoff := await crew.kickoff())
+    held = [asyncio.create_task(crew.status(f"{kickoff}?wait=60")) for _ in range(50)]
     await is_held(crew.server, kickoff)
-    _, seconds = await timed(crew.status(kickoff))
-    assert seconds < 1
-    assert {status["state"] for status in await asyncio.gather(*held)} == {"PENDING"}
+    assert (await promptly(crew.status(kickoff)))["state"] == "STARTED"
+    assert not any(one.done() for one in held)
+    await run.succeed()
+    assert {status["state"] for status in await asyncio.gather(*held)} == {"SUCCESS"}

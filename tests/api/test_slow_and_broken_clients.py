@@ -21,6 +21,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SECONDS = 0.5
 """That a client has for its request here."""
+DEADLINE = 15.0
+"""Seconds: less than the 20 that a client has for its request elsewhere."""
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -68,8 +70,9 @@ async def test_a_slow_head_is_told_408_and_cut_off(crew: Crew) -> None:
         reader, writer = await connected(crew_)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         begun = time.monotonic()
-        assert await told_while_dripping(reader, writer, b"x") == 408
-        assert SECONDS * 0.9 <= time.monotonic() - begun < SECONDS + 3
+        async with asyncio.timeout(DEADLINE):
+            assert await told_while_dripping(reader, writer, b"x") == 408
+        assert time.monotonic() - begun >= SECONDS * 0.9
 
 
 async def test_a_connection_without_a_word_is_closed(crew: Crew) -> None:
@@ -109,9 +112,9 @@ async def test_others_are_served_while_slow_clients_hold_their_connections(crew:
     held = [await connected(crew) for _ in range(100)]
     for number, (_, writer) in enumerate(held):
         writer.write(b"GET / HTTP/1.1\r\nX-Slow: " if number % 2 else head(crew, 1000))
-    begun = time.monotonic()
-    assert (await crew.status(await crew.kickoff()))["state"] == "PENDING"
-    assert time.monotonic() - begun < 3
+    async with asyncio.timeout(DEADLINE):
+        assert (await crew.status(await crew.kickoff()))["state"] == "PENDING"
+    assert not any(reader.at_eof() for reader, _ in held)
     for _, writer in held:
         writer.close()
 

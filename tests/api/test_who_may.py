@@ -8,7 +8,7 @@ import pytest
 
 from api.described import check_error
 from api.serving import GOOD, raw, unknown_id
-from windlass.secrets.token_format import TokenKind, new_token
+from windlass.secrets.secret import TokenKind, new_token
 
 if TYPE_CHECKING:
     from api.serving import Crew

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lifecycle.running import World
-from projects_for_tests.making import Bench, function_project
+from projects_for_tests.making import Bench, function_project, running_bench
 from store.shared_database import empty, made
 from store.whole import loaded
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
-from windlass.runner import Runner
-from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -80,11 +77,8 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    environment = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(tmp_path / "scratch", environment)
-    await runner.start()
-    yield Bench(runner)
-    await runner.stop()
+    async with running_bench(tmp_path / "scratch") as bench:
+        yield bench
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.making import Bench, function_project
+from projects_for_tests.making import Bench, function_project, running_bench
 from windlass.kickoffs.states import Reason, State
-from windlass.runner import Runner
 from windlass.runner.descriptors import is_in_memory, is_rollup
-from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -165,10 +163,8 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    runner = Runner(tmp_path / "scratch", machine_environment(os.environ))  # noqa: TID251 - as windlass.config does it
-    await runner.start()
-    yield Bench(runner)
-    await runner.stop()
+    async with running_bench(tmp_path / "scratch") as bench:
+        yield bench
 
 
 @pytest.mark.parametrize("code", [WHILE_IT_RUNS, AS_IT_ENDS], ids=["while it runs", "as it ends"])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from attacks.other_user import CREW, as_root, run_as
-from windlass import config
 from windlass.accounts import Account
+from windlass.deployments import environment
 from windlass.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def secret(open_folder: Path) -> Path:
 
 def refused(project: Path) -> str:
     with pytest.raises(ProjectError) as caught:
-        config.crew_environment(project)
+        environment.crew_environment(project)
     assert str(project / ".env") in str(caught.value)
     assert caught.value.hint
     return str(caught.value)
@@ -65,7 +65,7 @@ def test_a_file_that_its_owner_alone_can_read_is_read(project: Path) -> None:
     (project / ".env").write_text("OWN=1\n")
     (project / ".env").chmod(0o600)
     OWNER.give(project / ".env")
-    assert config.crew_environment(project)["OWN"] == "1"
+    assert environment.crew_environment(project)["OWN"] == "1"
     assert os.geteuid() == 0
 
 
@@ -100,7 +100,7 @@ def test_a_project_whose_folder_became_a_link_is_refused(project: Path, open_fol
     project.rmdir()
     project.symlink_to(others)
     with pytest.raises(ProjectError, match="project is a link by now"):
-        config.crew_environment(project)
+        environment.crew_environment(project)
 
 
 def test_a_pipe_a_socket_a_folder_and_a_device_are_refused_at_once(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ async def test_a_run_can_not_open_the_memory_of_another_one_in_its_first_moments
     project = function_project(open_folder / "project", HAS_A_KEY)
     for _ in range(3):  # each in a zygote of its own
         outcome = await bench.run(
-            project, {"seen": str(seen)}, environment={"MODEL_KEY": "sk-1"}, start=start, alone=True
+            project, {"seen": str(seen)}, environment={"MODEL_KEY": "sk-1"}, start=start, isolated=True
         )
         assert outcome.json[1] == "sk-1"
         assert outcome.json[0] != 0

@@ -10,8 +10,8 @@ import pytest
 
 from api.described import check_error
 from api.serving import raw, serving
-from windlass.access.rate_limits import MOST_KEYS, MOST_NAMED, FailedAuthentications, Rate, RateLimits, Source
-from windlass.secrets.token_format import TokenKind, new_token
+from windlass.access.authentication import MOST_KEYS, MOST_NAMED, FailedAuthentications, Rate, RateLimits, Source
+from windlass.secrets.secret import TokenKind, new_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -11,8 +11,8 @@ import psutil
 import psycopg
 import pytest
 
-from windlass.embedded_postgres.dumping import dump, restore
-from windlass.embedded_postgres.paths import Paths
+from windlass.embedded_postgres.dump_and_restore import dump, restore
+from windlass.embedded_postgres.home import Paths
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux shows them")

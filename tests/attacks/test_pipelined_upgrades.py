@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.serving import DEADLINE, answer_of
-from windlass.api.read_timeout import MOST_PIPELINED
+from windlass.api.connections import MOST_PIPELINED
 
 if TYPE_CHECKING:
     from api.serving import Crew

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from projects_for_tests.ends import alive, gone
-from projects_for_tests.making import Bench, Heard, function_project
+from projects_for_tests.making import Bench, Heard, function_project, running_bench
 from windlass.kickoffs.states import Reason, State
-from windlass.runner import Runner, RunnerConfig
+from windlass.runner import RunnerConfig
 from windlass.runner.crew_account import UNNAMED, crew_account
 from windlass.runner.processes import ForeignProcess, Process, child_of, end_families, kill, process
-from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -64,11 +63,10 @@ def run():
 
 @pytest.fixture
 async def bench(open_folder: Path) -> AsyncIterator[Bench]:
-    machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(open_folder / "scratch", machine, RunnerConfig(crew_account=crew_account(None)))
-    await runner.start()
-    yield Bench(runner, OPEN_INTERPRETER)
-    await runner.stop()
+    async with running_bench(
+        open_folder / "scratch", RunnerConfig(crew_account=crew_account(None)), OPEN_INTERPRETER
+    ) as bench:
+        yield bench
 
 
 @pytest.fixture

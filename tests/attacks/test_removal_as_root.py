@@ -15,7 +15,7 @@ from projects_for_tests.driver import until
 from projects_for_tests.places import folder_for_all
 from windlass import removal
 from windlass.accounts import ROOT
-from windlass.embedded_postgres.paths import write_whole
+from windlass.files import write_whole
 from windlass.removal import remove
 from windlass.runner.scratch import Scratch
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.making import Bench, Heard, function_project
-from windlass.runner import Runner
-from windlass.runner.run_spec import machine_environment
+from projects_for_tests.making import Bench, Heard, function_project, running_bench
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,10 +33,8 @@ def run(what: str):
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    runner = Runner(tmp_path / "scratch", machine_environment(os.environ))  # noqa: TID251 - as windlass.config does it
-    await runner.start()
-    yield Bench(runner)
-    await runner.stop()
+    async with running_bench(tmp_path / "scratch") as bench:
+        yield bench
 
 
 async def test_an_error_and_its_trace_hold_no_value_of_a_variable(bench: Bench, tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def bench_of_another_user(open_folder: Path) -> AsyncIterator[Bench]:
-    ways = RunnerConfig(crew_account=CREW)
-    runner = Runner(open_folder / "scratch", MACHINE, ways)
+    config = RunnerConfig(crew_account=CREW)
+    runner = Runner(open_folder / "scratch", MACHINE, config)
     await runner.start()
     yield Bench(runner, INTERPRETER)
     await runner.stop()

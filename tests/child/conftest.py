@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 from projects_for_tests.driver import DrivenZygote
-from projects_for_tests.making import Bench
+from projects_for_tests.making import Bench, running_bench
 from projects_for_tests.recording import RecordingInterpreter
-from windlass.runner import Runner
-from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -32,11 +29,8 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def bench(recording: RecordingInterpreter, scratch: Path) -> AsyncIterator[Bench]:
     """One runner for all tests here: a zygote with crewai takes seconds to start."""
-    environment = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(scratch, environment)
-    await runner.start()
-    yield Bench(runner, recording.path)
-    await runner.stop()
+    async with running_bench(scratch, interpreter=recording.path) as bench:
+        yield bench
 
 
 @pytest.fixture(scope="module")

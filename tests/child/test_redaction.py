@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from windlass.runner.run_spec import OF_THE_MACHINE
-from windlass_child.process.redaction import DEEPEST, MACHINE, Redaction
+from windlass_child.process.redaction import DEEPEST, Redaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +149,3 @@ def test_of_two_crews_variables_none_is_left_out_for_their_number() -> None:
     values = {f"V{number}": f"x9K2mQ{number:05}T4z8" for number in range(200)}
     redaction = Redaction(values)
     assert all(redaction.text(value) == "[secret]" for value in values.values())
-
-
-def test_the_machines_variables_are_those_that_every_crew_has() -> None:
-    assert MACHINE == OF_THE_MACHINE

@@ -9,7 +9,7 @@ import pytest
 
 from windlass import config
 from windlass.offline_model.app import provider_key_names
-from windlass.wiring.crews import crew_environments
+from windlass.wiring.crews import dev_environments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,14 +35,14 @@ async def test_a_key_that_goes_and_comes_is_told_and_counts_for_the_next_kickoff
     project, said = env_file.parent, list[str]()
     write(env_file, "OPENAI_API_KEY=sk-for-tests")
     async with AsyncExitStack() as stack:
-        environment_of = await crew_environments(config.load(), project, stack, said.append)
+        environments = await dev_environments(config.load(), project, stack, said.append)
         assert said == [OWN.format("OPENAI_API_KEY")]
         write(env_file, "")
-        assert environment_of(project)["OPENAI_BASE_URL"].startswith("http://127.0.0.1:")
+        assert (await environments.of_project(project))["OPENAI_BASE_URL"].startswith("http://127.0.0.1:")
         assert said[1:] == [f"the model has changed: {OFFLINE}"]
         write(env_file, "ANTHROPIC_API_KEY=sk-for-tests")
-        assert "OPENAI_BASE_URL" not in environment_of(project)
-        environment_of(project)
+        assert "OPENAI_BASE_URL" not in await environments.of_project(project)
+        await environments.of_project(project)
         assert said[2:] == [f"the model has changed: {OWN.format('ANTHROPIC_API_KEY')}"]
 
 
@@ -51,6 +51,6 @@ async def test_of_a_project_that_was_served_before_nothing_is_told(env_file: Pat
     other.mkdir()
     write(other / ".env", "OPENAI_API_KEY=sk-for-tests")
     async with AsyncExitStack() as stack:
-        environment_of = await crew_environments(config.load(), env_file.parent, stack, said.append)
-        assert "OPENAI_BASE_URL" not in environment_of(other)
+        environments = await dev_environments(config.load(), env_file.parent, stack, said.append)
+        assert "OPENAI_BASE_URL" not in await environments.of_project(other)
     assert said == [OFFLINE]

@@ -8,7 +8,7 @@ import pytest
 
 from windlass.cli.tokens import create, duration
 from windlass.kickoffs.manifest import Manifest
-from windlass.secrets.token_format import TokenKind, kind_of
+from windlass.secrets.secret import TokenKind, kind_of
 from windlass.store.deployments import DeploymentStore
 
 if TYPE_CHECKING:

@@ -5,24 +5,22 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from api.serving import Crew, Server, serving
+from api.conftest import server
 from cli.batch_crew import BatchCrew
 from store.shared_database import made
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
+
+    from api.serving import Crew, Server
+
+
+__all__ = ["server"]
 
 
 @pytest.fixture(scope="session")
 def database_of_the_server(postgres: str) -> Iterator[str]:
     yield from made(postgres, "client")
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def server(database_of_the_server: str) -> AsyncIterator[Server]:
-    """A real one, whose worker is the test."""
-    async with serving(database_of_the_server) as server:
-        yield server
 
 
 @pytest_asyncio.fixture(loop_scope="session")

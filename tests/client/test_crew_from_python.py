@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.runs import begin
-from api.serving import DEADLINE, GOOD, unknown_id, until
+from api.runs import begin, begin_the_only_one
+from api.serving import DEADLINE, GOOD, unknown_id
 from windlass.client import (
     AsyncCrew,
     Conflict,
@@ -28,7 +28,6 @@ from windlass.kickoffs.states import Scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from api.runs import Run
     from api.serving import Crew as Served
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -54,19 +53,6 @@ def ask(request: pytest.FixtureRequest, served: Served) -> Callable[..., Corouti
     return threaded if request.param == "sync" else in_loop
 
 
-async def begun(served: Served) -> Run:
-    """The one kickoff of the crew, once there is one."""
-    query = "SELECT id FROM kickoffs WHERE deployment_id = %(id)s"
-
-    async def is_there() -> bool:
-        return await served.server.database.row(query, {"id": served.deployment.id}) is not None
-
-    await until(is_there, "there is a kickoff")
-    row = await served.server.database.row(query, {"id": served.deployment.id})
-    assert row is not None
-    return await begin(served, str(row["id"]))
-
-
 async def test_the_inputs_are_told(ask: Any) -> None:
     found = await ask("inputs")
     assert found.required == ["topic", "audience"]
@@ -75,7 +61,7 @@ async def test_the_inputs_are_told(ask: Any) -> None:
 
 async def test_a_run_comes_to_its_result(ask: Any, served: Served) -> None:
     async def work() -> None:
-        run = await begun(served)
+        run = await begin_the_only_one(served)
         await run.start_task(0)
         await run.end_task(0, "found")
         await run.succeed("It is done.", {"score": 1})
@@ -87,7 +73,7 @@ async def test_a_run_comes_to_its_result(ask: Any, served: Served) -> None:
 
 async def test_a_run_that_fails_tells_why_and_which(ask: Any, served: Served) -> None:
     async def work() -> None:
-        await (await begun(served)).fail(error="the tool is broken")
+        await (await begin_the_only_one(served)).fail(error="the tool is broken")
 
     with pytest.raises(KickoffFailed, match=r"failed \(error\): the tool is broken") as raised:
         await asyncio.gather(ask("run", GOOD), work())

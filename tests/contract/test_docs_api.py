@@ -10,10 +10,11 @@ import pytest
 
 from windlass.api.application import RESERVED
 from windlass.api.bodies import DEEPEST
+from windlass.api.connections import LARGEST_HEAD
+from windlass.api.crew_api.answers import AttemptBody, StatusAnswer, TaskRecordBody
 from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import LONGEST_WAIT
-from windlass.api.crew_api.schemas import UNACTED, AttemptBody, KickoffRequest, StatusAnswer, TaskRecordBody
-from windlass.api.read_timeout import LARGEST_HEAD
+from windlass.api.crew_api.schemas import UNSUPPORTED, KickoffRequest
 from windlass.config import Settings
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.states import AttemptEnd, Reason, State, TaskState
@@ -49,7 +50,7 @@ def test_the_endpoints() -> None:
 def test_the_members_of_a_kickoff() -> None:
     members, _, warnings = section("POST /kickoff").partition("| warning |")
     assert named_in_first_cells(members) == set(KickoffRequest.model_fields)
-    assert named_in_first_cells(warnings) == set(UNACTED.values())
+    assert named_in_first_cells(warnings) == set(UNSUPPORTED.values())
 
 
 def test_the_codes_of_what_a_kickoff_waits_for() -> None:

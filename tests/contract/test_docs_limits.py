@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from windlass.config import Settings
-from windlass.kickoffs.limits import SIZES, Limits, size_in_words
+from windlass.kickoffs.limits import SIZES, Limits
+from windlass_child.process.budget import size_in_words
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| [^|]+ \|$", PAGE, re.MULTILINE))

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from api.described import resolved
 from windlass import __version__
 from windlass.api.crew_api.openapi import crew_document
-from windlass.api.crew_api.schemas import UNACTED, KickoffRequest
+from windlass.api.crew_api.schemas import UNSUPPORTED, KickoffRequest
 from windlass.api.errors import TITLES
 from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.manifest import Manifest
@@ -248,7 +248,7 @@ def test_the_words_of_a_status_are_those_that_clients_know(document: Document) -
 
 def test_every_member_that_has_no_effect_yet_says_so(document: Document) -> None:
     members = document["components"]["schemas"]["KickoffRequest"]["properties"]
-    for name in UNACTED:
+    for name in UNSUPPORTED:
         assert "by this release" in members[name]["description"]
     assert members.keys() == KickoffRequest.model_fields.keys()
 

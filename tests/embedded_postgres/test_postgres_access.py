@@ -13,7 +13,7 @@ import pytest
 
 from embedded_postgres.served_database import ENVIRONMENT, ServerProcess, ask, change, of_each, serving, until
 from windlass.embedded_postgres import keeper
-from windlass.embedded_postgres.paths import Paths
+from windlass.embedded_postgres.home import Paths
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,8 +29,8 @@ from embedded_postgres.served_database import (
 )
 from windlass.accounts import Account
 from windlass.embedded_postgres import programs
-from windlass.embedded_postgres.account import account_for
 from windlass.embedded_postgres.errors import EmbeddedPostgresError
+from windlass.embedded_postgres.home import account_for
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.embedded_postgres.programs import find_programs
 

@@ -27,9 +27,8 @@ from embedded_postgres.served_database import (
     until,
 )
 from windlass.embedded_postgres import programs
-from windlass.embedded_postgres.account import make_home
 from windlass.embedded_postgres.errors import EmbeddedPostgresError, HomeInUse
-from windlass.embedded_postgres.paths import Paths
+from windlass.embedded_postgres.home import Paths, make_home
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 
 NEEDS_MOUNT = pytest.mark.skipif(not (IS_ROOT and sys.platform == "linux"), reason="only root can mount a small disk")

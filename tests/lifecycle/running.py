@@ -16,6 +16,7 @@ from windlass.deployments.registration import Registration
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
+from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
 from windlass.runner import Runner
@@ -27,12 +28,12 @@ from windlass.store.kickoffs import Claimed, KickoffStatus, KickoffStore, NewKic
 from windlass.store.listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from contextlib import AsyncExitStack
     from pathlib import Path
     from uuid import UUID
 
-    from windlass.lifecycle.run import Environment
+    from windlass.lifecycle.run import Environment, Observer
     from windlass.store.database import Row
     from windlass.store.deployments import Version
 
@@ -153,17 +154,26 @@ class World:
         return self.deployment.version
 
     async def worker(
-        self, environment: Environment | None = None, database: Database | None = None, **settings: Any
+        self,
+        environment: Environment | None = None,
+        database: Database | None = None,
+        observers: Sequence[Observer] = (),
+        **settings: Any,
     ) -> Worker:
-        made = self.idle_worker(environment, database, **settings)
+        made = self.idle_worker(environment, database, observers, **settings)
         return await self._stack.enter_async_context(serving(made))
 
     def idle_worker(
-        self, environment: Environment | None = None, database: Database | None = None, **settings: Any
+        self,
+        environment: Environment | None = None,
+        database: Database | None = None,
+        observers: Sequence[Observer] = (),
+        **settings: Any,
     ) -> Worker:
         store = KickoffStore(database or self.database)
         given = {"slots": 4, "lease": 15.0, "renewal": 3.75, "max_losses": 3, **settings}
-        return Worker(store, self.listener, self.runner, environment or no_environment, KEYS, **given)
+        config, environment = WorkerConfig(**given), environment or no_environment
+        return Worker(store, self.listener, self.runner, environment, KEYS, config, observers=observers)
 
     def new(self, inputs: Mapping[str, Any], **fields: Any) -> NewKickoff:
         return NewKickoff(new_id(), self.deployment.id, self.version.id, None, to_json(inputs), **fields)

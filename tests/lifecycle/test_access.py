@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lifecycle.waiting import until
-from windlass.access.authentication import TokenAuthenticator
-from windlass.access.rate_limits import Source
+from windlass.access.authentication import Source, TokenAuthenticator
 from windlass.aio import serving
 from windlass.deployments.crews import Crews
-from windlass.secrets.token_format import TokenKind, last_four, new_token
+from windlass.secrets.secret import TokenKind, last_four, new_token
 from windlass.store.deployments import DeploymentStore
 from windlass.store.listener import Listener
 

@@ -18,15 +18,15 @@ class Hopeless(Exception):  # noqa: N818 - said of the question
 class Answering:
     """Doubles numbers, once it is allowed to; what it was asked is in `batches`."""
 
-    def __init__(self, *, lanes: int = 1, largest: int = 500, apart: bool = False) -> None:
+    def __init__(self, *, lanes: int = 1, largest: int = 500, conflicts: bool = False) -> None:
         self.batches: list[list[int]] = []
         self.allowed = asyncio.Event()
         self.allowed.set()
         self.arrived = asyncio.Event()
         self.batcher: Batcher[int, int] = Batcher(
             self.answer,
-            hopeless=Hopeless,
-            apart=(lambda number: (number % 10, number // 100 or None)) if apart else (lambda _: ()),
+            fatal=Hopeless,
+            conflicts=(lambda number: (number % 10, number // 100 or None)) if conflicts else (lambda _: ()),
             largest=largest,
             lanes=lanes,
         )
@@ -76,13 +76,13 @@ async def test_a_batch_has_a_largest_size() -> None:
 
 
 async def test_questions_of_one_key_are_asked_one_after_the_other() -> None:
-    answering = Answering(apart=True)
+    answering = Answering(conflicts=True)
     assert await answering.ask_all(11, 21, 5, 31) == [22, 42, 10, 62]
     assert answering.batches == [[0], [11, 5], [21], [31]]
 
 
 async def test_questions_with_one_of_several_keys_in_common_are_asked_one_after_the_other() -> None:
-    answering = Answering(apart=True)
+    answering = Answering(conflicts=True)
     assert await answering.ask_all(101, 102, 203, 13) == [202, 204, 406, 26]
     assert answering.batches == [[0], [101, 203], [102, 13]]
 

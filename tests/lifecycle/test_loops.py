@@ -5,7 +5,7 @@ from typing import Never
 
 import pytest
 
-from windlass.aio import completed, serving
+from windlass.aio import serving, shielded
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.background_tasks import BackgroundTasks, until_the_database_answers
 
@@ -107,10 +107,11 @@ async def test_what_must_be_seen_through_is_though_its_caller_is_cancelled() -> 
         await may_end.wait()
         ended = True
 
-    caller = asyncio.create_task(completed(work()))
+    caller = asyncio.create_task(shielded(work()))
     await began.wait()
-    caller.cancel()
-    await asyncio.sleep(0)
+    for _ in range(2):  # a second cancellation does not end the work either
+        caller.cancel()
+        await asyncio.sleep(0)
     may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await caller
@@ -124,6 +125,23 @@ async def test_what_is_seen_through_gives_its_answer_or_its_error() -> None:
     async def fail() -> int:
         raise LookupError
 
-    assert await completed(answer()) == 42
+    assert await shielded(answer()) == 42
     with pytest.raises(LookupError):
-        await completed(fail())
+        await shielded(fail())
+
+
+async def test_work_that_fails_after_a_cancellation_raises_the_cancellation() -> None:
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def fail() -> None:
+        began.set()
+        await may_end.wait()
+        raise LookupError
+
+    caller = asyncio.create_task(shielded(fail()))
+    await began.wait()
+    caller.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller

@@ -55,7 +55,7 @@ async def test_a_run_gets_the_options_of_its_version_and_the_least_of_all_limits
     assert order.limits == Limits(timeout=20, output_limit=1000, memory_limit=4, token_limit=7)
     assert order.seconds_left is not None
     assert 19 < order.seconds_left <= 20, "what was spent since the claim counts"
-    assert (order.preload_project, order.start, order.alone) == (True, "exec", False)
+    assert (order.preload_project, order.start, order.isolated) == (True, "exec", False)
 
 
 async def test_one_that_lost_its_process_is_run_alone_with_what_is_left_of_its_time(
@@ -67,7 +67,7 @@ async def test_one_that_lost_its_process_is_run_alone_with_what_is_left_of_its_t
     await world.worker(renewal=0.1, limits=Limits(timeout=60))
     await world.ended(kickoff)
     (order,) = orders
-    assert order.alone
+    assert order.isolated
     assert order.seconds_left is not None
     assert 10 < order.seconds_left <= 20
 

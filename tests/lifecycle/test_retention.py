@@ -10,7 +10,7 @@ import pytest
 from store.kickoff_rows import DONE, FAILED, Rows
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.retention import Retention
-from windlass.lifecycle.retention import Retaining
+from windlass.lifecycle.deletion import Retaining
 from windlass.store.database import Database
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.retention import TABLES, RetentionStore

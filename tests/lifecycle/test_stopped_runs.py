@@ -13,7 +13,7 @@ from projects_for_tests.ends import gone
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import STOPPED
 from windlass.kickoffs.states import State
-from windlass.lifecycle.stopping import Stops
+from windlass.lifecycle.accept import Stops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

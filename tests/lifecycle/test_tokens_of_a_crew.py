@@ -11,7 +11,7 @@ import pytest
 from lifecycle.waiting import until
 from windlass.access.tokens import NoSuchToken, NoSuchUser, Tokens, TokenUse
 from windlass.secrets.key_ring import KeyRing, MasterKey, UnknownKey
-from windlass.secrets.token_format import TokenKind, kind_of, last_four
+from windlass.secrets.secret import TokenKind, kind_of, last_four
 from windlass.store.database import Database
 from windlass.store.tokens import TokenStore
 

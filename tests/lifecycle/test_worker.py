@@ -1,21 +1,25 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lifecycle.running import Place, World, zygotes
+from lifecycle.running import DEADLINE, Place, World, zygotes
 from lifecycle.waiting import until
 from projects_for_tests.ends import gone, kickoff_folders
 from store.whole import loaded
 from windlass.errors import ProjectError
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
+from windlass.runner import Output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
 
     from windlass.store.kickoffs import Claimed
 
@@ -45,6 +49,30 @@ async def test_its_environment_is_asked_for_when_it_starts(world: World) -> None
     status = await world.ended(await world.accept(do="environment"))
     assert asked == [world.deployment.slug]
     assert loaded(status.structured)["GIVEN"] == "by the worker"
+
+
+async def test_each_observer_receives_all_reports_of_a_run_in_order(world: World) -> None:
+    first: list[tuple[UUID, object]] = []
+    second: list[tuple[UUID, object]] = []
+    ended = asyncio.Event()
+
+    def to_first(claimed: Claimed, report: object) -> None:
+        first.append((claimed.id, report))
+
+    def to_second(claimed: Claimed, report: object) -> None:
+        second.append((claimed.id, report))
+        if isinstance(report, Outcome):
+            ended.set()
+
+    await world.worker(observers=[to_first, to_second])
+    kickoff = await world.accept(do="print", lines=2)
+    await asyncio.wait_for(ended.wait(), DEADLINE)
+    reports = [report for _, report in first]
+    assert first == second
+    assert {seen for seen, _ in first} == {kickoff}
+    assert reports[0] is None
+    assert [report.line for report in reports if isinstance(report, Output)] == ["line 0", "line 1"]
+    assert [type(report) for report in reports].count(Outcome) == 1
 
 
 async def test_a_failure_is_the_crews(world: World) -> None:

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from windlass.runner.run_spec import OF_THE_MACHINE
 from windlass_child.kinds import KINDS
 from windlass_child.process.process_env import quiet
+from windlass_child.process.redaction import MACHINE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "projects.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", [*quiet(), *sorted(OF_THE_MACHINE)])
+@pytest.mark.parametrize("name", [*quiet(), *sorted(MACHINE)])
 def test_the_page_names_every_variable_that_a_crew_finds(name: str) -> None:
     assert f"`{name}`" in PAGE
 

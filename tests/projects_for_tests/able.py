@@ -61,9 +61,10 @@ def do_bomb(inputs):
 
 def do_flood(inputs):
     line = b"x" * 1023 + b"\\n"
-    end = time.monotonic() + inputs["seconds"]
-    while time.monotonic() < end:
-        os.write(1, line * 64)
+    written, end = 0, time.monotonic() + inputs["seconds"]
+    until = inputs.get("until", "/no such file")
+    while written < inputs.get("least", 0) or (time.monotonic() < end and not os.path.exists(until)):
+        written += os.write(1, line * 64)
     return "flooded"
 
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import textwrap
 import uuid
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windlass.aio import serving
 from windlass.projects import Recognised, recognise
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec
+from windlass.runner.run_spec import machine_environment
 from windlass_child.process.messages import Event, JournalAppend, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from windlass.kickoffs.manifest import Manifest
     from windlass.kickoffs.outcome import Outcome
-    from windlass.runner import Terminator
+    from windlass.runner import RunnerConfig, Terminator
 
 PROJECTS = Path(__file__).parent / "projects"
 PYTHON = Path(sys.executable)
@@ -53,11 +57,11 @@ def function_project(folder: Path, code: str) -> Path:
 
 
 class Heard:
-    """What a run reported, and a way to wait for it. What it journals is committed, and `tether` tells it so."""
+    """What a run reported, and a way to wait for it. What it journals is committed, and `lease_handle` tells it so."""
 
     def __init__(self) -> None:
         self.all: list[Message | Output | Preparing] = []
-        self.tether = LeaseHandle()
+        self.lease_handle = LeaseHandle()
         self._more = asyncio.Condition()
 
     async def report(self, message: Message | Output | Preparing) -> None:
@@ -65,7 +69,7 @@ class Heard:
             self.all.append(message)
             self._more.notify_all()
         if isinstance(message, JournalAppend):
-            self.tether.written(message.number)
+            self.lease_handle.written(message.number)
 
     def lines(self, stream: str) -> list[str]:
         return [one.line for one in self.all if isinstance(one, Output) and one.stream == stream]
@@ -105,13 +109,13 @@ class Bench:
         inputs: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
         heard: Heard | None = None,
-        ender: Terminator | None = None,
+        terminator: Terminator | None = None,
         **more: Any,
     ) -> Outcome:
         """`more` are further fields of the order, `limits` say."""
         order = replace(self.order(recognise(project), inputs or {}, environment or {}), **more)
         heard = heard or Heard()
-        return await self.runner.run(order, heard.report, ender, heard.tether)
+        return await self.runner.run(order, heard.report, terminator, heard.lease_handle)
 
     def order(self, found: Recognised, inputs: dict[str, Any], environment: dict[str, str]) -> RunSpec:
         return RunSpec(
@@ -123,3 +127,13 @@ class Bench:
             environment=environment,
             inputs=inputs,
         )
+
+
+@asynccontextmanager
+async def running_bench(
+    scratch: Path, config: RunnerConfig | None = None, interpreter: Path = PYTHON
+) -> AsyncIterator[Bench]:
+    """A bench whose runner runs in the block."""
+    environment = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
+    async with serving(Runner(scratch, environment, config)) as runner:
+        yield Bench(runner, interpreter)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from windlass.config import Settings
 from windlass.kickoffs.retention import Retention
-from windlass.lifecycle.retention import Retaining
-from windlass.lifecycle.side_jobs import side_jobs
+from windlass.lifecycle.background_tasks import side_jobs
+from windlass.lifecycle.deletion import Retaining
 from windlass.store.database import Database
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.retention import RetentionStore

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from projects_for_tests.ends import note_others
-from projects_for_tests.making import Bench
-from windlass.runner import Runner
-from windlass.runner.run_spec import machine_environment
+from projects_for_tests.making import Bench, running_bench
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,8 +20,5 @@ def scratch(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def bench(scratch: Path) -> AsyncIterator[Bench]:
-    environment = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(scratch, environment)
-    await runner.start()
-    yield Bench(runner)
-    await runner.stop()
+    async with running_bench(scratch) as bench:
+        yield bench

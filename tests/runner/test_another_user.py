@@ -13,15 +13,14 @@ import pytest
 
 from projects_for_tests.able import able
 from projects_for_tests.driver import until
-from projects_for_tests.making import Bench, Heard, function_project
+from projects_for_tests.making import Bench, Heard, function_project, running_bench
 from windlass.accounts import Account
 from windlass.errors import ProjectError, SettingsError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Runner, RunnerConfig
+from windlass.runner import RunnerConfig
 from windlass.runner.crew_account import UNNAMED, check_reach, crew_account, home_of
-from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,11 +35,10 @@ as_root = pytest.mark.skipif(
 
 @pytest.fixture
 async def bench(open_folder: Path) -> AsyncIterator[Bench]:
-    machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(open_folder / "scratch", machine, RunnerConfig(crew_account=crew_account(None)))
-    await runner.start()
-    yield Bench(runner, OPEN_INTERPRETER)
-    await runner.stop()
+    async with running_bench(
+        open_folder / "scratch", RunnerConfig(crew_account=crew_account(None)), OPEN_INTERPRETER
+    ) as bench:
+        yield bench
 
 
 @as_root
@@ -176,12 +174,10 @@ def command_of(pid: int) -> str:
 async def test_what_the_other_user_may_start_is_bounded(open_folder: Path) -> None:
     own = UNNAMED - 1  # not the one of the tests that run beside it: a user's processes are counted together
     account = Account(own, own, "bounded", is_ours=False)
-    ways = RunnerConfig(crew_account=account, tasks=20)
-    runner = Runner(open_folder / "scratch", machine_environment(os.environ), ways)  # noqa: TID251 - as above
-    await runner.start()
+    config = RunnerConfig(crew_account=account, tasks=20)
     project = able(open_folder / "project")
-    outcome = await Bench(runner, OPEN_INTERPRETER).run(project, {"do": "start_processes", "count": 100})
-    await runner.stop()
+    async with running_bench(open_folder / "scratch", config, OPEN_INTERPRETER) as bench:
+        outcome = await bench.run(project, {"do": "start_processes", "count": 100})
     assert "Resource temporarily unavailable" in str(outcome.error)
 
 

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.making import Bench, function_project
+from projects_for_tests.making import Bench, function_project, running_bench
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason
-from windlass.runner import Runner, RunnerConfig
+from windlass.runner import RunnerConfig
 from windlass.runner.cgroups import Cgroup, Cgroups, NotDelegated, OutOfMemory, delegated, divided
 from windlass.runner.processes import Process, process
 from windlass.runner.resource_monitor import WatchedRun, measured
-from windlass.runner.run_spec import machine_environment
+from windlass.runner.run_context import Terminator
 from windlass.runner.shared_memory import SharedMemory
-from windlass.runner.termination import Terminator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -79,11 +78,8 @@ def hierarchy() -> Iterator[Path]:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(tmp_path / "scratch", machine, RunnerConfig(cgroups=divided(delegated())))
-    await runner.start()
-    yield Bench(runner)
-    await runner.stop()
+    async with running_bench(tmp_path / "scratch", RunnerConfig(cgroups=divided(delegated()))) as bench:
+        yield bench
 
 
 @on_this_kernel

@@ -28,34 +28,34 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("deed", "place"), [("sleep", "do_sleep"), ("block_in_c", "do_block_in_c")])
 async def test_a_silent_run_is_told_of_with_where_it_stands(bench: Bench, project: Path, deed: str, place: str) -> None:
-    heard, ender = Heard(), Terminator()
+    heard, terminator = Heard(), Terminator()
     run = asyncio.create_task(
-        bench.run(project, {"do": deed}, heard=heard, ender=ender, limits=Limits(stall_after=0.5))
+        bench.run(project, {"do": deed}, heard=heard, terminator=terminator, limits=Limits(stall_after=0.5))
     )
     told = await heard.until(lambda one: isinstance(one, Event) and one.type == "stalled")
     assert place in told.payload["stacks"]
     warned = await heard.until(lambda one: isinstance(one, Warned))
     assert warned.code == "stalled"
     assert not run.done()
-    ender.end(STOPPED)
+    terminator.end(STOPPED)
     await run
 
 
 async def test_a_run_that_talks_is_not_stalled(bench: Bench, project: Path) -> None:
-    heard, ender = Heard(), Terminator()
+    heard, terminator = Heard(), Terminator()
     run = asyncio.create_task(
-        bench.run(project, {"do": "talk"}, heard=heard, ender=ender, limits=Limits(stall_after=0.6))
+        bench.run(project, {"do": "talk"}, heard=heard, terminator=terminator, limits=Limits(stall_after=0.6))
     )
     await heard.until(lambda one: len(heard.lines("stdout")) > 60)
     assert heard.events("stalled") == []
-    ender.end(STOPPED)
+    terminator.end(STOPPED)
     await run
 
 
 async def test_a_silence_is_told_once(bench: Bench, project: Path) -> None:
-    heard, ender = Heard(), Terminator()
+    heard, terminator = Heard(), Terminator()
     limits = Limits(stall_after=0.3, timeout=2)
-    await bench.run(project, {"do": "sleep"}, heard=heard, ender=ender, limits=limits, seconds_left=2.0)
+    await bench.run(project, {"do": "sleep"}, heard=heard, terminator=terminator, limits=limits, seconds_left=2.0)
     assert len(heard.events("stalled")) == 1
 
 

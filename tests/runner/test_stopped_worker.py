@@ -78,20 +78,20 @@ async def report(message):
     if isinstance(message, Output):
         print(message.line if message.line.startswith("asleep") else f"reported {boottime()}", flush=True)
 
-async def renew(tether, lease):
+async def renew(lease_handle, lease):
     while True:
         await asyncio.sleep(lease / 8)
-        tether.extend(boottime() + lease)
+        lease_handle.extend(boottime() + lease)
 
 async def main(scratch, project, deed, lease):
-    runner, lease, tether = Runner(Path(scratch), {}), float(lease), LeaseHandle()
+    runner, lease, lease_handle = Runner(Path(scratch), {}), float(lease), LeaseHandle()
     await runner.start()
     await runner.warm(Path(sys.executable), None)
     found = recognise(Path(project)).project
-    renewing = asyncio.create_task(renew(tether, lease))
+    renewing = asyncio.create_task(renew(lease_handle, lease))
     ends = boottime() + lease
     order = RunSpec("some-kickoff", 1, Path(sys.executable), None, found, {}, {"do": deed}, lease=ends)
-    outcome = await runner.run(order, report, lease_handle=tether)
+    outcome = await runner.run(order, report, lease_handle=lease_handle)
     print("outcome", outcome.reason, outcome.error, flush=True)
     renewing.cancel()
     await runner.stop()

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from projects_for_tests.able import able
 from projects_for_tests.ends import gone
-from projects_for_tests.making import Bench, Heard
+from projects_for_tests.making import Bench, Heard, running_bench
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Output, Preparing, Runner, RunnerConfig, Terminator
-from windlass.runner.run_spec import machine_environment
+from windlass.runner import Output, Preparing, RunnerConfig, Terminator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,61 +28,59 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 async def hasty(scratch: Path) -> AsyncIterator[Bench]:
     """A bench whose runs have half a second to end."""
-    runner = Runner(scratch, machine_environment(os.environ), RunnerConfig(grace=0.5))  # noqa: TID251 - as windlass.config
-    await runner.start()
-    yield Bench(runner)
-    await runner.stop()
+    async with running_bench(scratch, RunnerConfig(grace=0.5)) as bench:
+        yield bench
 
 
 @pytest.mark.parametrize("deed", ["sleep", "ignore", "clean_up", "block_in_c", "talk"])
 async def test_a_run_that_is_stopped_ends_with_all_its_processes(hasty: Bench, project: Path, deed: str) -> None:
-    heard, ender = Heard(), Terminator()
-    run = asyncio.create_task(hasty.run(project, {"do": deed}, heard=heard, ender=ender))
+    heard, terminator = Heard(), Terminator()
+    run = asyncio.create_task(hasty.run(project, {"do": deed}, heard=heard, terminator=terminator))
     pids = await heard.pids()
-    ender.end(STOPPED)
+    terminator.end(STOPPED)
     outcome = await asyncio.wait_for(run, 5)
     assert (outcome.state, outcome.reason, outcome.error) == (State.CANCELLED, Reason.CANCELLED, "It was stopped.")
     await gone(*pids)
 
 
 async def test_a_run_is_told_to_end_before_it_is_killed(hasty: Bench, project: Path) -> None:
-    heard, ender = Heard(), Terminator()
-    run = asyncio.create_task(hasty.run(project, {"do": "clean_up"}, heard=heard, ender=ender))
+    heard, terminator = Heard(), Terminator()
+    run = asyncio.create_task(hasty.run(project, {"do": "clean_up"}, heard=heard, terminator=terminator))
     await heard.pids()
-    ender.end(STOPPED)
+    terminator.end(STOPPED)
     await run
     assert "told to end" in heard.lines("stdout")
 
 
 async def test_a_result_that_comes_after_the_request_to_stop_is_kept(hasty: Bench, project: Path) -> None:
-    heard, ender = Heard(), Terminator()
-    run = asyncio.create_task(hasty.run(project, {"do": "succeed_at_last"}, heard=heard, ender=ender))
+    heard, terminator = Heard(), Terminator()
+    run = asyncio.create_task(hasty.run(project, {"do": "succeed_at_last"}, heard=heard, terminator=terminator))
     await heard.pids()
-    ender.end(STOPPED)
+    terminator.end(STOPPED)
     outcome = await run
     assert (outcome.state, outcome.output) == (State.SUCCESS, "done after all")
 
 
 async def test_a_run_that_was_stopped_before_it_began_never_starts(bench: Bench, project: Path) -> None:
-    heard, ender = Heard(), Terminator()
-    ender.end(STOPPED)
-    outcome = await bench.run(project, {"do": "talk"}, heard=heard, ender=ender)
+    heard, terminator = Heard(), Terminator()
+    terminator.end(STOPPED)
+    outcome = await bench.run(project, {"do": "talk"}, heard=heard, terminator=terminator)
     assert outcome.state is State.CANCELLED
     assert heard.all == []
 
 
 async def test_a_run_that_is_stopped_while_its_zygote_starts_never_starts(bench: Bench, project: Path) -> None:
-    heard, ender = Heard(), Terminator()
-    run = asyncio.create_task(bench.run(project, {"do": "talk"}, heard=heard, ender=ender))
+    heard, terminator = Heard(), Terminator()
+    run = asyncio.create_task(bench.run(project, {"do": "talk"}, heard=heard, terminator=terminator))
     await heard.until(lambda one: one == Preparing("zygote"))
-    ender.end(STOPPED)
+    terminator.end(STOPPED)
     assert (await run).state is State.CANCELLED
     assert heard.lines("stdout") == []
     assert (await bench.run(project)).state is State.SUCCESS  # the zygote itself was not harmed
 
 
 async def test_a_stop_is_not_held_up_by_output_that_nobody_takes(hasty: Bench, project: Path) -> None:
-    ender, held, begun = Terminator(), asyncio.Event(), asyncio.Event()
+    terminator, held, begun = Terminator(), asyncio.Event(), asyncio.Event()
     printed: list[int] = []
 
     async def take_nothing(what: object) -> None:
@@ -94,9 +90,9 @@ async def test_a_stop_is_not_held_up_by_output_that_nobody_takes(hasty: Bench, p
             await held.wait()
 
     order = hasty.order(recognise(project), {"do": "talk"}, {})
-    run = asyncio.create_task(hasty.runner.run(order, take_nothing, ender))
+    run = asyncio.create_task(hasty.runner.run(order, take_nothing, terminator))
     await begun.wait()
-    ender.end(STOPPED)
+    terminator.end(STOPPED)
     await gone(*printed)  # while what it wrote still waits to be taken
     assert not run.done()
     held.set()
@@ -104,9 +100,9 @@ async def test_a_stop_is_not_held_up_by_output_that_nobody_takes(hasty: Bench, p
 
 
 async def test_the_first_reason_to_end_is_the_one_that_counts(hasty: Bench, project: Path) -> None:
-    heard, ender = Heard(), Terminator()
-    run = asyncio.create_task(hasty.run(project, {"do": "sleep"}, heard=heard, ender=ender))
+    heard, terminator = Heard(), Terminator()
+    run = asyncio.create_task(hasty.run(project, {"do": "sleep"}, heard=heard, terminator=terminator))
     await heard.pids()
-    ender.end(STOPPED)
-    ender.end(Termination(State.TIMED_OUT, Reason.TIMED_OUT, "It took too long."))
+    terminator.end(STOPPED)
+    terminator.end(Termination(State.TIMED_OUT, Reason.TIMED_OUT, "It took too long."))
     assert (await run).state is State.CANCELLED

@@ -1,38 +1,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from projects_for_tests.able import able
 from projects_for_tests.ends import zygotes
-from projects_for_tests.making import DEADLINE, Bench, Heard, function_project
+from projects_for_tests.making import DEADLINE, Bench, Heard, function_project, running_bench
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Preparing, Runner, RunnerConfig
-from windlass.runner.run_spec import machine_environment
+from windlass.runner import Preparing, RunnerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     return able(tmp_path / "project")
-
-
-@asynccontextmanager
-async def bench_with(scratch: Path, ways: RunnerConfig) -> AsyncIterator[Bench]:
-    runner = Runner(scratch, machine_environment(os.environ), ways)  # noqa: TID251 - as windlass.config does it
-    await runner.start()
-    try:
-        yield Bench(runner)
-    finally:
-        await runner.stop()
 
 
 async def until_zygotes(scratch: Path, count: int) -> None:
@@ -45,7 +31,7 @@ async def test_an_idle_zygote_is_stopped_and_another_is_started_when_needed(
     scratch: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.runner.zygote_pool.TIDY_EVERY", 0.05)
-    async with bench_with(scratch, RunnerConfig(zygote_idle=0.2)) as bench:
+    async with running_bench(scratch, RunnerConfig(zygote_idle=0.2)) as bench:
         await bench.run(project)
         await until_zygotes(scratch, 0)
         assert (await bench.run(project)).state is State.SUCCESS
@@ -53,13 +39,13 @@ async def test_an_idle_zygote_is_stopped_and_another_is_started_when_needed(
 
 async def test_a_zygote_with_a_run_is_not_idle(scratch: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windlass.runner.zygote_pool.TIDY_EVERY", 0.02)
-    async with bench_with(scratch, RunnerConfig(zygote_idle=0.01)) as bench:
+    async with running_bench(scratch, RunnerConfig(zygote_idle=0.01)) as bench:
         inputs = {"do": "allocate_in_forks", "megabytes": 1, "forks": 0, "seconds": 0.6}
         assert (await bench.run(project, inputs)).output == "shared"
 
 
 async def test_idle_zygotes_make_room_for_a_new_one(scratch: Path, project: Path) -> None:
-    async with bench_with(scratch, RunnerConfig(zygote_memory=1)) as bench:
+    async with running_bench(scratch, RunnerConfig(zygote_memory=1)) as bench:
         await bench.run(project)
         (first,) = zygotes(scratch)
         await bench.run(project, preload_project=True)
@@ -68,7 +54,7 @@ async def test_idle_zygotes_make_room_for_a_new_one(scratch: Path, project: Path
 
 
 async def test_a_new_zygote_waits_while_those_in_use_hold_all_the_memory(scratch: Path, project: Path) -> None:
-    async with bench_with(scratch, RunnerConfig(zygote_memory=1)) as bench:
+    async with running_bench(scratch, RunnerConfig(zygote_memory=1)) as bench:
         inputs = {"do": "allocate_in_forks", "megabytes": 1, "forks": 0, "seconds": 0.5}
         first, heard = Heard(), Heard()
         holding = asyncio.create_task(bench.run(project, inputs, heard=first))
@@ -84,7 +70,7 @@ async def test_a_run_that_is_to_be_alone_has_a_zygote_of_its_own_which_goes_with
 ) -> None:
     await bench.run(project)
     (shared,) = zygotes(scratch)
-    parent = await bench.run(project, {"do": "parent"}, alone=True)
+    parent = await bench.run(project, {"do": "parent"}, isolated=True)
     assert parent.json != shared.pid
     await until_zygotes(scratch, 1)
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from windlass.secrets.secret import Secret
-from windlass.secrets.token_format import TokenKind, digest, from_authorization_header, kind_of, last_four, new_token
+from windlass.secrets.secret import Secret, TokenKind, digest, from_authorization_header, kind_of, last_four, new_token
 
 FORM = re.compile(r"wl[ou]_[0-9A-Za-z]{36}", re.ASCII)
 PEPPER = b"p" * 32

@@ -13,8 +13,7 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.ids import new_id, parse_id
 from windlass.kickoffs.states import SCOPES_OF_KIND
 from windlass.secrets.key_ring import Sealed
-from windlass.secrets.secret import Secret
-from windlass.secrets.token_format import TokenKind, digest, last_four, new_token
+from windlass.secrets.secret import Secret, TokenKind, digest, last_four, new_token
 from windlass.store.tokens import NewToken, TokenRow, TokenStore, UserRow
 
 if TYPE_CHECKING:

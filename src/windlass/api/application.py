@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from windlass.access.rate_limits import Source
+from windlass.access.authentication import Source
 from windlass.api.errors import (
     DEFAULT_HEADERS,
     Problem,

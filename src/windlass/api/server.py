@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from windlass.api.application import TrustedProxies, sources
-from windlass.api.connections import ConnectionLimits, Connections, limit_unsent_data
-from windlass.api.read_timeout import TimeoutProtocol
+from windlass.api.connections import ConnectionLimits, Connections, TimeoutProtocol, limit_unsent_data
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.responses import Response, StreamingResponse
 
+from windlass.aio import LARGE, offload
 from windlass.api.errors import too_many_large_answers
-from windlass.offload import LARGE, offload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable, Iterator, Sequence

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windlass.embedded_postgres.folder_lock import is_held
-from windlass.embedded_postgres.paths import Paths
+from windlass.embedded_postgres.home import Paths
+from windlass.files import is_locked
+from windlass.loopback import http_url
 
 if TYPE_CHECKING:
     from windlass.config import Settings
-
-ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names to translate
-"""Maps a host that means every address to the address at which the same machine reaches the server."""
 
 
 def running_server(settings: Settings) -> tuple[str, str] | None:
@@ -17,7 +15,7 @@ def running_server(settings: Settings) -> tuple[str, str] | None:
 
     The lock on the home decides whether a server runs: a killed server leaves its address file behind.
     """
-    if not is_held(Paths(settings.home).server_lock):
+    if not is_locked(Paths(settings.home).server_lock):
         return None
     try:
         address, slug = settings.address_file.read_text("utf-8").split()
@@ -33,5 +31,4 @@ def local_url(settings: Settings) -> str:
     """
     if running := running_server(settings):
         return running[0]
-    host = ANY.get(settings.host, settings.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    return http_url(settings.host, settings.port)

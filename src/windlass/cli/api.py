@@ -15,6 +15,6 @@ def command(host: str | None, port: int | None) -> int:
     requests are answered.
     """
     settings = serving_settings({"host": host, "port": port})
-    from windlass.wiring.standalone import serve_api
+    from windlass.wiring.process import serve_api
 
     return serve_api(settings, notify=notify)

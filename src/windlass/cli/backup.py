@@ -25,6 +25,7 @@ def command(file: Path, *, with_key: bool, force: bool, json_output: bool) -> No
     """
     from windlass.config import load
     from windlass.wiring.backups import backup
+    from windlass_child.process.budget import size_in_words
 
     settings, screen = load(), Screen()
     try:
@@ -34,23 +35,15 @@ def command(file: Path, *, with_key: bool, force: bool, json_output: bool) -> No
             with_key=with_key,
             force=force,
             notify=screen.line,
-            written=lambda done: screen.live(f"written {in_words(done)}"),
+            written=lambda done: screen.live(f"written {size_in_words(done)}"),
         )
     finally:
         screen.clear()
     if json_output:
         print_json({"file": file.absolute(), "bytes": size, "has_master_key": with_key})
-    notify(f"The backup is complete: {file}, {in_words(size)}.")
+    notify(f"The backup is complete: {file}, {size_in_words(size)}.")
     if with_key:
         notify("It contains the master key, so this file is enough to read every secret. Protect it like the key.")
     else:
         where = "WINDLASS_MASTER_KEY" if settings.master_key else settings.home / "master.key"
         notify(f"It does not contain the master key. Keep the key too, in another place than the backup: {where}")
-
-
-def in_words(size: int) -> str:
-    """Returns a number of bytes with its unit, such as `1.5 MB`."""
-    for unit, factor in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"

@@ -44,6 +44,7 @@ def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
 
     from windlass import config
     from windlass.aio import serving
+    from windlass.deployments.environment import crew_environment
     from windlass.deployments.inspection import findings
     from windlass.errors import ProjectError
     from windlass.projects.findings import Finding, Level, in_order
@@ -51,9 +52,9 @@ def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
 
     settings, unread = config.load(), []
     try:
-        environment = config.crew_environment(project.resolve(), settings.crew_env)
+        environment = crew_environment(project.resolve(), settings.crew_env)
     except ProjectError as error:
-        environment = config.crew_environment(None, settings.crew_env)
+        environment = crew_environment(None, settings.crew_env)
         unread.append(Finding("env_file", Level.ERROR, error.message, ".env", None, error.hint))
     notify_passed_variables(settings, notify)
 

@@ -130,11 +130,12 @@ def command(
 
 async def _serve(app: ASGIApp, host: str, port: int) -> None:
     from windlass.api.server import HttpServer
+    from windlass.loopback import http_url
 
     server = HttpServer(app, host, port)
     await server.start()
     try:
-        address = f"http://{f'[{host}]' if ':' in host else host}:{server.port}/v1"
+        address = f"{http_url(host, server.port)}/v1"
         print_result(f"export OPENAI_BASE_URL={address} OPENAI_API_BASE={address} OPENAI_API_KEY=any")
         await asyncio.Event().wait()
     finally:

@@ -33,7 +33,6 @@ def command(project: Path, host: str | None, port: int | None, *, tree: bool | N
     """
     settings = serving_settings({"host": host, "port": port})
     from windlass.cli.run_tree import RunTree
-    from windlass.lifecycle.run import unwatched
     from windlass.wiring.dev import Shown, dev
 
     terminal = sys.stdout.isatty()
@@ -44,6 +43,6 @@ def command(project: Path, host: str | None, port: int | None, *, tree: bool | N
 
         with closing(LiveTree(console)) as live:
             log_stream = live.log if sys.stderr.isatty() else None
-            return dev(settings, project, Shown(live.notify, live, unlogged, tokens=terminal, log_stream=log_stream))
-    watcher = RunTree(lambda line: notify(str(line))) if with_tree else unwatched
-    return dev(settings, project, Shown(notify, watcher, unlogged, tokens=terminal))
+            return dev(settings, project, Shown(live.notify, [live], unlogged, tokens=terminal, log_stream=log_stream))
+    observers = [RunTree(lambda line: notify(str(line)))] if with_tree else []
+    return dev(settings, project, Shown(notify, observers, unlogged, tokens=terminal))

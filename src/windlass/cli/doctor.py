@@ -29,9 +29,10 @@ def command(project: Path | None, *, json_output: bool) -> int:
     """
     from windlass import config, log
     from windlass.cli.checks import Level, examine
+    from windlass.deployments.environment import crew_environment
 
     settings = config.load()
-    environment = config.crew_environment(project and project.resolve(), settings.crew_env)
+    environment = crew_environment(project and project.resolve(), settings.crew_env)
     log.configure(settings.log_format, "WARNING")
     found = {}
     for subject, check in checks(settings, environment, project):

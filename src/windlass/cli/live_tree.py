@@ -52,7 +52,7 @@ LOOKS = {
 
 
 class LiveTree(RunTree):
-    """A Watcher that shows the runs on a terminal. While no run is open, it draws nothing and needs no thread."""
+    """An Observer that shows the runs on a terminal. While no run is open, it draws nothing and needs no thread."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(self._line, clock, lambda: console.width)

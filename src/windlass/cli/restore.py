@@ -19,9 +19,9 @@ def command(file: Path, *, force: bool, json_output: bool) -> None:
     No server may run on the home meanwhile. The whole file is checked first, and the home changes only when everything
     is restored. At the next start, kickoffs that were open at the time of the backup continue.
     """
-    from windlass.cli.backup import in_words
     from windlass.config import load
     from windlass.wiring.backups import restore
+    from windlass_child.process.budget import size_in_words
 
     settings, screen = load(), Screen()
     try:
@@ -30,7 +30,9 @@ def command(file: Path, *, force: bool, json_output: bool) -> None:
             file.absolute(),
             force=force,
             notify=screen.line,
-            read=lambda done, whole: screen.live(f"restored {in_words(done)} of {in_words(whole)}", done, whole),
+            read=lambda done, whole: screen.live(
+                f"restored {size_in_words(done)} of {size_in_words(whole)}", done, whole
+            ),
         )
     finally:
         screen.clear()

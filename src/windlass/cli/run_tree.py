@@ -77,7 +77,7 @@ class Shown:
 
 
 class RunTree:
-    """A Watcher that shows a line for each message of a run that matters to the author of a crew."""
+    """An Observer that shows a line for each message of a run that matters to the author of a crew."""
 
     def __init__(
         self,

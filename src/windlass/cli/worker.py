@@ -18,6 +18,6 @@ def command(slots: int | None) -> int:
     finished task. After a second SIGTERM, or Ctrl-C, it does not wait.
     """
     settings = serving_settings({"slots": slots})
-    from windlass.wiring.standalone import work
+    from windlass.wiring.process import work
 
     return work(settings, notify=notify)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass import config
+from windlass.deployments.environment import is_withheld, unread_lines
 from windlass.errors import ProjectError, WindlassError
 from windlass.offline_model.app import NOBODY_LISTENS, model_environment
 from windlass.projects.checks import declared_project
@@ -15,9 +15,9 @@ from windlass.projects.findings import Finding, Level, from_json, in_order
 from windlass.projects.interpreter import interpreter_of
 from windlass.projects.kinds import function_project, kind_named
 from windlass.runner import RunSpec, Terminator
+from windlass.runner.run_context import at_the_latest
 from windlass.runner.run_spec import discard
 from windlass.runner.runner import INSPECTION_SECONDS, too_slow_to_load
-from windlass.runner.termination import at_the_latest
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def additional_findings(path: Path, runner: Runner, environment: Mapping[s
 
 async def _all(path: Path, examined: Callable[[Recognised, Path], Awaitable[list[Finding]]]) -> list[Finding]:
     recognised, found = await asyncio.to_thread(declared_project, path)
-    found += map(of_env_line, await asyncio.to_thread(lambda: config.unread_lines(path.resolve())))
+    found += map(of_env_line, await asyncio.to_thread(lambda: unread_lines(path.resolve())))
     if recognised is None:
         return in_order(found)
     try:
@@ -133,8 +133,8 @@ class Examiner:
     async def _examine(self, *, later: bool = False) -> tuple[Any, Finding]:
         """Returns the child's answer, and a `load_failed` finding. The finding applies when the answer is None."""
         project = await self.runner.reachable(self.recognised.project)
-        ender = Terminator()
-        order = RunSpec(
+        terminator = Terminator()
+        spec = RunSpec(
             kickoff_id="check",
             attempt=1,
             interpreter=self.interpreter,
@@ -145,8 +145,8 @@ class Examiner:
             limits=self.runner.limits_of(self.recognised.options.limits),
             start="exec" if later else "fork",
         )
-        with at_the_latest(ender, INSPECTION_SECONDS, too_slow_to_load()):
-            outcome = await self.runner.run(order, discard, ender)
+        with at_the_latest(terminator, INSPECTION_SECONDS, too_slow_to_load()):
+            outcome = await self.runner.run(spec, discard, terminator)
         return outcome.json, Finding(
             "load_failed",
             Level.ERROR,
@@ -156,7 +156,7 @@ class Examiner:
 
     def _with_setting_hint(self, found: Finding, unset: str | None) -> Finding:
         """Adds the setting that passes the variable, if the variable is set for Windlass and withheld from crews."""
-        if found.code != "unset_variable" or unset is None or not config.is_withheld(unset, self.environment):
+        if found.code != "unset_variable" or unset is None or not is_withheld(unset, self.environment):
             return found
         hint = f"Windlass has this variable and does not pass it to crews. Set WINDLASS_CREW_ENV={unset} to pass it."
         return replace(found, hint=hint)

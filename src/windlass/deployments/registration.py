@@ -1,3 +1,5 @@
+"""Registers a project as a version of a deployment, and reports the errors that are found in the project."""
+
 from __future__ import annotations
 
 import re
@@ -6,12 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass import log
+from windlass.deployments.inspection import additional_findings
+from windlass.errors import ProjectError
 from windlass.projects import Recognised, digest, interpreter_of, recognise
+from windlass.projects.checks import declared_project
+from windlass.projects.findings import Level, counts
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    Notify = Callable[[str], None]
+
+    from windlass.projects.findings import Finding
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
 
@@ -66,7 +75,7 @@ class Registration:
         store: DeploymentStore,
         runner: Runner,
         environment: Mapping[str, str],
-        warn: Callable[[str], None] | None = None,
+        warn: Notify | None = None,
     ) -> Deployment:
         """Loads the project in a process of its own, and registers its manifest as a version.
 
@@ -92,3 +101,50 @@ def slug_of(name: str) -> str:
     characters, as a label of a host name.
     """
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-") or "crew"
+
+
+def read_project(path: Path, notify: Notify) -> Registration:
+    """Reads the project's pyproject.toml. Reports all errors in it before it raises ProjectError."""
+    try:
+        return Registration.of(path)
+    except ProjectError:
+        _, found = declared_project(path)
+        notify_errors(found, notify)
+        raise
+
+
+async def loaded(
+    registration: Registration,
+    store: DeploymentStore,
+    runner: Runner,
+    environment: Mapping[str, str],
+    notify: Notify,
+) -> Deployment:
+    """Loads the project and registers it as a deployment. Raises ProjectError when the project can't be loaded.
+
+    In both cases, reports the packages, variables and files that the project needs and that are missing.
+    """
+    try:
+        deployment = await registration.inspect(
+            store, runner, environment, lambda message: notify(f"warning: {message}")
+        )
+    except ProjectError:
+        notify_errors(await additional_findings(registration.root, runner, environment), notify)
+        raise
+    notify_findings(await additional_findings(registration.root, runner, environment), notify)
+    return deployment
+
+
+def notify_errors(found: list[Finding], notify: Notify) -> None:
+    """Reports findings with two or more errors. The exception of the failed load already reports a single error."""
+    errors = [one for one in found if one.level is Level.ERROR]
+    if len(errors) < 2:  # noqa: PLR2004 - more than one
+        return
+    notify_findings(found, notify)
+    notify(counts(found))
+
+
+def notify_findings(found: list[Finding], notify: Notify) -> None:
+    for one in found:
+        for line in one.lines():
+            notify(line)

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from windlass.embedded_postgres.paths import sync_folder
 from windlass.errors import WindlassError
+from windlass.files import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

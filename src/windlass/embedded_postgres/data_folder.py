@@ -1,4 +1,9 @@
-"""Creates the database's data folder, once. An interrupted creation leaves no partial data folder."""
+"""The folders and files of the embedded PostgreSQL: its data, its settings, its socket's folder.
+
+The data folder is created once, and an interrupted creation leaves no part of it. The settings are for one small
+server, safe against a power cut, reachable by one socket. The path of the socket's folder is short; the folder is
+closed to other users, and no other user made it.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,53 @@ import hashlib
 import hmac
 import secrets
 import shutil
+import stat
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.embedded_postgres.errors import EmbeddedPostgresError, failed
-from windlass.embedded_postgres.paths import Paths, sync_folder, write_whole
 from windlass.embedded_postgres.programs import ProgramFailed, Programs
+from windlass.files import sync_folder, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from windlass.accounts import Account
+    from windlass.embedded_postgres.home import Paths
 
 
 DATABASE = USER = "windlass"
 SUPERUSER = "postgres"  # has the same password; for administrators of the database, never for the server
 ROUNDS = 4096  # PostgreSQL's default; the password is 32 random bytes, which more rounds would not make safer
+SHORT = Path("/tmp")  # noqa: S108 - the folder's name can't be guessed, and its owner is checked before it is used again
+CLOSED = 0o700
+PORT = 5432  # part of the socket's name; PostgreSQL listens on no network
+SETTINGS = """\
+# Windlass writes this file at each start. To change a setting permanently, use ALTER SYSTEM as the user postgres.
+include 'data/postgresql.conf'       # what initdb chose for this system: 100 connections and 128 MB if there is room
+
+fsync = on
+full_page_writes = on
+synchronous_commit = on
+max_wal_size = 512MB
+min_wal_size = 48MB
+max_wal_senders = 2
+max_logical_replication_workers = 0
+io_method = sync                     # three processes fewer; data that is often read is in memory
+jit = off                            # costs more than it saves on short statements
+max_parallel_workers_per_gather = 0  # the cores of the machine are for the crews
+max_worker_processes = 4
+timezone = 'UTC'
+log_timezone = 'UTC'
+lc_messages = 'C'
+log_line_prefix = '%m [%p] '
+log_checkpoints = off
+log_error_verbosity = terse          # the details of an error contain values of rows
+log_min_error_statement = panic      # a statement contains values too
+cluster_name = 'windlass'
+"""
+ACCESS = "local all all scram-sha-256\n"
 
 
 def ready_data(places: Paths, programs: Programs, lock: int, report: Callable[[str], None]) -> str:
@@ -125,3 +163,65 @@ def _run_single_user(data: Path, programs: Programs, lock: int, *statements: str
     options = [word for setting in quiet for word in ("-c", setting)]
     text = "".join(f"{statement};\n\n" for statement in statements)
     programs.run("postgres", "--single", "-j", *options, "-D", str(data), SUPERUSER, lock=lock, text=text)
+
+
+def ready_socket_folder(places: Paths, account: Account) -> Path:
+    """Returns the folder of the last start, so that the URL stays the same; else a new one, recorded in the home.
+
+    The keeper removes the folder when PostgreSQL has ended.
+    """
+    if (last := _recorded(places)) and (_made(last, account) or _is_ours(last, account)):
+        return last
+    folder = Path(tempfile.mkdtemp(prefix="windlass-", dir=SHORT))
+    write_whole(places.socket_folder, str(folder))
+    account.give(folder)
+    return folder
+
+
+def _recorded(places: Paths) -> Path | None:
+    try:
+        return Path(places.socket_folder.read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _made(folder: Path, account: Account) -> bool:
+    """Makes the folder and returns whether that succeeded. On success no other user can have made it."""
+    try:
+        folder.mkdir(mode=CLOSED)
+    except OSError:
+        return False
+    account.give(folder)
+    return True
+
+
+def _is_ours(folder: Path, account: Account) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == account.uid and stat.S_IMODE(found.st_mode) == CLOSED
+
+
+def write_settings(places: Paths) -> None:
+    """Writes the files so that the user that PostgreSQL runs as can read them. They contain no secret."""
+    write_whole(places.settings, SETTINGS, 0o644)
+    write_whole(places.access, ACCESS, 0o644)
+
+
+def command(postgres: Path, places: Paths, socket_folder: Path) -> list[str]:
+    """Returns the command line of PostgreSQL, with the settings that nobody may change.
+
+    The command line has precedence over the settings files and ALTER SYSTEM.
+    """
+    must = {
+        "config_file": places.settings,
+        "hba_file": places.access,
+        "listen_addresses": "",
+        "unix_socket_directories": f'"{socket_folder}"',
+        "unix_socket_permissions": "0700",
+        "port": PORT,
+        "logging_collector": "off",
+        "log_destination": "stderr",
+    }
+    return [str(postgres), "-D", str(places.data), *(f"--{name}={value}" for name, value in must.items())]

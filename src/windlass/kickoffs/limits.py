@@ -115,11 +115,3 @@ def _wanted(name: str) -> str:
     if name in SECONDS:
         return "a number of seconds above 0"
     return 'a number of bytes, or text such as "512 MB"' if name in SIZES else "a whole number above 0"
-
-
-def size_in_words(size: float) -> str:
-    """Returns a size as limits are written: `512 MB`, `1.5 GB`."""
-    for unit in ("GB", "MB", "KB"):
-        if size >= UNITS[unit]:
-            return f"{round(size / UNITS[unit], 1):g} {unit}"
-    return f"{size:.0f} bytes"

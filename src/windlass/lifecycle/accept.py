@@ -1,20 +1,31 @@
+"""Accepts kickoffs and stops them, as clients request it."""
+
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from windlass import log
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.kickoffs.states import may_see
+from windlass.kickoffs.states import State, may_see
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from windlass.store.kickoffs import Holder, KickoffStore, NewKickoff, Reserved
+    from windlass.store.kickoffs import Holder, KickoffStore, NewKickoff, Reserved, StopFilter
+
 
 SHORTEST, LONGEST = 1, 60
 PER_SECOND = 100
 """The assumed number of kickoffs that leave the queue of a crew in a second. The real number is not known."""
+AT_ONCE = 200
+"""Waiting kickoffs that one transaction ends. The transaction takes about 50 ms, and nobody else waits for it."""
+PAUSE = 0.01
+"""Seconds between two such transactions, in which other statements can run."""
+logger = log.logger(__name__)
 
 
 class IdempotencyKeyReused(WindlassError):  # noqa: N818 - describes the key
@@ -61,7 +72,7 @@ class Acceptor:
     def __init__(self, store: KickoffStore) -> None:
         self._store = store
         self._batches: Batcher[NewKickoff, bool | WindlassError] = Batcher(
-            self._insert, hopeless=DatabaseUnavailable, apart=lambda new: (new.reservation, new.claim_to_key)
+            self._insert, fatal=DatabaseUnavailable, conflicts=lambda new: (new.reservation, new.claim_to_key)
         )
 
     async def accept(self, new: NewKickoff) -> UUID:
@@ -123,3 +134,38 @@ def _same_request(new: NewKickoff, reserved: Reserved) -> UUID:
             "Send the same request again, or use a new key.",
         )
     return reserved.kickoff_id
+
+
+class Stops:
+    """Stops kickoffs, in the queue or on any worker. A stop is on disk when `stop` returns, and is not undone."""
+
+    def __init__(self, store: KickoffStore) -> None:
+        self._store = store
+
+    async def stop(self, kickoff: UUID) -> State | None:
+        """Returns the state of the kickoff after the request.
+
+        CANCELLED means that the kickoff was waiting. STARTED means that its worker is going to end it. Any other state
+        means that the kickoff had ended before. Returns None for an unknown kickoff.
+        """
+        state = await self._store.stop(kickoff)
+        if state is not None:
+            logger.event("kickoff.stop_requested", kickoff_id=kickoff, state=state)
+        return state
+
+    async def stop_all(self, wanted: StopFilter) -> int:
+        """Stops the kickoffs that match now, in bounded transactions. Returns their number.
+
+        Each transaction is durable. After an interruption the same call stops the rest.
+        """
+        stopped = 0
+        while found := await self._store.matching(wanted):
+            wanted = replace(wanted, before=wanted.before or found.read_at)
+            for start in range(0, len(found.waiting), AT_ONCE):
+                stopped += await self._store.stop_waiting(found.waiting[start : start + AT_ONCE])
+                await asyncio.sleep(PAUSE)
+            for kickoff in found.running:
+                stopped += await self._store.stop(kickoff) in {State.STARTED, State.CANCELLED}
+        if stopped:
+            logger.event("kickoffs.stop_requested", deployment_id=wanted.deployment, count=stopped)
+        return stopped

@@ -1,12 +1,20 @@
+"""Repeats steps in the background, until the database answers or a value is stored, and runs side jobs."""
+
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from windlass import log
 from windlass.aio import cancelled
 from windlass.errors import DatabaseUnavailable, StatementGivenUp, Unstorable
+from windlass.store.side_jobs import SideJob
+
+if TYPE_CHECKING:
+    from windlass.lifecycle.deletion import Retaining
+    from windlass.store.side_jobs import SideJobs
+
 
 BETWEEN_ATTEMPTS = 0.5
 """Seconds."""
@@ -15,6 +23,8 @@ LARGE = 1 << 20
 MOST_GIVEN_UP = 3
 """Statements that are given up before a large value counts as one that can't be stored."""
 LESS = "Return less, or where it is stored."
+BETWEEN_LOOKS = 10.0
+"""Seconds between two searches for jobs whose worker has died."""
 
 logger = log.logger(__name__)
 
@@ -82,3 +92,38 @@ async def _again_and_again(step: Step) -> None:
         except Exception as error:  # noqa: BLE001 - an error ends one turn, not the loop
             logger.event("worker.loop_failed", loop=step.__name__, exc=error)
             await asyncio.sleep(BETWEEN_ATTEMPTS)
+
+
+class SideJobWorker:
+    """Runs side jobs. When procrastinate's worker ends, for example because the database is down, starts it again."""
+
+    def __init__(self, jobs: SideJobs, *, look_every: float = BETWEEN_LOOKS) -> None:
+        self._jobs = jobs
+        self._look_every = look_every
+        self._loops = BackgroundTasks(self._do_side_jobs, self._requeue_stalled)
+
+    async def start(self) -> None:
+        await self._loops.start()
+
+    async def stop(self) -> None:
+        """Gives a running job half a second to end. Requeues a job that takes longer."""
+        await self._loops.stop()
+
+    async def _do_side_jobs(self) -> None:
+        await self._jobs.work()
+        await asyncio.sleep(
+            BETWEEN_ATTEMPTS
+        )  # procrastinate's worker ends without an error when one of its parts fails
+
+    async def _requeue_stalled(self) -> None:
+        await asyncio.sleep(self._look_every)
+        await self._jobs.requeue_stalled()
+
+
+def side_jobs(retaining: Retaining) -> list[SideJob]:
+    """Returns all side jobs. Each server has the same list, because any server may run a job that another deferred."""
+    return [
+        SideJob("remove_what_is_over", retaining.remove_what_is_over, cron="7 * * * *"),
+        SideJob("sweep_leftovers", retaining.sweep_leftovers, cron="37 3 * * *"),
+        SideJob("forget_the_expired", retaining.forget_the_expired, cron="*/5 * * * *"),
+    ]

@@ -1,4 +1,7 @@
-"""Deletes one kickoff or one user, with all their rows in the database. A deletion can't be undone."""
+"""Deletes kickoffs and users with all their rows: on request, and when their retention time is over.
+
+A deletion can't be undone.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,112 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.errors import WindlassError
 from windlass.store.kickoffs import StopFilter
-from windlass.store.retention import DETAILS, FIRST
+from windlass.store.retention import DETAILS, EVER, FIRST, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
     from windlass.access.tokens import Tokens
-    from windlass.lifecycle.stopping import Stops
+    from windlass.kickoffs.retention import Retention
+    from windlass.lifecycle.accept import Stops
     from windlass.store.deployments import DeploymentStore
-    from windlass.store.retention import Details, RetentionStore
+    from windlass.store.kickoffs import KickoffStore
+    from windlass.store.retention import Details, RetentionSettings, RetentionStore, Table
     from windlass.store.tokens import UserRow
 
+
+BREATH = 0.02
+"""Seconds between two transactions of retention, in which other statements can run."""
+KEYS_AT_ONCE = 1000
 PAUSE = 0.01
-"""Seconds between two transactions, in which other statements can run."""
+"""Seconds between two transactions of a deletion on request, in which other statements can run."""
 KNOWN_WITHIN = 1.0
 """Seconds after which every server refuses the tokens of a disabled user."""
 BETWEEN_LOOKS = 0.2
 """Seconds between two checks whether the stopped kickoffs have ended."""
 
 logger = log.logger(__name__)
+
+
+async def drop_all(store: RetentionStore, table: Table, kickoffs: Sequence[UUID], pause: float) -> int:
+    """Deletes the rows of these kickoffs in the table, in bounded transactions. Returns the number of rows."""
+    dropped, more = 0, True
+    while more:
+        some = await store.drop_rows(table, kickoffs)
+        dropped, more = dropped + some, some == store.rows_at_once
+        await asyncio.sleep(pause)
+    return dropped
+
+
+class Retaining:
+    """Removes expired data. Each method may be interrupted at any time: the next run finds the rest.
+
+    `usual` is the retention of deployments whose project sets none.
+    """
+
+    def __init__(self, store: RetentionStore, kickoffs: KickoffStore, usual: Retention) -> None:
+        self._store = store
+        self._kickoffs = kickoffs
+        self._usual = usual
+
+    async def remove_what_is_over(self) -> None:
+        after = FIRST
+        while some := await self._store.deployments(after):
+            for kept in some:
+                await self._remove_of(kept)
+            after = some[-1].deployment
+
+    async def sweep_leftovers(self) -> None:
+        """Removes rows whose kickoff does not exist. Windlass leaves no such rows. They come from deletions by hand or
+        from an older release.
+        """
+        for table in TABLES:
+            await self._sweep(table)
+
+    async def forget_the_expired(self) -> None:
+        """Removes expired idempotency keys, and workers that have not reported for an hour."""
+        await self._kickoffs.workers.forget_silent()
+        forgotten = KEYS_AT_ONCE
+        while forgotten == KEYS_AT_ONCE:
+            forgotten = await self._kickoffs.forget_idempotency_keys(limit=KEYS_AT_ONCE)
+            await asyncio.sleep(BREATH)
+
+    async def _remove_of(self, kept: RetentionSettings) -> None:
+        retention = kept.retention.over(self._usual)
+        removed = await self._remove_kickoffs(kept.deployment, retention.kickoffs or 0)
+        rows = [await self._remove_details(kept.deployment, what, getattr(retention, what) or 0) for what in DETAILS]
+        if removed or any(rows):
+            events, entries = rows
+            logger.event(
+                "retention.removed", deployment=kept.slug, kickoffs=removed, events=events, journal_entries=entries
+            )
+
+    async def _remove_kickoffs(self, deployment: UUID, days: float) -> int:
+        removed = 0
+        while days and (found := await self._store.ended(deployment, days)).kickoffs:
+            for table in DETAILS:
+                await drop_all(self._store, table, found.kickoffs, BREATH)
+            removed += await self._store.drop_kickoffs(found.kickoffs)
+        return removed
+
+    async def _remove_details(self, deployment: UUID, what: Details, days: float) -> int:
+        removed = 0
+        done = await self._store.progress(deployment, what) if days else EVER
+        while days and (found := await self._store.ended(deployment, days, after=done)).until:
+            removed += await drop_all(self._store, what, found.kickoffs, BREATH)
+            done = found.until
+            await self._store.set_progress(deployment, what, done)
+        return removed
+
+    async def _sweep(self, table: Table) -> None:
+        after = FIRST
+        while (seen := await self._store.seen(table, after)).count:
+            dropped = await drop_all(self._store, table, seen.orphans, BREATH) if seen.orphans else 0
+            if dropped:
+                logger.event("retention.swept", table=table, rows=dropped)
+            after = seen.last
+            await asyncio.sleep(BREATH)
 
 
 class KickoffsStillOpen(WindlassError):  # noqa: N818 - describes the kickoffs
@@ -43,17 +132,11 @@ class Deletions:
     async def delete(self, kickoffs: Sequence[UUID]) -> int:
         """Returns the number of deleted kickoffs. Deletes the rows of the kickoffs themselves last."""
         for table in DETAILS:
-            await self._drop(table, kickoffs)
+            await drop_all(self._store, table, kickoffs, PAUSE)
         deleted = await self._store.delete_kickoffs(kickoffs)
         for kickoff in deleted:
             logger.event("kickoff.deleted", kickoff_id=kickoff)
         return len(deleted)
-
-    async def _drop(self, table: Details, kickoffs: Sequence[UUID]) -> None:
-        more = True
-        while more:
-            more = await self._store.drop_rows(table, kickoffs) == self._store.rows_at_once
-            await asyncio.sleep(PAUSE)
 
     async def delete_all_of(self, user: UUID) -> int:
         """Deletes the ended kickoffs of the user, on every deployment. Returns their number."""

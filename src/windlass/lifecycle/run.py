@@ -2,26 +2,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import Unstorable, WindlassError
-from windlass.kickoffs.limits import size_in_words
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, lost_too_often, stopped
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
 from windlass.lifecycle.background_tasks import until_stored, until_the_database_answers
-from windlass.lifecycle.journal import Journal
-from windlass.lifecycle.run_recorder import NoLongerOurs, RunRecorder
+from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
 from windlass.projects import Options, TrustedProjects, interpreter_of
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
 from windlass.runner.run_spec import no_journal
 from windlass.runner.runner import timed_out
 from windlass.store.kickoffs import Claimed, Interruption
-from windlass_child.process.budget import hint
+from windlass_child.process.budget import hint, size_in_words
 from windlass_child.process.messages import (
     Event,
     JournalAppend,
@@ -37,15 +36,14 @@ from windlass_child.process.messages import (
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
-    from windlass.kickoffs.limits import Limits
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.kickoffs import KickoffStore
 
-Watcher = Callable[["Claimed", object], None]
+Observer = Callable[["Claimed", object], None]
 """Is called with None when a run begins, with each of its reports, and at last with its Outcome. It must not raise."""
 
 Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
-"""Returns the environment of the crew of a kickoff that starts now."""
+"""Returns the environment of the crew of a kickoff that starts now. The child redacts its values in all it sends."""
 
 LONGEST_TYPE = 200
 """Characters of an event's type and of a warning's code."""
@@ -59,19 +57,30 @@ TOO_MANY = (
 logger = log.logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Configures a worker.
+
+    It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
+    none. `projects` are those whose code the worker may run.
+    """
+
+    slots: int
+    lease: float
+    renewal: float
+    max_losses: int
+    limits: Limits = field(default_factory=Limits)
+    projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
+
+
 class OverLimit(Exception):  # noqa: N818 - describes the run
     """Reports that the run exceeds a limit. The message is for the person who started the kickoff."""
-
-
-def unwatched(_: Claimed, __: object) -> None:
-    """Is the Watcher that does nothing."""
 
 
 class Run:
     """Runs one attempt of one kickoff in this worker, from claimed to settled.
 
-    `limits` are the server's. `lease_handle` ties the run to the worker's lease. `key_ring` decrypts the journal.
-    `projects` checks that the project's folder is one from which code may be run.
+    `lease_handle` ties the run to the worker's lease. `key_ring` decrypts the journal.
     """
 
     def __init__(
@@ -81,24 +90,21 @@ class Run:
         runner: Runner,
         lease_handle: LeaseHandle,
         key_ring: KeyRing,
+        config: WorkerConfig,
         *,
-        max_losses: int,
-        limits: Limits,
-        watcher: Watcher,
-        projects: TrustedProjects,
+        observers: Sequence[Observer],
     ) -> None:
         self.claimed = claimed
-        self._projects = projects
-        self._watcher = watcher
+        self._config = config
+        self._observers = observers
         self.lease_handle = lease_handle
         self._options = Options.from_json(claimed.source.get("options", {}))
-        self._limits = limits.replaced_by(self._options.limits).lowered_by(claimed.limits)
-        self._ender = Terminator()
+        self._limits = config.limits.replaced_by(self._options.limits).lowered_by(claimed.limits)
+        self._terminator = Terminator()
         self._store = store
         self._runner = runner
-        self._max_losses = max_losses
         self._records = TaskRecords(claimed.manifest.tasks)
-        self._reports = RunRecorder(store, claimed, self._records, lease_handle, self._limits, self._ender)
+        self._reports = RunRecorder(store, claimed, self._records, lease_handle, self._limits, self._terminator)
         self._journal = Journal(store, key_ring, claimed.id)
         self._calls_past_limit = 0
         self._began = time.monotonic()
@@ -107,16 +113,20 @@ class Run:
 
     async def __call__(self, environment: Environment) -> None:
         """Runs the attempt. Returns when its outcome is committed, or when the kickoff went on without this run."""
-        self._watcher(self.claimed, None)
+        self._show(None)
         try:
             outcome = await self._outcome(environment)
         except NoLongerOurs:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
         else:
-            self._watcher(self.claimed, await self._settle_for_sure(outcome))
+            self._show(await self._settle_for_sure(outcome))
+
+    def _show(self, message: object) -> None:
+        for observe in self._observers:
+            observe(self.claimed, message)
 
     def stop(self) -> None:
-        self._ender.end(stopped())
+        self._terminator.end(stopped())
 
     async def lose(self, why: str) -> None:
         """Settles a run without an outcome as a loss. The kickoff is run again, unless it was lost too often."""
@@ -151,22 +161,23 @@ class Run:
 
     async def _run(self, environment: Environment) -> Outcome:
         if self._seconds_left is not None and self._seconds_left <= 0:
-            self._ender.end(timed_out(self._limits.timeout))
-        if self._ender.asked:
-            return decide(Ended(asked=self._ender.asked))
+            self._terminator.end(timed_out(self._limits.timeout))
+        if self._terminator.asked:
+            return decide(Ended(asked=self._terminator.asked))
         try:
-            root = self._projects.checked(Path(self.claimed.source["root"]))  # checked before any file in it is read
-            order = self._order(root, await environment(self.claimed))
+            # checked before any file in it is read
+            root = self._config.projects.checked(Path(self.claimed.source["root"]))
+            spec = self._spec(root, await environment(self.claimed))
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
-        return await self._runner.run(order, self._handle, self._ender, self.lease_handle)
+        return await self._runner.run(spec, self._handle, self._terminator, self.lease_handle)
 
     @property
     def _seconds_left(self) -> float | None:
         timeout = self._limits.timeout
         return None if timeout is None else timeout - self.claimed.ran_for - (time.monotonic() - self._began)
 
-    def _order(self, root: Path, environment: Mapping[str, str]) -> RunSpec:
+    def _spec(self, root: Path, environment: Mapping[str, str]) -> RunSpec:
         """Returns the specification of the run. The interpreter is the one found on this machine. The one in the row is
         only for display.
         """
@@ -184,7 +195,7 @@ class Run:
             preload_project=self._options.preload == "project",
             digest=self.claimed.digest,
             start=self._options.start,
-            alone=self.claimed.isolated,
+            isolated=self.claimed.isolated,
             lease=self.lease_handle.until,
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,
@@ -192,7 +203,7 @@ class Run:
         )
 
     async def _handle(self, report: Message | Output | Preparing) -> None:
-        self._watcher(self.claimed, report)
+        self._show(report)
         if not isinstance(report, TaskEnded | JournalAppend) or self._reports.stored.take(report):
             await self._take(report)
         self._reports.wake()
@@ -247,9 +258,11 @@ class Run:
 
     async def _settle(self, outcome: Outcome) -> None:
         if outcome.reason is Reason.LOST:
-            if await self._put_back(outcome.error or ""):
+            if await self._requeue(outcome.error or ""):
                 return
-            outcome = replace(outcome, error=f"{lost_too_often(self._max_losses)} The last time: {outcome.error}")
+            outcome = replace(
+                outcome, error=f"{lost_too_often(self._config.max_losses)} The last time: {outcome.error}"
+            )
         elif await self._retry(outcome):
             return
         kickoff, attempt = self.claimed.id, self.claimed.attempt
@@ -273,11 +286,11 @@ class Run:
             logger.event("kickoff.retried", kickoff_id=kickoff, attempt=attempt, why=why, pause=round(pause, 1))
         return retried
 
-    async def _put_back(self, why: str) -> bool:
+    async def _requeue(self, why: str) -> bool:
         kickoff, attempt = self.claimed.id, self.claimed.attempt
         isolated = not self.lease_handle.lapsed  # after the end of the lease, the crew did not cause the loss
         state = await self._store.requeue(
-            kickoff, attempt, self._interruption(why), max_losses=self._max_losses, isolated=isolated
+            kickoff, attempt, self._interruption(why), max_losses=self._config.max_losses, isolated=isolated
         )
         if state is not None:
             logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)

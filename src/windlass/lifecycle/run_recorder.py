@@ -1,27 +1,35 @@
+"""Writes the reports of a run to the database in batches, and its journal entries encrypted."""
+
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from windlass.aio import offload
 from windlass.errors import Unstorable
 from windlass.kickoffs.events import StoredEvent, stored_event
-from windlass.kickoffs.limits import size_in_words
-from windlass.lifecycle.background_tasks import until_stored
+from windlass.lifecycle.background_tasks import until_stored, until_the_database_answers
 from windlass.lifecycle.storage_limits import Stored
-from windlass.store.kickoffs import Batch
+from windlass.secrets.key_ring import Sealed
+from windlass.store.kickoffs import Batch, JournalEntry
+from windlass_child.process.budget import size_in_words
+from windlass_child.process.messages import JournalReplay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from uuid import UUID
 
     from windlass.kickoffs.limits import Limits
     from windlass.kickoffs.tasks import TaskRecords, Warning_
     from windlass.runner import LeaseHandle, Terminator
-    from windlass.store.kickoffs import Claimed, JournalEntry, KickoffStore
-    from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted
+    from windlass.secrets.key_ring import KeyRing
+    from windlass.store.kickoffs import Claimed, JournalRow, KickoffStore
+    from windlass_child.process.messages import JournalAppend, TaskEnded, TasksKnown, TaskStarted
     from windlass_child.process.validation import Encoded
+
 
 T = TypeVar("T")
 
@@ -36,6 +44,7 @@ the bytes of outputs. At either limit the child waits.
 """
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes that one statement writes at most. A single larger value has a statement of its own."""
+PURPOSE = "journal"
 
 
 class NoLongerOurs(Exception):  # noqa: N818 - describes the kickoff
@@ -61,10 +70,10 @@ class RunRecorder:
         records: TaskRecords,
         lease_handle: LeaseHandle,
         limits: Limits,
-        ender: Terminator,
+        terminator: Terminator,
     ) -> None:
         self._store = store
-        self.stored = Stored(limits, ender, self.warn)
+        self.stored = Stored(limits, terminator, self.warn)
         self._lease_handle = lease_handle
         self._kickoff: UUID = claimed.id
         self._attempt = claimed.attempt
@@ -234,3 +243,39 @@ def fitting(items: Sequence[T], room: int, size: Callable[[T], int]) -> tuple[li
         taken.append(item)
         room -= size(item)
     return taken, room
+
+
+class Journal:
+    """Encrypts and decrypts the journal entries of one kickoff."""
+
+    def __init__(self, store: KickoffStore, key_ring: KeyRing, kickoff: UUID) -> None:
+        self._store = store
+        self._key_ring = key_ring
+        self._kickoff = kickoff
+
+    async def replay(self) -> AsyncIterator[list[JournalReplay]]:
+        """Yields the decrypted entries in order, in parts of bounded size. Waits while the database is away.
+
+        Raises UnknownKey and Damaged if an entry can't be decrypted.
+        """
+        last = 0
+        while part := await until_the_database_answers(partial(self._store.journal, self._kickoff, last)):
+            last = part[-1].number
+            yield await offload(sum(len(one.record) for one in part), partial(self._opened, part))
+
+    async def entry(self, step: JournalAppend) -> JournalEntry:
+        return await offload(len(step.record), lambda: self._seal(step))
+
+    def _opened(self, part: Sequence[JournalRow]) -> list[JournalReplay]:
+        return [self._open(one) for one in part]
+
+    def _open(self, one: JournalRow) -> JournalReplay:
+        record = self._key_ring.open(one.record, Sealed.JOURNAL_RECORD.of(self._row(one.number)))
+        return JournalReplay(one.number, one.key, record, one.output)
+
+    def _seal(self, step: JournalAppend) -> JournalEntry:
+        record = self._key_ring.seal(step.record, Sealed.JOURNAL_RECORD.of(self._row(step.number)))
+        return JournalEntry(step.number, step.key, record, step.position, output_elsewhere=step.apart)
+
+    def _row(self, number: int) -> str:
+        return f"{self._kickoff}/{number}"

@@ -33,12 +33,10 @@ class Statuses:
     def __init__(self, store: KickoffStore, listener: Listener) -> None:
         self._store = store
         self._batches: Batcher[UUID, KickoffStatus | None] = Batcher(
-            self._look_up, hopeless=DatabaseUnavailable, largest=MOST_TOGETHER, lanes=LANES
+            self._look_up, fatal=DatabaseUnavailable, largest=MOST_TOGETHER, lanes=LANES
         )
         self._large_reads = asyncio.Semaphore(LARGE_READS)
-        self._facts: Batcher[UUID, Facts | None] = Batcher(
-            self._look_up_facts, hopeless=DatabaseUnavailable, lanes=LANES
-        )
+        self._facts: Batcher[UUID, Facts | None] = Batcher(self._look_up_facts, fatal=DatabaseUnavailable, lanes=LANES)
         self._waiting: defaultdict[UUID, set[asyncio.Future[None]]] = defaultdict(set)
         listener.on(ENDED, lambda kickoff: self._wake(UUID(kickoff)))
         listener.on_gap(self._wake_all)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windlass.kickoffs.limits import WHERE, size_in_words
+from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import Warning_
+from windlass_child.process.budget import size_in_words
 from windlass_child.process.messages import TaskEnded
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ class Stored:
     the run is ended, because a task output or a journal entry can't be left out. Later reports of the run are dropped.
     """
 
-    def __init__(self, limits: Limits, ender: Terminator, warn: Callable[[Warning_], None]) -> None:
+    def __init__(self, limits: Limits, terminator: Terminator, warn: Callable[[Warning_], None]) -> None:
         self._limits = limits
-        self._ender = ender
+        self._terminator = terminator
         self._warn = warn
         self._cut = False
         self.events = 0
@@ -76,4 +77,4 @@ class Stored:
                 f"more than its stored_limit of {size_in_words(limit)}. Print and return less, or raise stored_limit "
                 f"{WHERE}."
             )
-            self._ender.end(Termination(State.FAILED, Reason.LIMIT, error, at_once=True))
+            self._terminator.end(Termination(State.FAILED, Reason.LIMIT, error, at_once=True))

@@ -10,12 +10,10 @@ from windlass import log
 from windlass.aio import cancelled
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
 from windlass.lifecycle.background_tasks import BackgroundTasks
-from windlass.lifecycle.journal import PURPOSE
-from windlass.lifecycle.run import Environment, Run, Watcher, unwatched
-from windlass.projects import TrustedProjects
+from windlass.lifecycle.run import Environment, Observer, Run, WorkerConfig
+from windlass.lifecycle.run_recorder import PURPOSE
 from windlass.runner import LeaseHandle, boottime
 from windlass.store.claiming import AT_ONCE, FIRST
 from windlass.store.listener import KICKOFFS, STOPS, Listener
@@ -59,8 +57,7 @@ class Running:
 class Worker:
     """Claims kickoffs while slots are free, runs them, renews their leases, and stops them on request.
 
-    A worker also reaps the kickoffs of workers that no longer renew their leases. `limits` are for runs whose
-    deployment sets none.
+    A worker also reaps the kickoffs of workers that no longer renew their leases. `observers` watch all runs.
     """
 
     def __init__(
@@ -70,23 +67,17 @@ class Worker:
         runner: Runner,
         environment: Environment,
         key_ring: KeyRing,
+        config: WorkerConfig,
         *,
-        slots: int,
-        lease: float,
-        renewal: float,
-        max_losses: int,
-        limits: Limits | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.id: UUID = new_id()
         self._store = store
         self._runner = runner
         self._environment = environment
         self._key_ring = key_ring.for_purpose(PURPOSE)
-        self._slots, self._lease, self._renewal, self._max_losses = slots, lease, renewal, max_losses
-        self._limits = limits or Limits()
-        self.projects = TrustedProjects.of(())
-        """The projects whose code this worker may run."""
-        self.watcher: Watcher = unwatched
+        self._config = config
+        self._observers = observers
         self._runs: dict[tuple[UUID, int], Running] = {}
         self._renewing: dict[tuple[UUID, int], asyncio.Task[None]] = {}
         self._stop_requests: set[UUID] = set()
@@ -154,10 +145,10 @@ class Worker:
                 logger.event("kickoff.ended", kickoff_id=kickoff, attempt=attempt, state=state)
 
     async def _claim(self) -> None:
-        free = self._slots - len(self._runs)
+        free = self._config.slots - len(self._runs)
         self._stop_requests.clear()
         until = self._leased_until()
-        claimed = await self._store.claim(self.id, free, self._lease) if free > 0 else []
+        claimed = await self._store.claim(self.id, free, self._config.lease) if free > 0 else []
         for kickoff in claimed:
             self._begin(kickoff, until)
             if kickoff.stop_requested or kickoff.id in self._stop_requests:
@@ -167,7 +158,7 @@ class Worker:
 
     def _leased_until(self) -> float:
         """Returns the end of a lease that is requested now. The lease ends here earlier than in the database."""
-        return boottime() + self._lease - min(1.0, self._lease * MARGIN)
+        return boottime() + self._config.lease - min(1.0, self._config.lease * MARGIN)
 
     def _on_stop(self, kickoff: UUID) -> None:
         self._stop_requests.add(kickoff)  # a kickoff that is being claimed is not in `_runs` yet
@@ -190,10 +181,8 @@ class Worker:
             self._runner,
             LeaseHandle(until),
             self._key_ring,
-            max_losses=self._max_losses,
-            limits=self._limits,
-            watcher=self.watcher,
-            projects=self.projects,
+            self._config,
+            observers=self._observers,
         )
         task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
         self._runs[key] = Running(run, task)
@@ -215,15 +204,17 @@ class Worker:
         # single worker would reap its own kickoffs.
         await self._renew()
         await self._reap()
-        await self._store.workers.seen(self.id, slots=0 if self._draining else self._slots, lease=self._lease)
-        await asyncio.sleep(self._renewal)
+        await self._store.workers.seen(
+            self.id, slots=0 if self._draining else self._config.slots, lease=self._config.lease
+        )
+        await asyncio.sleep(self._config.renewal)
 
     async def _renew(self) -> None:
         before = dict(self._runs)
         if not before:
             return
         until = self._leased_until()
-        ours = await self._store.renew_unlocked(self.id, [kickoff for kickoff, _ in before], self._lease)
+        ours = await self._store.renew_unlocked(self.id, [kickoff for kickoff, _ in before], self._config.lease)
         for key, running in before.items():
             if key in ours and ours[key] is None:
                 self._renew_apart(key, running)
@@ -239,11 +230,11 @@ class Worker:
     async def _renew_one(self, key: tuple[UUID, int], running: Running) -> None:
         until = self._leased_until()
         with suppress(DatabaseUnavailable):  # the next turn tries again
-            ours = await self._store.renew(self.id, [key[0]], self._lease)
+            ours = await self._store.renew(self.id, [key[0]], self._config.lease)
             _note_renewal(running, until, ours.get(key))
 
     async def _reap(self) -> None:
-        for kickoff, state in await self._store.reap(max_losses=self._max_losses):
+        for kickoff, state in await self._store.reap(max_losses=self._config.max_losses):
             logger.event(
                 "kickoff.lost", kickoff_id=kickoff, why="its worker's lease ended", again=state is State.PENDING
             )

@@ -2,10 +2,9 @@
 database.
 """
 
-from windlass.runner.lease import LeaseHandle
+from windlass.runner.run_context import LeaseHandle, Terminator
 from windlass.runner.run_spec import Output, Preparing, Report, RunnerConfig, RunSpec
 from windlass.runner.runner import Runner
-from windlass.runner.termination import Terminator
 from windlass_child.process.lease import boottime
 
 __all__ = [

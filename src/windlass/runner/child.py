@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from windlass import log
-from windlass.aio import shielded
+from windlass.aio import offload, shielded
 from windlass.kickoffs.outcome import Answer, Ended
-from windlass.offload import offload
 from windlass.runner.incoming import MOST_AT_ONCE, ROOM, Incoming, OverLimit, ResultSize
 from windlass.runner.io import FdReader, OutputCapture, SocketReader, UnexpectedDescriptors, next_frames
-from windlass.runner.lease import LAPSED
 from windlass.runner.processes import end_family
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
+from windlass.runner.run_context import LAPSED
 from windlass_child.process.frames import BadMessage, encode
 from windlass_child.process.messages import DUMP_SIGNAL, FROM_CHILD, Abort, Born, Event, Lease, Warned
 
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.limits import Limits
     from windlass.kickoffs.outcome import Termination
-    from windlass.runner.disk import DiskUse
-    from windlass.runner.lease import LeaseHandle, RunContext
     from windlass.runner.processes import Process
     from windlass.runner.resource_monitor import ResourceMonitor
+    from windlass.runner.run_context import LeaseHandle, RunContext
     from windlass.runner.run_spec import Replay, Report
+    from windlass.runner.scratch import DiskUse
     from windlass.runner.shared_memory import Share
     from windlass.runner.zygote import Zygote
     from windlass_child.process.messages import Message
@@ -54,13 +53,13 @@ async def stacks_of(zygote: Zygote, name: str, file: int | None) -> str:
         return NONE_CAME
     before = os.fstat(file).st_size
     zygote.signal(name, DUMP_SIGNAL)
-    deadline, seen = time.monotonic() + SECONDS, before
+    deadline, last = time.monotonic() + SECONDS, before
     while time.monotonic() < deadline:
         await asyncio.sleep(0.05)
         now = os.fstat(file).st_size
-        if now > before and now == seen:  # the file no longer grows: it is complete
+        if now > before and now == last:  # the file no longer grows: it is complete
             return os.pread(file, LARGEST, before).decode("utf-8", "replace").strip()
-        seen = now
+        last = now
     return NONE_CAME
 
 
@@ -87,7 +86,7 @@ class Supervision:
     """
 
     context: RunContext
-    watch: ResourceMonitor
+    monitor: ResourceMonitor
     limits: Limits
     grace: float
     cooperative: bool
@@ -113,38 +112,42 @@ class Child:
         self._garbled = False
         self._refused = self._over_limit = ""
 
-    async def follow(self, journal: Replay, order: bytes, seen: Supervision) -> Ended:
-        """Sends the journal and the order to the child, and supervises it until its end. An exception of the report
+    async def follow(self, journal: Replay, message: bytes, supervision: Supervision) -> Ended:
+        """Sends the journal and the message to the child, and supervises it until its end. An exception of the report
         callback ends the child and is raised here.
         """
+        context = supervision.context
         watched = WatchedRun(
             self._process.pid,
-            seen.limits,
-            seen.context.ender,
+            supervision.limits,
+            context.terminator,
             started=self._process.started,
-            disk=seen.disk,
-            share=seen.share,
+            disk=supervision.disk,
+            share=supervision.share,
         )
-        cgroup = seen.share.cgroup if seen.share else None
-        if cgroup is not None and cgroup.take(self._process):  # before it has its order
+        cgroup = supervision.share.cgroup if supervision.share else None
+        if cgroup is not None and cgroup.take(self._process):  # before it gets its message
             watched.cgroup = cgroup
-        watched.stalled = lambda silence: self._report_stall(silence, watched, seen)
-        report = noting_life(watched, seen.context.report)
-        kept = OutputCapture(seen.limits.output_limit)
+        watched.stalled = lambda silence: self._report_stall(silence, watched, supervision)
+        report = noting_life(watched, context.report)
+        capture = OutputCapture(supervision.limits.output_limit)
         try:
-            with seen.watch.over(watched), seen.context.lease_handle.held(partial(self._zygote.lease, self._name)):
+            with (
+                supervision.monitor.over(watched),
+                context.lease_handle.held(partial(self._zygote.lease, self._name)),
+            ):
                 async with asyncio.TaskGroup() as group:
-                    sending = group.create_task(self._send_all(journal, order, seen.context.lease_handle))
-                    ending = group.create_task(self._end_when_asked(seen))
-                    answer = group.create_task(self._listen(report, watched, seen))
+                    sending = group.create_task(self._send_all(journal, message, context.lease_handle))
+                    ending = group.create_task(self._end_when_asked(supervision))
+                    answer = group.create_task(self._listen(report, watched, supervision))
                     for stream, pipe in self._pipes.items():
-                        group.create_task(kept.read(stream, pipe, report))
+                        group.create_task(capture.read(stream, pipe, report))
                     exited = await self._zygote.exit_of(self._name)
                     if exited is not None and exited.lapsed:
-                        seen.context.ender.end(LAPSED)
-                    asked = seen.context.ender.asked  # a later request has no process to end
+                        context.terminator.end(LAPSED)
+                    asked = context.terminator.asked  # a later request has no process to end
                     if asked is None and watched.cgroup and (found := watched.cgroup.out_of_memory()):
-                        asked = out_of_memory(found, seen.limits)
+                        asked = out_of_memory(found, supervision.limits)
                     ending.cancel()
                     sending.cancel()
                     for readable in (self._messages, *self._pipes.values()):
@@ -153,7 +156,7 @@ class Child:
                     end_family(watched.family, self._zygote.user)
         except BaseExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
-        await kept.report_dropped(seen.context.report)
+        await capture.report_dropped(context.report)
         return Ended(
             answer.result(),
             exited.status if exited else None,
@@ -164,14 +167,14 @@ class Child:
             memory_known=watched.cgroup is not None,
         )
 
-    async def _send_all(self, journal: Replay, order: bytes, lease_handle: LeaseHandle) -> None:
+    async def _send_all(self, journal: Replay, message: bytes, lease_handle: LeaseHandle) -> None:
         if lease_handle.until is not None:
             await self._send(encode(Lease(lease_handle.until)))
         async for part in journal():
             entries = iter(part)
             while frames := await next_frames(entries):
                 await self._send(frames)
-        await self._send(order)
+        await self._send(message)
         while True:
             for news in await lease_handle.news():
                 await self._send(encode(news))
@@ -181,34 +184,34 @@ class Child:
             async with self._sending:
                 await asyncio.get_running_loop().sock_sendall(self._messages.socket, frames)
 
-    async def _end_when_asked(self, seen: Supervision) -> None:
+    async def _end_when_asked(self, supervision: Supervision) -> None:
         """Ends the child on request in three steps: `Abort`, SIGTERM, SIGKILL. No output of the crew can block them."""
-        ending = await seen.context.ender.wait()
-        if not ending.at_once:
-            cooperative = seen.grace * COOPERATIVE_SHARE if seen.cooperative else 0.0
+        termination = await supervision.context.terminator.wait()
+        if not termination.at_once:
+            cooperative = supervision.grace * COOPERATIVE_SHARE if supervision.cooperative else 0.0
             if cooperative:
-                await self._abort(ending, cooperative)
+                await self._abort(termination, cooperative)
             self._zygote.signal(self._name, signal.SIGTERM, below=True)
-            await asyncio.sleep(seen.grace - cooperative)
+            await asyncio.sleep(supervision.grace - cooperative)
         await self._zygote.end(self._name)
 
-    async def _abort(self, ending: Termination, seconds: float) -> None:
+    async def _abort(self, termination: Termination, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._send(encode(Abort(ending.error)))
+                await self._send(encode(Abort(termination.error)))
                 await asyncio.Event().wait()  # the end of the child cancels this
 
-    async def _listen(self, report: Report, watched: WatchedRun, seen: Supervision) -> Answer | None:
+    async def _listen(self, report: Report, watched: WatchedRun, supervision: Supervision) -> Answer | None:
         answer = None
-        size = ResultSize(seen.limits.result_limit)
+        size = ResultSize(supervision.limits.result_limit)
         try:
-            async with contextlib.aclosing(self._received(seen.limits.result_limit)) as messages:
+            async with contextlib.aclosing(self._received(supervision.limits.result_limit)) as messages:
                 async for message in messages:
                     await size.check(message)
                     if isinstance(message, Born):
                         self._messages.refuse(watched.take(message, self._messages.take_descriptors()))
                     elif isinstance(message, Answer):
-                        answer = None if seen.context.lease_handle.lapsed else message
+                        answer = None if supervision.context.lease_handle.lapsed else message
                     else:
                         await report(message)
         except BadMessage as error:
@@ -233,10 +236,11 @@ class Child:
                         await asyncio.sleep(0)
                 await share.hold(count, incoming.announced)
 
-    async def _report_stall(self, seconds: float, watched: WatchedRun, seen: Supervision) -> None:
+    async def _report_stall(self, seconds: float, watched: WatchedRun, supervision: Supervision) -> None:
+        report = supervision.context.report
         stacks = await stacks_of(self._zygote, self._name, watched.stacks)
-        await seen.context.report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))
-        await seen.context.report(
+        await report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))
+        await report(
             Warned(
                 "stalled",
                 f"The run gave no sign of life for {seconds:.0f} s and goes on. Its event `stalled` has the stack of "

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass.accounts import ROOT, Account
+from windlass.accounts import ROOT, Account, owner_of
 from windlass.errors import ProjectError, SettingsError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def crew_account(wanted: str | None) -> Account | None:
     `wanted` is a user's name or number, "root" for root itself, or None for the default. Raises SettingsError.
     """
     if os.geteuid() != ROOT or sys.platform != "linux":
-        if wanted and wanted != _name(os.geteuid()):
+        if wanted and wanted != owner_of(os.geteuid()).name:
             raise SettingsError(
                 f"Only root can run crews as the user {wanted}.", "Start Windlass as root, or unset WINDLASS_CREW_USER."
             )
@@ -134,10 +134,3 @@ def _find(wanted: str) -> Account | None:
     except KeyError:
         return Account(int(wanted), int(wanted), wanted, is_ours=False) if wanted.isdecimal() else None
     return Account(entry.pw_uid, entry.pw_gid, entry.pw_name, is_ours=False)
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -16,9 +16,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from windlass.kickoffs.limits import size_in_words
-from windlass.offload import offload
-from windlass_child.process.budget import hint
+from windlass.aio import offload
+from windlass_child.process.budget import hint, size_in_words
 from windlass_child.process.frames import APART, DECODER, HEADER, LARGEST_FRAME, LARGEST_HEAD, MAKERS, BadMessage
 from windlass_child.process.messages import DEEPEST, Event, Succeeded, TaskEnded
 from windlass_child.process.validation import Encoded

@@ -9,9 +9,10 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from windlass.errors import WindlassError
-from windlass.kickoffs.limits import WHERE, size_in_words
+from windlass.kickoffs.limits import WHERE
 from windlass.runner.descriptors import CHUNK, let_go, size_of_next
 from windlass.runner.run_spec import Output
+from windlass_child.process.budget import size_in_words
 from windlass_child.process.frames import BadMessage, TooLarge, encode
 from windlass_child.process.messages import Warned
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from windlass_child.process.processes import status_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,12 +40,9 @@ class Process:
 
 
 def process(pid: int) -> Process | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    fields = status_of(pid)
+    if not fields:
         return None
-    # The name, in brackets, may contain any characters.
-    fields = text[text.rindex(b")") + 2 :].split()
     return Process(
         pid,
         parent=int(fields[1]),

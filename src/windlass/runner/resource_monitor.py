@@ -13,21 +13,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.kickoffs.limits import WHERE, size_in_words
+from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.runner.descriptors import is_in_memory, is_rollup
 from windlass.runner.processes import Families, Process, all_processes, proportional
 from windlass.runner.shared_memory import SharedMemory, mapped_files
+from windlass_child.process.budget import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windlass.kickoffs.limits import Limits
     from windlass.runner.cgroups import Cgroup, OutOfMemory
-    from windlass.runner.disk import DiskUse
+    from windlass.runner.run_context import Terminator
+    from windlass.runner.scratch import DiskUse
     from windlass.runner.shared_memory import File, Share
-    from windlass.runner.termination import Terminator
     from windlass_child.process.messages import Born
 
 LOOK_EVERY = 0.25
@@ -55,7 +56,7 @@ class WatchedRun:
 
     pid: int
     limits: Limits
-    ender: Terminator
+    terminator: Terminator
     stalled: Callable[[float], Awaitable[None]] | None = None
     rollup: int | None = None
     stacks: int | None = None
@@ -239,17 +240,19 @@ class ResourceMonitor:
 
     async def _look_at_disks(self, thread: ThreadPoolExecutor) -> None:
         all_watched = list(self._watched.values())
-        endings = await asyncio.get_running_loop().run_in_executor(thread, disks_measured, all_watched)
-        for watched, ending in zip(all_watched, endings, strict=True):
-            if ending is not None:
-                watched.ender.end(ending)
+        terminations = await asyncio.get_running_loop().run_in_executor(thread, disks_measured, all_watched)
+        for watched, termination in zip(all_watched, terminations, strict=True):
+            if termination is not None:
+                watched.terminator.end(termination)
 
     async def _look(self, thread: ThreadPoolExecutor) -> None:
         all_watched = list(self._watched.values())
-        endings = await asyncio.get_running_loop().run_in_executor(thread, measured, all_watched, self.shared_memory)
-        for watched, ending in zip(all_watched, endings, strict=True):
-            if ending is not None:
-                watched.ender.end(ending)
+        terminations = await asyncio.get_running_loop().run_in_executor(
+            thread, measured, all_watched, self.shared_memory
+        )
+        for watched, termination in zip(all_watched, terminations, strict=True):
+            if termination is not None:
+                watched.terminator.end(termination)
             if watched.stalled is not None and (seconds := watched.silence()) is not None:
                 watched.stall_reported = True
                 self._report_stall(watched.stalled(seconds))

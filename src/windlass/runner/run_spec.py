@@ -9,6 +9,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.runner.prepared_interpreters import Prepared
 from windlass_child.process.frames import encode
 from windlass_child.process.messages import Budget, Inspect, JournalReplay, Message, Project, Run
+from windlass_child.process.redaction import is_of_the_machine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ class RunSpec:
     `preload` is the framework that its zygote imports first, or None. With `preload_project` the zygote imports the
     project's own modules too, in its environment; `digest` identifies the state of the project's files. `start` is
     "fork", or "exec" for a fresh interpreter. `seconds_left` is the rest of `limits.timeout`, which counts from the
-    first attempt's start. `alone` gives the run a zygote that no other run shares. `lease` is the second of
+    first attempt's start. `isolated` gives the run a zygote that no other run shares. `lease` is the second of
     CLOCK_BOOTTIME until which the run may go on unless its LeaseHandle is extended; None for no lease. `journal`
     reads the entries of earlier attempts. `tokens_used` and `model_calls_made` are the sums of earlier attempts, and
     count against the limits.
@@ -54,7 +55,7 @@ class RunSpec:
     preload_project: bool = False
     digest: str = ""
     start: Literal["fork", "exec"] = "fork"
-    alone: bool = False
+    isolated: bool = False
     lease: float | None = None
     journal: Replay = no_journal
     tokens_used: int = 0
@@ -81,17 +82,17 @@ Report = Callable[[Message | Output | Preparing], Awaitable[None]]
 """Called with each message or line of a run. Each source (messages, stdout, stderr) is read on only after the call."""
 
 
-def message_of(order: RunSpec, environment: ProcessEnvironment) -> Run:
-    limits = order.limits
+def message_of(spec: RunSpec, environment: ProcessEnvironment) -> Run:
+    limits = spec.limits
     budget = Budget(
-        limits.token_limit, limits.model_call_limit, limits.result_limit, order.tokens_used, order.model_calls_made
+        limits.token_limit, limits.model_call_limit, limits.result_limit, spec.tokens_used, spec.model_calls_made
     )
-    return Run(order.kickoff_id, order.attempt, order.project, environment, order.inputs, budget)
+    return Run(spec.kickoff_id, spec.attempt, spec.project, environment, spec.inputs, budget)
 
 
-def sendable(order: Run | Inspect) -> bytes:
+def sendable(message: Run | Inspect) -> bytes:
     try:
-        return encode(order)
+        return encode(message)
     except (ValueError, TypeError, RecursionError) as error:
         raise WindlassError(f"the inputs can't be given to the crew: {error}.") from error
 
@@ -121,9 +122,6 @@ class RunnerConfig:
     cgroups: Cgroups | None = None
 
 
-OF_THE_MACHINE = {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER"}
-
-
 def machine_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables of the server's environment that every crew gets: program paths, language, time zone."""
-    return {name: value for name, value in environment.items() if name in OF_THE_MACHINE or name.startswith("LC_")}
+    return {name: value for name, value in environment.items() if is_of_the_machine(name)}

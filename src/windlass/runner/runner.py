@@ -21,16 +21,22 @@ from windlass.kickoffs.states import Reason, State
 from windlass.removal import removed
 from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_account import check_interpreter, check_reach, home_of
-from windlass.runner.disk import DiskUse
-from windlass.runner.lease import LeaseHandle, RunContext, ended_with_its_lease, while_leased
 from windlass.runner.prepared_interpreters import ProjectCopies
 from windlass.runner.processes import tasks_of_user
 from windlass.runner.resource_monitor import ResourceMonitor
+from windlass.runner.run_context import (
+    LeaseHandle,
+    RunContext,
+    Terminator,
+    at_the_latest,
+    ended_with_its_lease,
+    unless_ended,
+    while_leased,
+)
 from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
-from windlass.runner.scratch import Scratch
+from windlass.runner.scratch import DiskUse, Scratch
 from windlass.runner.shared_memory import Share, SharedMemory
 from windlass.runner.spawning import ZygoteSpec
-from windlass.runner.termination import Terminator, at_the_latest, unless_ended
 from windlass.runner.zygote import Zygote
 from windlass.runner.zygote_pool import ZygotePool
 from windlass_child.process.messages import Failed, Inspect, Inspected, ProcessEnvironment, Run
@@ -59,7 +65,7 @@ class Runner:
         self._machine = dict(machine)
         self._config = config or RunnerConfig()
         self._scratch: Scratch | None = None
-        self._watch = ResourceMonitor()
+        self._monitor = ResourceMonitor()
         self._zygotes = ZygotePool(
             self._begin_zygote, idle_seconds=self._config.zygote_idle, memory=self._config.zygote_memory
         )
@@ -73,7 +79,7 @@ class Runner:
     async def start(self) -> None:
         if self._scratch is None:
             self._scratch = await asyncio.to_thread(Scratch, self._base)
-            await self._watch.start()
+            await self._monitor.start()
             await self._zygotes.start()
 
     async def stop(self) -> None:
@@ -85,7 +91,7 @@ class Runner:
         while self._folders:
             self._folders_gone.clear()
             await self._folders_gone.wait()
-        await self._watch.stop()
+        await self._monitor.stop()
         await asyncio.to_thread(scratch.close)
         if self._config.cgroups is not None:
             await asyncio.to_thread(self._config.cgroups.close)
@@ -152,85 +158,91 @@ class Runner:
         """
         project = await self.reachable(project)
         limits = self.limits_of(limits or Limits())
-        order = RunSpec("inspection", 1, interpreter, preload, project, environment, {}, limits)
+        spec = RunSpec("inspection", 1, interpreter, preload, project, environment, {}, limits)
         self._check(interpreter, Path(project.root))
-        async with self._zygotes.use(self._zygote_spec(order)):  # the start of the zygote does not count
+        async with self._zygotes.use(self._zygote_spec(spec)):  # the start of the zygote does not count
             context = RunContext(report or discard, Terminator(), LeaseHandle())
-            with at_the_latest(context.ender, INSPECTION_SECONDS, too_slow_to_load()):
-                ended = await self._live(order, lambda place: Inspect(project, place), context)
+            with at_the_latest(context.terminator, INSPECTION_SECONDS, too_slow_to_load()):
+                ended = await self._live(spec, lambda place: Inspect(project, place), context)
         return manifest_in(ended)
 
     async def run(
-        self, order: RunSpec, report: Report, ender: Terminator | None = None, lease_handle: LeaseHandle | None = None
+        self,
+        spec: RunSpec,
+        report: Report,
+        terminator: Terminator | None = None,
+        lease_handle: LeaseHandle | None = None,
     ) -> Outcome:
-        """Runs the crew until it ends, `ender` ends it, or its lease ends. `lease_handle` passes renewals of the lease
-        and commits of the journal to the run.
+        """Runs the crew until it ends, `terminator` ends it, or its lease ends. `lease_handle` passes renewals of the
+        lease and commits of the journal to the run.
 
         Raises only exceptions of `report`. The run is ended then, and also when this call is cancelled.
         """
-        ender, lease_handle = ender or Terminator(), lease_handle or LeaseHandle()
-        lease_handle.begin(order.lease)
-        context = RunContext(while_leased(lease_handle, report), ender, lease_handle)
+        terminator, lease_handle = terminator or Terminator(), lease_handle or LeaseHandle()
+        lease_handle.begin(spec.lease)
+        context = RunContext(while_leased(lease_handle, report), terminator, lease_handle)
         try:
-            order = replace(order, project=await self.reachable(order.project))
-            self._check(order.interpreter, Path(order.project.root))
-            async with ended_with_its_lease(lease_handle, ender):
-                with at_the_latest(ender, order.seconds_left, timed_out(order.limits.timeout)):
-                    ended = await self._live(order, lambda place: message_of(order, place), context)
+            spec = replace(spec, project=await self.reachable(spec.project))
+            self._check(spec.interpreter, Path(spec.project.root))
+            async with ended_with_its_lease(lease_handle, terminator):
+                with at_the_latest(terminator, spec.seconds_left, timed_out(spec.limits.timeout)):
+                    ended = await self._live(spec, lambda place: message_of(spec, place), context)
         except ChildLost as error:
-            return decide(Ended(asked=ender.asked)) if ender.asked else lost(str(error))
+            return decide(Ended(asked=terminator.asked)) if terminator.asked else lost(str(error))
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
         return decide(ended)
 
     async def _live(
-        self, order: RunSpec, message_in: Callable[[ProcessEnvironment], Run | Inspect], context: RunContext
+        self, spec: RunSpec, message_in: Callable[[ProcessEnvironment], Run | Inspect], context: RunContext
     ) -> Ended:
         account = self._config.crew_account
-        name = f"{order.kickoff_id}-{order.attempt}"
-        async with self._folder(account, order.limits) as (folder, share), contextlib.AsyncExitStack() as stack:
-            message = sendable(message_in(self._process_environment(order, folder, account)))
-            child = await unless_ended(context.ender, lambda: self._child(order, name, context, stack))
+        name = f"{spec.kickoff_id}-{spec.attempt}"
+        async with self._folder(account, spec.limits) as (folder, share), contextlib.AsyncExitStack() as stack:
+            message = sendable(message_in(self._process_environment(spec, folder, account)))
+            child = await unless_ended(context.terminator, lambda: self._child(spec, name, context, stack))
             if child is None:
-                return Ended(asked=context.ender.asked)
-            cooperative = order.preload is not None
-            seen = Supervision(context, self._watch, order.limits, self._config.grace, cooperative, share.disk, share)
-            return await child.follow(order.journal, message, seen)
+                return Ended(asked=context.terminator.asked)
+            cooperative = spec.preload is not None
+            supervision = Supervision(
+                context, self._monitor, spec.limits, self._config.grace, cooperative, share.disk, share
+            )
+            return await child.follow(spec.journal, message, supervision)
 
-    async def _child(self, order: RunSpec, name: str, context: RunContext, stack: contextlib.AsyncExitStack) -> Child:
+    async def _child(self, spec: RunSpec, name: str, context: RunContext, stack: contextlib.AsyncExitStack) -> Child:
         """Starts a child that lives as long as the stack. Tries a second time when the zygote ended before the fork."""
-        spec, alone = self._zygote_spec(order), name if order.alone else ""
-        preparing = not self._zygotes.ready(spec, alone)
+        zygote_spec, only_run = self._zygote_spec(spec), name if spec.isolated else ""
+        preparing = not self._zygotes.ready(zygote_spec, only_run)
         if preparing:
             await context.report(Preparing("zygote"))
         try:
-            child = await self._fork(spec, alone, name, order.start, context.lease_handle, stack)
+            child = await self._fork(zygote_spec, only_run, name, spec.start, context.lease_handle, stack)
         except ChildLost:
-            child = await self._fork(spec, alone, name, order.start, context.lease_handle, stack)
+            child = await self._fork(zygote_spec, only_run, name, spec.start, context.lease_handle, stack)
         if preparing:
             await context.report(Preparing(None))
         return child
 
     async def _fork(
         self,
-        spec: ZygoteSpec,
-        alone: str,
+        zygote_spec: ZygoteSpec,
+        only_run: str,
         name: str,
         start: str,
         lease_handle: LeaseHandle,
         stack: contextlib.AsyncExitStack,
     ) -> Child:
-        zygote = await stack.enter_async_context(self._zygotes.use(spec, alone))
+        zygote = await stack.enter_async_context(self._zygotes.use(zygote_spec, only_run))
         return await stack.enter_async_context(born(zygote, f"{name}#{next(self._numbers)}", start, lease_handle.until))
 
-    def _zygote_spec(self, order: RunSpec) -> ZygoteSpec:
-        if order.start == "exec":  # the child keeps nothing of its zygote
-            return self._base_spec(order.interpreter, None)
-        spec = self._base_spec(order.interpreter, order.preload)
-        if not order.preload_project:
-            return spec
-        environment = tuple(sorted(order.environment.items()))
-        return replace(spec, project=order.project, environment=environment, digest=order.digest)
+    def _zygote_spec(self, spec: RunSpec) -> ZygoteSpec:
+        if spec.start == "exec":  # the child keeps nothing of its zygote
+            return self._base_spec(spec.interpreter, None)
+        zygote_spec = self._base_spec(spec.interpreter, spec.preload)
+        if not spec.preload_project:
+            return zygote_spec
+        environment = tuple(sorted(spec.environment.items()))
+        return replace(zygote_spec, project=spec.project, environment=environment, digest=spec.digest)
 
     def _base_spec(self, interpreter: Path, preload: str | None) -> ZygoteSpec:
         prepared = self._config.prepared
@@ -247,8 +259,8 @@ class Runner:
         logger.event("zygote.started", interpreter=spec.interpreter, preload=spec.preload, pid=zygote.pid)
         return zygote
 
-    def _process_environment(self, order: RunSpec, folder: Path, account: Account | None) -> ProcessEnvironment:
-        return ProcessEnvironment({**self._machine, **home_of(account, folder), **order.environment}, str(folder))
+    def _process_environment(self, spec: RunSpec, folder: Path, account: Account | None) -> ProcessEnvironment:
+        return ProcessEnvironment({**self._machine, **home_of(account, folder), **spec.environment}, str(folder))
 
     @contextlib.asynccontextmanager
     async def _folder(self, account: Account | None, limits: Limits) -> AsyncIterator[tuple[Path, Share]]:
@@ -257,12 +269,12 @@ class Runner:
         share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, limits))
         if self._config.cgroups is not None:
             share.cgroup = self._config.cgroups.open(folder.name, limits)
-        self._watch.shared_memory.begin(share)
+        self._monitor.shared_memory.begin(share)
         try:
             yield folder, share
         finally:
             try:
-                await shielded(clear(folder, share, self._watch.shared_memory))
+                await shielded(clear(folder, share, self._monitor.shared_memory))
             finally:  # also after a cancellation, because `stop` waits for it
                 self._folders.discard(folder)
                 self._folders_gone.set()

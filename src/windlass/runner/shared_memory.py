@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from windlass import log, removal
 from windlass.kickoffs.limits import MOST, Limits
-from windlass.runner.disk import DiskUse
 from windlass.runner.processes import Families, Process, all_processes, users_of
+from windlass.runner.scratch import DiskUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

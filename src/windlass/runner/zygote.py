@@ -288,7 +288,7 @@ class Zygote:
         """Ends the children of the lost zygote, because nobody is left to report their ends."""
         self.lost = True
         if not self._stopping:
-            logger.event("zygote.lost", pid=self._process.pid, children=len(self._children), said=self._printed)
+            logger.event("zygote.lost", pid=self._process.pid, children=len(self._children), output=self._printed)
         settle(self._ready, None)
         records = list(self._children.values())
         left = [record.process for record in records if record.process and not record.exited.done()]

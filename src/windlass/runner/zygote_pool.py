@@ -70,7 +70,7 @@ class ZygotePool:
         self._begin = begin
         self._idle_seconds = idle_seconds
         self._memory = memory
-        self._kept: dict[Key, PoolEntry] = {}
+        self._entries: dict[Key, PoolEntry] = {}
         self._released = asyncio.Event()
         self._tidying: asyncio.Task[None] | None = None
         self._stopping = False
@@ -85,50 +85,50 @@ class ZygotePool:
         if tidying:
             tidying.cancel()
             await asyncio.wait([tidying])
-        kept, self._kept = list(self._kept.values()), {}
-        await asyncio.gather(*(one.stop() for one in kept))
+        entries, self._entries = list(self._entries.values()), {}
+        await asyncio.gather(*(one.stop() for one in entries))
 
     @contextlib.asynccontextmanager
-    async def use(self, spec: ZygoteSpec, alone: str = "") -> AsyncIterator[Zygote]:
+    async def use(self, spec: ZygoteSpec, only_run: str = "") -> AsyncIterator[Zygote]:
         """Yields a zygote that is ready, and keeps it during the block. Raises ProjectError or ChildLost when none can
         be started.
         """
-        kept = await self._get((spec, alone))
-        kept.users += 1
+        entry = await self._get((spec, only_run))
+        entry.users += 1
         try:
             await asyncio.wait(
-                [kept.starting]
+                [entry.starting]
             )  # to await the task itself would cancel it for all when one is cancelled
-            if kept.starting.cancelled():
+            if entry.starting.cancelled():
                 raise ChildLost("the runner was stopped.")
-            yield kept.starting.result()
+            yield entry.starting.result()
         finally:
-            kept.users -= 1
-            kept.used_at = time.monotonic()
+            entry.users -= 1
+            entry.used_at = time.monotonic()
             self._released.set()
-            if alone and not kept.users:
-                await self._drop((spec, alone), kept)
+            if only_run and not entry.users:
+                await self._drop((spec, only_run), entry)
 
-    def ready(self, spec: ZygoteSpec, alone: str = "") -> bool:
-        kept = self._kept.get((spec, alone))
-        return kept is not None and kept.starting.done() and not kept.over
+    def ready(self, spec: ZygoteSpec, only_run: str = "") -> bool:
+        entry = self._entries.get((spec, only_run))
+        return entry is not None and entry.starting.done() and not entry.over
 
     async def _get(self, key: Key) -> PoolEntry:
-        if (kept := self._usable(key)) is None:
+        if (entry := self._usable(key)) is None:
             await self._make_room()
-            kept = self._usable(key) or self._add(key)  # another task may have started it during the wait
-        return kept
+            entry = self._usable(key) or self._add(key)  # another task may have started it during the wait
+        return entry
 
     def _usable(self, key: Key) -> PoolEntry | None:
-        kept = self._kept.get(key)
-        return None if kept is None or kept.over else kept
+        entry = self._entries.get(key)
+        return None if entry is None or entry.over else entry
 
     def _add(self, key: Key) -> PoolEntry:
         if self._stopping:
             raise ChildLost("the runner is not running.")
-        former = self._kept.get(key)
-        self._kept[key] = PoolEntry(asyncio.create_task(self._replace(former, key[0])))
-        return self._kept[key]
+        former = self._entries.get(key)
+        self._entries[key] = PoolEntry(asyncio.create_task(self._replace(former, key[0])))
+        return self._entries[key]
 
     async def _replace(self, former: PoolEntry | None, spec: ZygoteSpec) -> Zygote:
         if former is not None:
@@ -137,28 +137,28 @@ class ZygotePool:
 
     async def _make_room(self) -> None:
         """Stops idle zygotes while all zygotes together hold too much memory. Waits while all of them are in use."""
-        while self._memory is not None and sum(kept.memory for kept in self._kept.values()) >= self._memory:
+        while self._memory is not None and sum(entry.memory for entry in self._entries.values()) >= self._memory:
             if idle := self._longest_idle():
                 await self._drop(*idle)
-            elif any(kept.users for kept in self._kept.values()):
+            elif any(entry.users for entry in self._entries.values()):
                 self._released.clear()
                 await self._released.wait()
             else:
                 return
 
     def _longest_idle(self) -> tuple[Key, PoolEntry] | None:
-        idle = [(key, kept) for key, kept in self._kept.items() if kept.idle]
+        idle = [(key, entry) for key, entry in self._entries.items() if entry.idle]
         return min(idle, key=lambda found: found[1].used_at, default=None)
 
-    async def _drop(self, key: Key, kept: PoolEntry) -> None:
-        if self._kept.get(key) is kept:
-            del self._kept[key]
-        await shielded(kept.stop())
+    async def _drop(self, key: Key, entry: PoolEntry) -> None:
+        if self._entries.get(key) is entry:
+            del self._entries[key]
+        await shielded(entry.stop())
 
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_EVERY)
             old = time.monotonic() - self._idle_seconds
-            for key, kept in list(self._kept.items()):
-                if kept.idle and kept.used_at < old:
-                    await self._drop(key, kept)
+            for key, entry in list(self._entries.items()):
+                if entry.idle and entry.used_at < old:
+                    await self._drop(key, entry)

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from windlass import log
 from windlass.errors import WindlassError
+from windlass.files import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ class Sealed(StrEnum):
 
     TOKEN_PEPPER = "settings.token_pepper"  # noqa: S105 - a name
     SHOWN_TOKEN = "tokens.shown_copy"  # noqa: S105 - a name
-    UNACTED_MEMBERS = "kickoffs.unacted"
+    UNSUPPORTED_MEMBERS = "kickoffs.unacted"
     JOURNAL_RECORD = "journal.record"
     BACKUP_PROBE = "the backup"
 
@@ -212,7 +213,7 @@ def _make(path: Path) -> None:
         return
     finally:
         draft.unlink(missing_ok=True)
-    _flush_folder(path.parent)
+    sync_folder(path.parent)
     logger.event("master_key.created", path=path)
 
 
@@ -221,14 +222,6 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _flush_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _associated(context: str) -> bytes:

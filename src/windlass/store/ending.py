@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from windlass.aio import offload
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.outcome import STOPPED, failure, lost_too_often
 from windlass.kickoffs.states import Reason, State
-from windlass.offload import offload
 from windlass.store.database import fetch, queries
 from windlass.store.reporting import text, warnings_json
 from windlass.store.values import SQL as STAGING

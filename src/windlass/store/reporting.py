@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
+from windlass.aio import offload
 from windlass.kickoffs.events import StoredEvent, to_json
 from windlass.kickoffs.tasks import TaskRecord
-from windlass.offload import offload
 from windlass.store.database import fetch, queries
 from windlass.store.values import SQL as STAGING
 from windlass.store.values import encoded, is_large, json_of, refused, sanitized_json, sanitized_text, stage, unstorable

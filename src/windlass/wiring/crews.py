@@ -1,13 +1,10 @@
-"""Builds the parts that run crews: the runner, the worker, and the environments of projects."""
+"""Builds the parts that a worker needs for its crews: the runner, and their environments under `windlass dev`."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -16,22 +13,18 @@ from windlass import config, log
 from windlass.accounts import ROOT
 from windlass.aio import serving
 from windlass.api.server import HttpServer
-from windlass.embedded_postgres.account import account_for, make_home
+from windlass.deployments.environment import CrewEnvironments, OfflineModel, passed_variables
 from windlass.embedded_postgres.errors import EmbeddedPostgresError
-from windlass.embedded_postgres.paths import Paths
+from windlass.embedded_postgres.home import Paths, account_for, make_home
 from windlass.errors import SettingsError
-from windlass.lifecycle.run import Watcher, unwatched
-from windlass.lifecycle.worker import Worker
-from windlass.offline_model.app import has_provider_key, model_environment, names_another_model, offline_model_app
+from windlass.offline_model.app import offline_model_app
 from windlass.offline_model.script import Script
-from windlass.projects import TrustedProjects
 from windlass.runner import Runner, RunnerConfig
 from windlass.runner.cgroups import Cgroups, NotDelegated, delegated, divided
 from windlass.runner.crew_account import check_apart, crew_account
 from windlass.runner.prepared_interpreters import Prepared, prepare
 from windlass.runner.run_spec import machine_environment
 from windlass.runner.spawning import PROGRAM
-from windlass.store.kickoffs import Claimed, KickoffStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +32,9 @@ if TYPE_CHECKING:
 
     from windlass.accounts import Account
     from windlass.config import Settings
-    from windlass.wiring.infrastructure import Infrastructure, Notify
+    from windlass.wiring.infrastructure import Notify
 
 logger = log.logger(__name__)
-
-EnvironmentOf = Callable[[Path], dict[str, str]]
-"""Maps a project's folder to the environment variables of its crew."""
 
 FEWEST_TASKS, THREADS = 4096, 8
 """FEWEST_TASKS is the smallest limit of processes and threads (RLIMIT_NPROC) that all crews have together. A fork bomb
@@ -136,94 +126,20 @@ def place_for_crews(home: Path, account: Account) -> Path:
     )
 
 
-async def start_worker(
-    settings: Settings,
-    infrastructure: Infrastructure,
-    runner: Runner,
-    environment: EnvironmentOf,
-    stack: AsyncExitStack,
-    *,
-    watcher: Watcher = unwatched,
-    given: Path | None = None,
-) -> Worker:
-    """Starts a worker that stops with `stack`. `given` is the project that the server was started with, or None."""
-    store = KickoffStore(infrastructure.database)
-    if infrastructure.alone:
-        await store.end_all_leases()
+async def dev_environments(settings: Settings, root: Path, stack: AsyncExitStack, notify: Notify) -> CrewEnvironments:
+    """Starts the offline model and returns the environments of crews that refer to it.
 
-    async def environment_of(kickoff: Claimed) -> Mapping[str, str]:
-        return await asyncio.to_thread(environment, Path(kickoff.source["root"]))
-
-    worker = Worker(
-        store,
-        infrastructure.listener,
-        runner,
-        environment_of,
-        infrastructure.key_ring,
-        slots=settings.slots,
-        lease=settings.lease,
-        renewal=settings.renewal,
-        max_losses=settings.max_losses,
-        limits=settings.limits,
-    )
-    worker.watcher = watcher
-    worker.projects = TrustedProjects.of(settings.project_owners, given)
-    return await stack.enter_async_context(serving(worker))
-
-
-async def crew_environments(settings: Settings, project: Path, stack: AsyncExitStack, notify: Notify) -> EnvironmentOf:
-    """Starts the offline model and returns the `Environments` that refer to it.
-
-    Reads the environment of `project` once, so that a faulty .env fails at the start.
+    Reads the environment of the project at `root` once, so that a faulty .env fails at the start.
     """
     file = settings.offline_script
-    model = HttpServer(offline_model_app(Script.read(file, notify=notify) if file else None), "127.0.0.1", 0)
-    await stack.enter_async_context(serving(model))
-    own = partial(config.crew_environment, passed=settings.crew_env)
-    environment_of = Environments(project, own, f"http://127.0.0.1:{model.port}", file, notify)
-    await asyncio.to_thread(lambda: environment_of(project.resolve()))
-    return environment_of
+    server = HttpServer(offline_model_app(Script.read(file, notify=notify) if file else None), "127.0.0.1", 0)
+    await stack.enter_async_context(serving(server))
+    model = OfflineModel(f"http://127.0.0.1:{server.port}", root, file, notify)
+    environments = CrewEnvironments(settings.crew_env, model)
+    await environments.of_project(root)
+    return environments
 
 
 def notify_passed_variables(settings: Settings, notify: Notify) -> None:
-    names = config.passed_variables(settings.crew_env)
+    names = passed_variables(settings.crew_env)
     notify(f"crews get these variables of this environment: {', '.join(names) or 'none'} (docs/projects.md)")
-
-
-class Environments:
-    """Maps a project's folder to its environment: the user's variables override those of the project.
-
-    The environment names the offline model unless these variables name another model.
-    It is read again for each kickoff. When the model of the project `served` changes, the user is notified.
-
-    Kickoffs of a project that this home served before may still wait. They get the environment of their own project.
-    """
-
-    def __init__(self, served: Path, own: EnvironmentOf, address: str, script: Path | None, notify: Notify) -> None:
-        self._served = served.resolve()
-        self._own = own
-        self._address = address
-        self._script = script
-        self._notify = notify
-        self._last_message = ""
-
-    def __call__(self, root: Path) -> dict[str, str]:
-        own = self._own(root)
-        if root.resolve() == self._served:
-            self._notify_model(has_provider_key(own) or names_another_model(own))
-        return own | model_environment(own, self._address)
-
-    def _notify_model(self, named: str | None) -> None:
-        if named:
-            message = f"crews use the model of your environment ({named} is set there or in the project's .env)"
-        else:
-            by_script = f", which answers by {self._script}" if self._script else ""
-            message = (
-                f"no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model{by_script}"
-            )
-        if message == self._last_message:
-            return
-        self._notify(f"the model has changed: {message}" if self._last_message else message)
-        self._last_message = message
-        if named and self._script:
-            self._notify(f"warning: the script {self._script} (WINDLASS_OFFLINE_SCRIPT) is not used with that model")

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import gc
+import json
 import logging
-from contextlib import AsyncExitStack
+import shlex
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from windlass import log
-from windlass.aio import cancelled, serving
-from windlass.api.startup_banner import startup_banner
-from windlass.embedded_postgres.paths import write_whole
+from windlass.aio import cancelled
+from windlass.api.crew_api.examples import example_inputs
+from windlass.deployments.registration import read_project
+from windlass.files import write_whole
 from windlass.projects import glance
 from windlass.store.deployments import DeploymentStore
-from windlass.wiring.crews import crew_environments, notify_passed_variables, runner_of, start_worker
-from windlass.wiring.infrastructure import open_infrastructure
-from windlass.wiring.registering import read_project
+from windlass.wiring.crews import dev_environments, notify_passed_variables
+from windlass.wiring.process import run_until_shutdown
 from windlass.wiring.reloading import Reloading
-from windlass.wiring.serving import address_of, serve_http, start_side_jobs, warn_without_tls
-from windlass.wiring.shutdown import run_until_shutdown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from windlass.access.tokens import ShownTokens
     from windlass.config import Settings
-    from windlass.lifecycle.run import Watcher
+    from windlass.lifecycle.run import Observer
     from windlass.store.deployments import Deployment
     from windlass.wiring.infrastructure import Infrastructure, Notify
-    from windlass.wiring.shutdown import ShutdownSignal
+    from windlass.wiring.services import Services
+JSON = "-H 'Content-Type: application/json'"
 
 logger = log.logger(__name__)
 
@@ -38,12 +40,12 @@ logger = log.logger(__name__)
 class Shown:
     """The output for the person who started the server.
 
-    `watcher` receives the messages of runs. `unlogged` are the log events that `watcher` shows already. `tokens` is
-    whether the startup banner shows the tokens. `log_stream` receives the log lines, None for standard error.
+    `observers` show the messages of runs. `unlogged` are the log events that they show already. `tokens` is whether the
+    startup banner shows the tokens. `log_stream` receives the log lines, None for standard error.
     """
 
     notify: Notify
-    watcher: Watcher
+    observers: Sequence[Observer]
     unlogged: frozenset[str]
     tokens: bool
     log_stream: TextIO | None = None
@@ -57,41 +59,73 @@ class Shown:
 def dev(settings: Settings, project: Path, shown: Shown) -> int:
     """Serves one project at the root, with all parts in this process. Returns an exit code after a stop signal."""
 
-    async def serve(shutdown: ShutdownSignal) -> None:
-        await _serve_project(settings, project, shown, shutdown)
+    async def compose(services: Services) -> None:
+        await _serve_project(services, project, shown)
 
-    return run_until_shutdown(serve, shown.notify)
+    return run_until_shutdown(settings, compose, shown.notify)
 
 
-async def _serve_project(settings: Settings, project: Path, shown: Shown, shutdown: ShutdownSignal) -> None:
-    notify = shown.notify
+async def _serve_project(services: Services, project: Path, shown: Shown) -> None:
+    settings, stack, notify = services.settings, services.stack, shown.notify
     # a person reads the lines of `notify`, which the log would repeat
     shown.log_as(settings, "WARNING" if shown.tokens else settings.log_level)
     registration = read_project(project, notify)
     seen = glance(registration.root, registration.recognised.options.ignore)
-    async with AsyncExitStack() as stack:
-        infrastructure = await open_infrastructure(settings, stack, notify)
-        runner = await stack.enter_async_context(serving(await asyncio.to_thread(runner_of, settings, notify)))
-        notify_passed_variables(settings, notify)
-        environment = await crew_environments(settings, project, stack, notify)
-        store = DeploymentStore(infrastructure.database)
-        reloading = Reloading(registration, seen, store, runner, lambda: environment(registration.root), notify)
-        deployment = await reloading.first()
-        await start_side_jobs(settings, infrastructure, stack)
-        worker = await start_worker(
-            settings, infrastructure, runner, environment, stack, watcher=shown.watcher, given=registration.root
-        )
-        server = await serve_http(settings, infrastructure, worker, registration.slug, stack)
-        warn_without_tls(settings, notify)
-        address = address_of(settings, server)
-        stack.callback(settings.address_file.unlink, missing_ok=True)
-        write_whole(settings.address_file, f"{address}\n{deployment.slug}\n", 0o644)
-        await _greet(address, infrastructure, deployment, shown)
-        shown.log_as(settings, settings.log_level)
-        stack.push_async_callback(cancelled, asyncio.create_task(reloading.watch()))
-        gc.freeze()  # a full collection of all imported objects would delay a request by up to 200 ms
-        await shutdown.to_stop()
-        await worker.drain(settings.drain_grace, shutdown.hurry)
+    infrastructure = await services.start_infrastructure()
+    runner = await services.start_runner()
+    notify_passed_variables(settings, notify)
+    environments = await dev_environments(settings, registration.root, stack, notify)
+    store = DeploymentStore(infrastructure.database)
+    environment = partial(environments.of_project, registration.root)
+    reloading = Reloading(registration, seen, store, runner, environment, notify)
+    deployment = await reloading.first()
+    await services.start_side_jobs()
+    await services.start_worker(runner, environments, observers=shown.observers, given=registration.root)
+    address = await services.start_http(registration.slug)
+    stack.callback(settings.address_file.unlink, missing_ok=True)
+    write_whole(settings.address_file, f"{address}\n{deployment.slug}\n", 0o644)
+    await _greet(address, infrastructure, deployment, shown)
+    shown.log_as(settings, settings.log_level)
+    stack.push_async_callback(cancelled, asyncio.create_task(reloading.watch()))
+
+
+def startup_banner(base_url: str, deployment: Deployment, tokens: ShownTokens | None) -> list[str]:
+    """Returns lines with commands to paste for the crew. Without `tokens`, they name the command that prints tokens."""
+    return [
+        "",
+        f"The crew {deployment.slug} is served.",
+        "",
+        *_facts(base_url, tokens),
+        "",
+        *_commands(base_url, deployment, tokens),
+    ]
+
+
+def _facts(base_url: str, tokens: ShownTokens | None) -> list[str]:
+    docs = [f"  Base URL           {base_url}", f"  API docs           {base_url}/docs"]
+    if tokens is None:
+        return [*docs, "  Tokens             windlass tokens show"]
+    return [
+        *docs,
+        f"  Bearer Token       {tokens.organization.reveal()}   (everything on this crew)",
+        f"  User Bearer Token  {tokens.user.reveal()}   (kickoffs of the user {tokens.user_name})",
+    ]
+
+
+def _commands(base_url: str, deployment: Deployment, tokens: ShownTokens | None) -> list[str]:
+    token = tokens.organization.reveal() if tokens else "$WINDLASS_TOKEN"
+    bearer = f'-H "Authorization: Bearer {token}"'
+    schema = deployment.version.manifest.inputs_schema if deployment.version else {}
+    body = shlex.quote(json.dumps({"inputs": example_inputs(schema)}, ensure_ascii=False))
+    begin = "Try it:" if tokens else "Try it, with WINDLASS_TOKEN set to one of them:"
+    return [
+        begin,
+        f"  curl -sS {bearer} {base_url}/inputs",
+        f"  KICKOFF=$(curl -sS {bearer} {JSON} -d {body} {base_url}/kickoff | cut -d'\"' -f4); echo $KICKOFF",
+        f'  curl -sS {bearer} "{base_url}/status/$KICKOFF?wait=30"',
+        "",
+        "Ctrl-C stops it; accepted kickoffs wait for the next start.",
+    ]
 
 
 async def _greet(base_url: str, infrastructure: Infrastructure, deployment: Deployment, shown: Shown) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.access.tokens import Tokens
-from windlass.aio import completed, serving
-from windlass.embedded_postgres.account import make_home
+from windlass.aio import serving, shielded
+from windlass.embedded_postgres.home import make_home
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
+from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, UserDeletion
-from windlass.lifecycle.stopping import Stops
 from windlass.secrets.key_ring import KeyRing, load_key_ring
 from windlass.secrets.secret import Secret
 from windlass.store.database import Database, PoolRecovery
@@ -53,14 +53,14 @@ class Administration:
 class Infrastructure:
     """The parts that every Windlass process needs.
 
-    `alone` is whether no other worker can use the database: this process has just started it.
+    `exclusive` is whether no other worker can use the database: this process has just started it.
     """
 
     database: Database
     listener: Listener
     key_ring: KeyRing
     tokens: Tokens
-    alone: bool
+    exclusive: bool
 
 
 @asynccontextmanager
@@ -99,17 +99,17 @@ async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify:
     key_ring = key_ring_of(settings)
     tokens = await Tokens.open(TokenStore(database), key_ring)
     listener = Listener(url)
-    healing = PoolRecovery(database)
-    listener.on_gap(healing.begin)
-    stack.push_async_callback(healing.stop)
+    recovery = PoolRecovery(database)
+    listener.on_gap(recovery.begin)
+    stack.push_async_callback(recovery.stop)
     await stack.enter_async_context(serving(listener))
-    return Infrastructure(database, listener, key_ring, tokens, alone=outside is None)
+    return Infrastructure(database, listener, key_ring, tokens, exclusive=outside is None)
 
 
 async def embedded_url(settings: Settings, stack: AsyncExitStack, notify: Notify, *, for_command: bool = False) -> str:
     postgres = EmbeddedPostgres(settings.home, report=notify, for_command=for_command)
     stack.push_async_callback(_stop_embedded, postgres)
-    url = await completed(asyncio.to_thread(postgres.start))
+    url = await shielded(asyncio.to_thread(postgres.start))
     logger.event("database.started", home=settings.home)
     return url
 

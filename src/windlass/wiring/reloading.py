@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.aio import cancelled
+from windlass.deployments.registration import loaded, read_project
 from windlass.errors import ProjectError
 from windlass.projects.digest import CODE, VARIABLES, changes, glance
-from windlass.wiring.registering import loaded, read_project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from windlass.deployments.registration import Registration
     from windlass.projects.digest import Snapshot
@@ -50,7 +50,7 @@ class Reloading:
         seen: Snapshot,
         store: DeploymentStore,
         runner: Runner,
-        environment: Callable[[], Mapping[str, str]],
+        environment: Callable[[], Awaitable[Mapping[str, str]]],
         notify: Notify,
     ) -> None:
         self._served = registration
@@ -149,8 +149,7 @@ class Reloading:
         self._files.hint(changed)
 
     async def _loaded(self, registration: Registration) -> Deployment:
-        environment = await asyncio.to_thread(self._environment)
-        return await loaded(registration, self._store, self._runner, environment, self._notify)
+        return await loaded(registration, self._store, self._runner, await self._environment(), self._notify)
 
     def _notify_version(self, *, new: bool) -> None:
         recovered = "the project can be loaded again: " if self._at_fault else ""

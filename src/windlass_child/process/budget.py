@@ -54,11 +54,12 @@ def hint(name: str) -> str:
     return f"Raise {name} under [tool.windlass.limits] in pyproject.toml, or in the kickoff's `limits`."
 
 
-def size_in_words(size: int) -> str:
+def size_in_words(size: float) -> str:
+    """Returns a size as limits are written: `512 MB`, `1.5 GB`."""
     for unit, factor in UNITS:
         if size >= factor:
             return f"{round(size / factor, 1):g} {unit}"
-    return f"{size} bytes"
+    return f"{size:.0f} bytes"
 
 
 class Stopping:

@@ -39,12 +39,18 @@ def below(roots: Iterable[int]) -> Iterator[tuple[int, int]]:
             yield pid, parent
 
 
-def parent_of(pid: int) -> int | None:
+def status_of(pid: int) -> list[bytes]:
+    """Returns the fields of /proc/<pid>/stat after the name: state, parent, and so on. Empty for no such process."""
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
-        return None
-    return int(status[status.rindex(b")") + 2 :].split()[1])  # the name, in brackets, may contain any characters
+        return []
+    return status[status.rindex(b")") + 2 :].split()  # the name, in brackets, may contain any characters
+
+
+def parent_of(pid: int) -> int | None:
+    status = status_of(pid)
+    return int(status[1]) if status else None
 
 
 def send(pid: int, number: int) -> None:
@@ -117,8 +123,5 @@ def was_killed(status: int) -> bool:
 
 
 def has_ended(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return True
-    return status[status.rindex(b")") + 2 :][:1] in (b"Z", b"X")
+    status = status_of(pid)
+    return not status or status[0] in {b"Z", b"X"}

@@ -1,7 +1,11 @@
-"""Converts the body of a kickoff request to the row that is stored."""
+"""Converts the body of a kickoff request to the rows that are stored.
+
+A request may have many kickoffs. Each of them is accepted or refused independently of the others.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -11,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from windlass.api.crew_api.schemas import UNACTED, Key, KickoffRequest
-from windlass.api.errors import Problem, bad_request
+from windlass.api.crew_api.schemas import UNSUPPORTED, Key, KickoffRequest
+from windlass.api.errors import Problem, bad_request, problem_of, unexpected
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.inputs import Invalid, Missing
@@ -27,9 +31,22 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
     from starlette.datastructures import Headers
 
+    from windlass.api.bodies import Batch, Object
     from windlass.deployments.crews import Crew
+    from windlass.lifecycle.accept import Acceptor
+
 
 Seal = Callable[[str, str], str]
+KEY = TypeAdapter(Key)
+WITHOUT_EFFECT = {
+    "webhooks_not_delivered": "Webhooks are stored, but this release does not call them. Poll the status.",
+}
+Model = TypeVar("Model", bound=BaseModel)
+NO_OTHER_MEMBERS = KickoffRequest(inputs={})
+MEMBER = "kickoffs"
+AT_A_TIME = 20
+"""Items that are checked before the event loop serves other requests."""
+Answer = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +60,6 @@ class KickoffRules:
     user_max_ahead: timedelta = timedelta(days=7)
 
 
-KEY = TypeAdapter(Key)
-WITHOUT_EFFECT = {
-    "webhooks_not_delivered": "Webhooks are stored, but this release does not call them. Poll the status.",
-}
-Model = TypeVar("Model", bound=BaseModel)
-NO_OTHER_MEMBERS = KickoffRequest(inputs={})
-
-
 def new_kickoff(
     body: dict[str, Any], key_in_header: str | None, crew: Crew, user: UUID | None, rules: KickoffRules
 ) -> NewKickoff:
@@ -61,7 +70,7 @@ def new_kickoff(
         _check_bounds_of_users(given, rules)
     key = one_key(body.get("idempotencyKey"), key_in_header)
     kickoff = new_id()
-    unacted = {name: body[name] for name in UNACTED if body.get(name) is not None}
+    unsupported = {name: body[name] for name in UNSUPPORTED if body.get(name) is not None}
     return NewKickoff(
         id=kickoff,
         deployment_id=crew.deployment_id,
@@ -70,8 +79,10 @@ def new_kickoff(
         inputs=to_json(body["inputs"]),
         meta=None if body.get("meta") is None else to_json(body["meta"]),
         # Webhooks contain credentials.
-        unacted=to_json(rules.seal(to_json(unacted), Sealed.UNACTED_MEMBERS.of(kickoff))) if unacted else None,
-        warnings=_warnings(unacted) if unacted else "[]",
+        unacted=to_json(rules.seal(to_json(unsupported), Sealed.UNSUPPORTED_MEMBERS.of(kickoff)))
+        if unsupported
+        else None,
+        warnings=_warnings(unsupported) if unsupported else "[]",
         idempotency_key=key,
         request_digest=_digest(body) if key else None,
         priority=given.priority or 0,
@@ -169,6 +180,72 @@ def _digest(body: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(json.dumps(request, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
-def _warnings(unacted: Mapping[str, Any]) -> str:
-    codes = dict.fromkeys(UNACTED[name] for name in unacted)
+def _warnings(unsupported: Mapping[str, Any]) -> str:
+    codes = dict.fromkeys(UNSUPPORTED[name] for name in unsupported)
     return to_json([Warning_(code, WITHOUT_EFFECT[code]).to_json() for code in codes])
+
+
+async def accept_each(
+    batch: Batch, key_in_header: str | None, crew: Crew, user: UUID | None, rules: KickoffRules, acceptor: Acceptor
+) -> list[Answer]:
+    """Returns the answers in the order of the items. With an idempotency key for the whole batch, the same batch
+    returns the same kickoffs.
+
+    Raises Problem 400 if that key is malformed, or differs from the header.
+    """
+    key = _key_of_all(batch.members.get("idempotencyKey"), key_in_header)
+    made: list[NewKickoff | Problem] = []
+    for place, item in enumerate(batch.items):
+        if place % AT_A_TIME == AT_A_TIME - 1:
+            await asyncio.sleep(0)
+        made.append(_made(item, place, key, crew, user, rules))
+    return await asyncio.gather(*(_answer(one, crew, acceptor) for one in made))
+
+
+def _key_of_all(member: object, in_header: str | None) -> str | None:
+    if member is None:
+        return in_header
+    try:
+        key = KEY.validate_python(member)
+    except ValidationError as error:
+        reason = error.errors(include_url=False, include_context=False)[0]["msg"]
+        raise bad_request(
+            "These members are invalid: idempotencyKey.", invalid_members={"idempotencyKey": reason}
+        ) from None
+    return one_key(key, in_header)
+
+
+def key_of_item(key: str, place: int) -> str:
+    """Returns the idempotency key of one item. Its length is fixed, and no client uses such a key for one kickoff."""
+    return f"batch:{hashlib.sha256(f'{place} {key}'.encode()).hexdigest()}"
+
+
+def _made(
+    item: Object, place: int, key: str | None, crew: Crew, user: UUID | None, rules: KickoffRules
+) -> NewKickoff | Problem:
+    if isinstance(item, Problem):
+        return item
+    derived = None if key is None or item.get("idempotencyKey") is not None else key_of_item(key, place)
+    try:
+        return new_kickoff(item, derived, crew, user, rules)
+    except Exception as error:  # noqa: BLE001 - the error of one item must not affect the others
+        return _problem(error, crew)
+
+
+async def _answer(made: NewKickoff | Problem, crew: Crew, acceptor: Acceptor) -> Answer:
+    if isinstance(made, Problem):
+        return _refused(made)
+    try:
+        return {"kickoff_id": str(await acceptor.accept(made))}
+    except Exception as error:  # noqa: BLE001 - as above
+        return _refused(_problem(error, crew))
+
+
+def _refused(problem: Problem) -> Answer:
+    seconds = problem.headers.get("Retry-After")
+    retry_after = {} if seconds is None else {"retry_after": int(seconds)}
+    return {"error": {"status": problem.status, **problem.body(), **retry_after}}
+
+
+def _problem(error: Exception, crew: Crew) -> Problem:
+    return problem_of(error) or unexpected(error, "POST", f"/crews/{crew.slug}/{MEMBER}")

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from windlass import __version__
-from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, STATUS_EXAMPLES, example_inputs
-from windlass.api.crew_api.schemas import (
+from windlass.api.crew_api.answers import (
     ATTEMPTS_EXAMPLE,
     AttemptsAnswer,
     DeleteAnswer,
     ErrorBody,
     InputsAnswer,
     KickoffAnswer,
-    KickoffRequest,
     KickoffsAnswer,
-    KickoffsRequest,
     StatusAnswer,
     StopAllAnswer,
     StopAnswer,
-    StopRequest,
 )
+from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, STATUS_EXAMPLES, example_inputs
+from windlass.api.crew_api.schemas import KickoffRequest, KickoffsRequest, StopRequest
 from windlass.api.errors import TITLES
 from windlass.kickoffs.states import Scope
 

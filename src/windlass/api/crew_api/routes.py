@@ -12,8 +12,7 @@ from starlette.routing import Route
 
 from windlass.api.application import source_of_request
 from windlass.api.bodies import read_list, read_object
-from windlass.api.crew_api.kickoff_batches import MEMBER, accept_each
-from windlass.api.crew_api.kickoff_requests import KickoffRules, key_in, members_of, new_kickoff
+from windlass.api.crew_api.kickoff_requests import MEMBER, KickoffRules, accept_each, key_in, members_of, new_kickoff
 from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.schemas import LARGEST_BATCH, StopRequest
 from windlass.api.crew_api.views import Part, attempts_body, status_body, stop_all_body, stop_body
@@ -34,10 +33,9 @@ if TYPE_CHECKING:
     from windlass.deployments.crews import Crew, Crews
     from windlass.kickoffs.manifest import Manifest
     from windlass.kickoffs.waiting import Waiting
-    from windlass.lifecycle.accept import Acceptor
+    from windlass.lifecycle.accept import Acceptor, Stops
     from windlass.lifecycle.deletion import Deletions
     from windlass.lifecycle.statuses import Statuses
-    from windlass.lifecycle.stopping import Stops
     from windlass.store.kickoffs import KickoffStatus
     from windlass.store.tokens import TokenRow
 

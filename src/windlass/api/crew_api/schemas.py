@@ -1,8 +1,9 @@
-"""The models of requests and responses, for validation and for the OpenAPI document."""
+"""The models of requests, for validation and for the OpenAPI document."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -14,17 +15,16 @@ from pydantic import (
     ConfigDict,
     Field,
     HttpUrl,
+    PlainValidator,
     StrictBool,
     StrictInt,
     StringConstraints,
     ValidationInfo,
+    WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
 
-from windlass.api.crew_api.examples import AT, EXAMPLE_ID
-from windlass.api.crew_api.limits_member import LimitsMember
-from windlass.kickoffs.limits import MOST
-from windlass.kickoffs.states import AttemptEnd
+from windlass.kickoffs.limits import MOST, SECONDS, SIZES, BadLimit, Limits
 
 
 def _of_form(pattern: str, wanted: str) -> BeforeValidator:
@@ -39,6 +39,46 @@ def _of_form(pattern: str, wanted: str) -> BeforeValidator:
         raise PydanticCustomError("wrong_form", "Input should be {wanted}", {"wanted": wanted})
 
     return BeforeValidator(check)
+
+
+LONGEST_REASON = 300
+_WHOLE, _DECIMAL = r"[1-9][0-9]{0,12}", r"(\.[0-9]{1,3})?"
+SIZE_PATTERN = rf"^\s*({_WHOLE}|(?=[0-9.]*[1-9])([0-9]{{1,6}}{_DECIMAL} ?[KkMm]|[0-9]{{1,3}}{_DECIMAL} ?[Gg])[Bb])\s*$"
+"""Every size that matches is accepted. A few sizes that do not match are accepted as well."""
+
+
+def _limits(value: object) -> Limits:
+    if isinstance(value, Limits):
+        return value
+    if not isinstance(value, dict):
+        raise _refused("Input should be an object such as {timeout: 600}")
+    try:
+        return Limits.parse(value)
+    except BadLimit as error:
+        raise _refused(str(error)) from None
+
+
+def _refused(reason: str) -> PydanticCustomError:
+    words = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}..."
+    return PydanticCustomError("bad_limit", "{words}", {"words": words})
+
+
+def _schema_of(name: str) -> dict[str, Any]:
+    number: dict[str, Any] = {
+        "type": "number" if name in SECONDS else "integer",
+        "exclusiveMinimum": 0,
+        "maximum": MOST,
+    }
+    text = [{"type": "string", "pattern": SIZE_PATTERN}] if name in SIZES else []
+    return {"anyOf": [number, *text, {"type": "null"}]}
+
+
+LIMITS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {field.name: _schema_of(field.name) for field in fields(Limits)},
+    "additionalProperties": False,
+}
+LimitsMember = Annotated[Limits, PlainValidator(_limits), WithJsonSchema(LIMITS_SCHEMA)]
 
 
 NO_NUL = r"^[^\x00]*$"
@@ -152,7 +192,7 @@ class KickoffRequest(BaseModel):
     )
 
 
-UNACTED: dict[str, str] = {
+UNSUPPORTED: dict[str, str] = {
     "taskWebhookUrl": "webhooks_not_delivered",
     "stepWebhookUrl": "webhooks_not_delivered",
     "crewWebhookUrl": "webhooks_not_delivered",
@@ -176,24 +216,6 @@ class KickoffsRequest(BaseModel):
     )
 
 
-class KickoffAnswer(BaseModel):
-    kickoff_id: str = Field(description="The id. The kickoff is committed, and survives a crash of the server.")
-
-
-class StopAnswer(BaseModel):
-    kickoff_id: str
-    status: StatusWord
-    state: StateWord
-    message: str = Field(
-        description="The effect of the stop, for a person. The stop is stored, and repeating it changes nothing."
-    )
-
-
-class DeleteAnswer(BaseModel):
-    kickoff_id: str
-    message: str
-
-
 class StopRequest(BaseModel):
     """Stops the open kickoffs that match all of these and that the token may stop."""
 
@@ -206,172 +228,3 @@ class StopRequest(BaseModel):
         None, description="Only kickoffs that this user started, by the user's name."
     )
     before: Time | None = Field(None, description="RFC 3339. Only kickoffs that were created by this time.")
-
-
-class StopAllAnswer(BaseModel):
-    stopped: int = Field(
-        description="Number of stopped kickoffs. Waiting ones never start. Running ones are being ended."
-    )
-    message: str
-
-
-class InputsAnswer(BaseModel):
-    inputs: list[str] = Field(description="Names of the required inputs, in the order in which the crew mentions them.")
-    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema 2020-12 of the inputs object.")
-
-
-class WarningBody(BaseModel):
-    code: str
-    message: str
-    task_id: str | None = None
-
-
-class WaitingBody(BaseModel):
-    code: str = Field(
-        description="`slot`, `concurrency`, `key`, `time`, `retry`, `paused`, `worker`, `zygote`, `human`, `end`."
-    )
-    message: str = Field(description='The reason for a person. It completes the sentence "It waits for ...".')
-    place: int | None = Field(
-        description="Its place in the queue of the crew's kickoffs that wait for the same thing, 1 for the next. "
-        "Null without a queue, or after the 200th place."
-    )
-
-
-class Progress(BaseModel):
-    completed_tasks: int
-    total_tasks: int
-
-
-class TaskRecordBody(BaseModel):
-    task_id: str
-    key: str = Field(description="MD5 of the task's description as written.")
-    name: str | None
-    agent: str | None
-    state: Literal["pending_run", "running", "pending_human_input", "completed", "failed", "skipped"]
-    unregistered: bool = Field(description="True if the version's manifest has no task with this description.")
-    started_at: str | None
-    finished_at: str | None
-
-
-class TaskOutputBody(BaseModel):
-    task_id: str
-    name: str | None
-    output: str | None
-    agent: str | None
-    execution_time: float | None = Field(description="Seconds.")
-
-
-class Result(BaseModel):
-    output: str = Field(description="The final output.")
-    structured: Any = Field(alias="json", description="The structured output, or null if the crew has none.")
-    tasks: list[TaskOutputBody]
-
-
-class TokenUsageBody(BaseModel):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    cached_prompt_tokens: int
-    reasoning_tokens: int
-    successful_requests: int = Field(description="Answered model calls.")
-
-
-class StatusAnswer(BaseModel):
-    kickoff_id: str
-    status: StatusWord
-    state: StateWord
-    created_at: str
-    started_at: str | None
-    finished_at: str | None
-    meta: dict[str, Any] | None
-    attempt: int = Field(description="Number of times that a worker has started it. 0 before the first start.")
-    tasks: list[TaskRecordBody]
-    reason: Literal["cancelled", "timed_out", "limit", "crashed", "lost", "secrets", "error"] | None = Field(
-        None, description="FAILED only: why the kickoff failed."
-    )
-    error: str | None = Field(None, description="FAILED only: one line for a person about the error.")
-    warnings: list[WarningBody] | None = Field(None, description="Only if there are any.")
-    current_task: str | None = Field(None, description="Until the end: name of the running task.")
-    progress: Progress | None = Field(None, description="Until the end: counts of tasks.")
-    waiting_for: WaitingBody | None = Field(
-        None, description="Until the end: the reason why the kickoff waits, or null."
-    )
-    result: Result | str | None = Field(
-        None,
-        description="SUCCESS only: an object in the profile `documented`, the final output as a string in `live`.",
-    )
-    result_json: Any = Field(None, description="SUCCESS only, in the profile `live`: the structured output.")
-    tasks_output: list[TaskOutputBody] | None = Field(
-        None, description="SUCCESS only, in the profile `live`: the outputs of the tasks."
-    )
-    token_usage: TokenUsageBody | None = Field(None, description="After the end: the sum over all model calls.")
-    execution_time: float | None = Field(None, description="After the end: seconds from the first start.")
-
-
-class ErrorBody(BaseModel):
-    error: str
-    message: str = Field(description="What happened, and what to do.")
-    details: dict[str, Any]
-
-
-class ItemError(ErrorBody):
-    status: int = Field(description="The status code of `/kickoff` for this item.")
-    retry_after: int | None = Field(None, description="Seconds after which the item may succeed.")
-
-
-class RefusedItem(BaseModel):
-    error: ItemError
-
-
-class KickoffsAnswer(BaseModel):
-    kickoffs: list[KickoffAnswer | RefusedItem] = Field(description="One for each item, in the order of the items.")
-
-
-class AttemptBody(BaseModel):
-    attempt: int = Field(description="1 for the first.")
-    started_at: str
-    ended_at: str | None = Field(description="Null while it runs.")
-    ended_as: AttemptEnd | None = Field(
-        description="The final state of the kickoff, if it ended with this attempt. Else `lost` (its process or worker "
-        "died), `released` (its worker stopped) or `retried` (it failed, and the project configures another attempt). "
-        "Null while it runs."
-    )
-    why: str | None = Field(description="The reason, for a person.")
-    host: str | None = Field(description="The machine of its worker. Null for a user token.")
-    restored: int = Field(description="Number of journal entries at its start.")
-    from_journal: list[str] = Field(description="Names of the tasks whose outputs it took from the journal.")
-    ran: list[str] = Field(description="Names of the tasks that it ran, except those that a later attempt ran again.")
-
-
-class AttemptsAnswer(BaseModel):
-    kickoff_id: str
-    attempts: list[AttemptBody] = Field(description="The newest 100, oldest first.")
-
-
-ATTEMPTS_EXAMPLE: dict[str, Any] = {
-    "kickoff_id": EXAMPLE_ID,
-    "attempts": [
-        {
-            "attempt": 1,
-            "started_at": AT,
-            "ended_at": AT,
-            "ended_as": "lost",
-            "why": "its worker's lease ended: the worker died, stood still, or could not reach the database",
-            "host": "worker-1",
-            "restored": 0,
-            "from_journal": [],
-            "ran": ["plan"],
-        },
-        {
-            "attempt": 2,
-            "started_at": AT,
-            "ended_at": None,
-            "ended_as": None,
-            "why": None,
-            "host": "worker-2",
-            "restored": 1,
-            "from_journal": ["plan"],
-            "ran": ["write_brief"],
-        },
-    ],
-}

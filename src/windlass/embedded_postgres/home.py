@@ -1,4 +1,4 @@
-"""The system user that PostgreSQL runs as: the server's own user.
+"""The home of a server: the paths of its embedded database, and the system user that PostgreSQL runs as.
 
 PostgreSQL refuses to run as root. For root it runs as an unprivileged user.
 """
@@ -8,15 +8,76 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from windlass.accounts import ROOT, Account
+from windlass.accounts import ROOT, Account, owner_of
 from windlass.embedded_postgres.errors import OUTSIDE, EmbeddedPostgresError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
 IN_PLACE_OF_ROOT = ("windlass", "nobody")
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Paths of the embedded database in a Windlass home. docs/embedded-postgres.md has the same list."""
+
+    home: Path
+
+    @property
+    def server_lock(self) -> Path:
+        """The running server alone holds this lock. The text of the file names that server for people."""
+        return self.home / "server.lock"
+
+    @property
+    def own(self) -> Path:
+        return self.home / "postgres"
+
+    @property
+    def database_lock(self) -> Path:
+        """The keeper and each process of its PostgreSQL hold this lock. It is free only when all of them are gone."""
+        return self.own / "database.lock"
+
+    @property
+    def password(self) -> Path:
+        return self.own / "password"
+
+    @property
+    def url(self) -> Path:
+        return self.own / "url"
+
+    @property
+    def settings(self) -> Path:
+        return self.own / "settings.conf"
+
+    @property
+    def access(self) -> Path:
+        return self.own / "access.conf"
+
+    @property
+    def socket_folder(self) -> Path:
+        """A file with the path of the socket's folder.
+
+        That folder is outside of the home, because a socket's path may have some 100 bytes at most.
+        """
+        return self.own / "socket-folder"
+
+    @property
+    def programs(self) -> Path:
+        return self.own / "programs"
+
+    @property
+    def making(self) -> Path:
+        return self.own / "making"
+
+    @property
+    def data(self) -> Path:
+        return self.own / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.own / "log"
 
 
 def account_for(data: Path) -> Account:
@@ -27,7 +88,7 @@ def account_for(data: Path) -> Account:
     if os.geteuid() != ROOT:
         return _ourselves()
     owner = data.lstat().st_uid if data.exists() else ROOT
-    return _in_place_of_root() if owner == ROOT else _owner(owner, data.lstat().st_gid)
+    return _in_place_of_root() if owner == ROOT else replace(owner_of(owner), gid=data.lstat().st_gid)
 
 
 def check_reach(account: Account, folder: Path) -> None:
@@ -76,11 +137,3 @@ def _in_place_of_root() -> Account:
         "PostgreSQL doesn't run as root, and this system has no user to run it as.",
         f"Make one with `useradd --system windlass`, start Windlass as another user, {OUTSIDE}.",
     )
-
-
-def _owner(uid: int, gid: int) -> Account:
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = str(uid)
-    return Account(uid, gid, name, is_ours=False)

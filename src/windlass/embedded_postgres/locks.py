@@ -1,9 +1,13 @@
-"""Handles what killed servers leave behind: a PostgreSQL that still shuts down, and files with process ids."""
+"""The locks of a home and of its database, and what killed servers leave behind: processes, files with their ids.
+
+The process id in a lock's file is only information for people.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,18 +15,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass.embedded_postgres.errors import OUTSIDE, EmbeddedPostgresError
-from windlass.embedded_postgres.folder_lock import try_lock
+from windlass.embedded_postgres.errors import OUTSIDE, EmbeddedPostgresError, HomeInUse
 from windlass.embedded_postgres.keeper import SOCKET_LOCK
+from windlass.files import is_locked, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windlass.embedded_postgres.paths import Paths
+    from windlass.embedded_postgres.home import Paths
+
 
 LIMIT = 20.0  # seconds; a keeper whose server died has killed PostgreSQL by then
 PATIENCE = 2.0  # seconds, after which probably no keeper is left to stop PostgreSQL
 STEP = 0.02
+LOCK_PATIENCE = 0.2  # seconds; another process that calls `is_locked` may hold the lock for an instant
+COMMAND_PATIENCE = (
+    60.0  # seconds; a command such as `windlass tokens show` starts the database, queries it and stops it
+)
+COMMAND_REPORT = 1.0  # seconds of such a wait after which it is reported
+OF_COMMAND = "command"
 
 
 def take_database_lock(places: Paths, report: Callable[[str], None], limit: float = LIMIT) -> int:
@@ -105,3 +116,45 @@ def _still_there(places: Paths, waited: float) -> EmbeddedPostgresError:
         (f"Stop it with `kill -INT {pid}`, " if known else "Find it with `ps -ef | grep postgres`, stop it, ")
         + f"then start again, {OUTSIDE}.",
     )
+
+
+def is_held_by_command(path: Path) -> bool:
+    try:
+        return is_locked(path) and path.read_text().startswith(OF_COMMAND)
+    except FileNotFoundError:
+        return False
+
+
+class FolderLock:
+    """The lock of one server. `release` may be called twice, or before `take`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        return self._descriptor is not None
+
+    def take(self, report: Callable[[str], None], *, for_command: bool = False) -> None:
+        """Takes the lock or raises HomeInUse. Waits for a holder that took it `for_command`: it ends within seconds."""
+        began = time.monotonic()
+        reported = False
+        while (descriptor := try_lock(self._path)) is None:
+            waited = time.monotonic() - began
+            holder = self._path.read_text().strip()
+            if waited > (COMMAND_PATIENCE if holder.startswith(OF_COMMAND) else LOCK_PATIENCE):
+                raise HomeInUse(self._path.parent, holder or "process unknown")
+            if waited > COMMAND_REPORT and not reported:
+                report(f"waiting for another windlass command, which uses this home ({holder})")
+                reported = True
+            time.sleep(0.01)
+        self._descriptor = descriptor
+        os.ftruncate(descriptor, 0)
+        kind = OF_COMMAND if for_command else "process"
+        os.pwrite(descriptor, f"{kind} {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

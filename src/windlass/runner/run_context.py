@@ -1,21 +1,24 @@
+"""What ties a run to its worker: its reports, its termination from outside, and its lease."""
+
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from windlass.aio import cancelled
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass_child.process.lease import LOOK_AGAIN_SECONDS, has_lapsed, wait_for
 from windlass_child.process.messages import JournalCommitted, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
     from windlass.runner.run_spec import Report
-    from windlass.runner.termination import Terminator
+
 
 MOST_UNREAD = 10_000
 """Confirmed entries that are kept for a child that does not read. Each thread of a child waits for the answer to its
@@ -23,14 +26,18 @@ last entry, so only a malicious child has more.
 """
 
 LAPSED = Termination(State.FAILED, Reason.LOST, "the lease ended before it was renewed.", at_once=True)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """Connects a run to its worker: `report` gets its messages, `ender` ends it, `lease_handle` renews its lease."""
+    """Connects a run to its worker.
+
+    `report` gets the messages of the run, `terminator` ends it, `lease_handle` renews its lease.
+    """
 
     report: Report
-    ender: Terminator
+    terminator: Terminator
     lease_handle: LeaseHandle
 
 
@@ -98,9 +105,9 @@ class LeaseHandle:
 
 
 @contextlib.asynccontextmanager
-async def ended_with_its_lease(lease_handle: LeaseHandle, ender: Terminator) -> AsyncIterator[None]:
+async def ended_with_its_lease(lease_handle: LeaseHandle, terminator: Terminator) -> AsyncIterator[None]:
     """Ends the run in this block when its lease ends, even if its processes can't notice that any more."""
-    minding = asyncio.create_task(_mind(lease_handle, ender))
+    minding = asyncio.create_task(_mind(lease_handle, terminator))
     try:
         yield
     finally:
@@ -108,11 +115,11 @@ async def ended_with_its_lease(lease_handle: LeaseHandle, ender: Terminator) -> 
         await asyncio.wait([minding])
 
 
-async def _mind(lease_handle: LeaseHandle, ender: Terminator) -> None:
+async def _mind(lease_handle: LeaseHandle, terminator: Terminator) -> None:
     while not lease_handle.lapsed:
         wait = wait_for(lease_handle.until)
         await asyncio.sleep(LOOK_AGAIN_SECONDS if wait is None else wait)
-    ender.end(LAPSED)
+    terminator.end(LAPSED)
 
 
 def while_leased(lease_handle: LeaseHandle, report: Report) -> Report:
@@ -123,3 +130,46 @@ def while_leased(lease_handle: LeaseHandle, report: Report) -> Report:
             await report(message)  # type: ignore[arg-type]  # passed on unchanged
 
     return report_while_leased
+
+
+class Terminator:
+    """Requests the end of a run from outside. It may be used before the run begins. The first request counts."""
+
+    def __init__(self) -> None:
+        self._requested = asyncio.Event()
+        self.asked: Termination | None = None
+
+    def end(self, termination: Termination) -> None:
+        if self.asked is None:
+            self.asked = termination
+            self._requested.set()
+
+    async def wait(self) -> Termination:
+        await self._requested.wait()
+        assert self.asked is not None  # noqa: S101 - set before the event
+        return self.asked
+
+
+@contextlib.contextmanager
+def at_the_latest(terminator: Terminator, seconds: float | None, termination: Termination) -> Iterator[None]:
+    """Requests `termination` when the block takes longer than `seconds`; None for no bound."""
+    if seconds is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(max(seconds, 0), terminator.end, termination)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def unless_ended(terminator: Terminator, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    """Returns the result of `work`, or None when the end of the run is requested before: then `work` is cancelled."""
+    if terminator.asked:
+        return None
+    working, requested = asyncio.create_task(work()), asyncio.create_task(terminator.wait())
+    try:
+        await asyncio.wait({working, requested}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        await cancelled(working, requested)

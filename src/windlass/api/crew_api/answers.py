@@ -1,0 +1,198 @@
+"""The models of responses, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from windlass.api.crew_api.examples import AT, EXAMPLE_ID
+from windlass.api.crew_api.schemas import StateWord, StatusWord
+from windlass.kickoffs.states import AttemptEnd
+
+
+class KickoffAnswer(BaseModel):
+    kickoff_id: str = Field(description="The id. The kickoff is committed, and survives a crash of the server.")
+
+
+class StopAnswer(BaseModel):
+    kickoff_id: str
+    status: StatusWord
+    state: StateWord
+    message: str = Field(
+        description="The effect of the stop, for a person. The stop is stored, and repeating it changes nothing."
+    )
+
+
+class DeleteAnswer(BaseModel):
+    kickoff_id: str
+    message: str
+
+
+class StopAllAnswer(BaseModel):
+    stopped: int = Field(
+        description="Number of stopped kickoffs. Waiting ones never start. Running ones are being ended."
+    )
+    message: str
+
+
+class InputsAnswer(BaseModel):
+    inputs: list[str] = Field(description="Names of the required inputs, in the order in which the crew mentions them.")
+    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema 2020-12 of the inputs object.")
+
+
+class WarningBody(BaseModel):
+    code: str
+    message: str
+    task_id: str | None = None
+
+
+class WaitingBody(BaseModel):
+    code: str = Field(
+        description="`slot`, `concurrency`, `key`, `time`, `retry`, `paused`, `worker`, `zygote`, `human`, `end`."
+    )
+    message: str = Field(description='The reason for a person. It completes the sentence "It waits for ...".')
+    place: int | None = Field(
+        description="Its place in the queue of the crew's kickoffs that wait for the same thing, 1 for the next. "
+        "Null without a queue, or after the 200th place."
+    )
+
+
+class Progress(BaseModel):
+    completed_tasks: int
+    total_tasks: int
+
+
+class TaskRecordBody(BaseModel):
+    task_id: str
+    key: str = Field(description="MD5 of the task's description as written.")
+    name: str | None
+    agent: str | None
+    state: Literal["pending_run", "running", "pending_human_input", "completed", "failed", "skipped"]
+    unregistered: bool = Field(description="True if the version's manifest has no task with this description.")
+    started_at: str | None
+    finished_at: str | None
+
+
+class TaskOutputBody(BaseModel):
+    task_id: str
+    name: str | None
+    output: str | None
+    agent: str | None
+    execution_time: float | None = Field(description="Seconds.")
+
+
+class Result(BaseModel):
+    output: str = Field(description="The final output.")
+    structured: Any = Field(alias="json", description="The structured output, or null if the crew has none.")
+    tasks: list[TaskOutputBody]
+
+
+class TokenUsageBody(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    cached_prompt_tokens: int
+    reasoning_tokens: int
+    successful_requests: int = Field(description="Answered model calls.")
+
+
+class StatusAnswer(BaseModel):
+    kickoff_id: str
+    status: StatusWord
+    state: StateWord
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    meta: dict[str, Any] | None
+    attempt: int = Field(description="Number of times that a worker has started it. 0 before the first start.")
+    tasks: list[TaskRecordBody]
+    reason: Literal["cancelled", "timed_out", "limit", "crashed", "lost", "secrets", "error"] | None = Field(
+        None, description="FAILED only: why the kickoff failed."
+    )
+    error: str | None = Field(None, description="FAILED only: one line for a person about the error.")
+    warnings: list[WarningBody] | None = Field(None, description="Only if there are any.")
+    current_task: str | None = Field(None, description="Until the end: name of the running task.")
+    progress: Progress | None = Field(None, description="Until the end: counts of tasks.")
+    waiting_for: WaitingBody | None = Field(
+        None, description="Until the end: the reason why the kickoff waits, or null."
+    )
+    result: Result | str | None = Field(
+        None,
+        description="SUCCESS only: an object in the profile `documented`, the final output as a string in `live`.",
+    )
+    result_json: Any = Field(None, description="SUCCESS only, in the profile `live`: the structured output.")
+    tasks_output: list[TaskOutputBody] | None = Field(
+        None, description="SUCCESS only, in the profile `live`: the outputs of the tasks."
+    )
+    token_usage: TokenUsageBody | None = Field(None, description="After the end: the sum over all model calls.")
+    execution_time: float | None = Field(None, description="After the end: seconds from the first start.")
+
+
+class ErrorBody(BaseModel):
+    error: str
+    message: str = Field(description="What happened, and what to do.")
+    details: dict[str, Any]
+
+
+class ItemError(ErrorBody):
+    status: int = Field(description="The status code of `/kickoff` for this item.")
+    retry_after: int | None = Field(None, description="Seconds after which the item may succeed.")
+
+
+class RefusedItem(BaseModel):
+    error: ItemError
+
+
+class KickoffsAnswer(BaseModel):
+    kickoffs: list[KickoffAnswer | RefusedItem] = Field(description="One for each item, in the order of the items.")
+
+
+class AttemptBody(BaseModel):
+    attempt: int = Field(description="1 for the first.")
+    started_at: str
+    ended_at: str | None = Field(description="Null while it runs.")
+    ended_as: AttemptEnd | None = Field(
+        description="The final state of the kickoff, if it ended with this attempt. Else `lost` (its process or worker "
+        "died), `released` (its worker stopped) or `retried` (it failed, and the project configures another attempt). "
+        "Null while it runs."
+    )
+    why: str | None = Field(description="The reason, for a person.")
+    host: str | None = Field(description="The machine of its worker. Null for a user token.")
+    restored: int = Field(description="Number of journal entries at its start.")
+    from_journal: list[str] = Field(description="Names of the tasks whose outputs it took from the journal.")
+    ran: list[str] = Field(description="Names of the tasks that it ran, except those that a later attempt ran again.")
+
+
+class AttemptsAnswer(BaseModel):
+    kickoff_id: str
+    attempts: list[AttemptBody] = Field(description="The newest 100, oldest first.")
+
+
+ATTEMPTS_EXAMPLE: dict[str, Any] = {
+    "kickoff_id": EXAMPLE_ID,
+    "attempts": [
+        {
+            "attempt": 1,
+            "started_at": AT,
+            "ended_at": AT,
+            "ended_as": "lost",
+            "why": "its worker's lease ended: the worker died, stood still, or could not reach the database",
+            "host": "worker-1",
+            "restored": 0,
+            "from_journal": [],
+            "ran": ["plan"],
+        },
+        {
+            "attempt": 2,
+            "started_at": AT,
+            "ended_at": None,
+            "ended_as": None,
+            "why": None,
+            "host": "worker-2",
+            "restored": 1,
+            "from_journal": ["plan"],
+            "ran": ["write_brief"],
+        },
+    ],
+}

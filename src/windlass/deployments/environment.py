@@ -1,0 +1,159 @@
+"""Resolves the environment that a crew gets from its project, from the server and, under `windlass dev`, from the
+offline model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dotenv import dotenv_values
+from dotenv.parser import parse_stream
+
+from windlass import config
+from windlass.errors import ProjectError
+from windlass.foreign_files import read_file
+from windlass.offline_model.app import has_provider_key, model_environment, names_another_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from windlass.store.kickoffs import Claimed
+
+
+PASSED = (
+    "*_API_KEY", "*_API_BASE", "*_API_VERSION", "ANTHROPIC_*", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_*", "GEMINI_*",
+    "HF_TOKEN", "OLLAMA_*", "OPENAI_*", "VERTEXAI_LOCATION", "VERTEXAI_PROJECT", "WATSONX_*",
+    "API_BASE", "BASE_URL", "MODEL", "MODEL_NAME",
+    "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "http_proxy", "https_proxy", "no_proxy",
+    "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE",
+    "ANONYMIZED_TELEMETRY", "CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_VERSION_CHECK", "CREWAI_STORAGE_DIR",
+    "CREWAI_TRACING_ENABLED", "DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "LITELLM_LOCAL_MODEL_COST_MAP",
+    "MEM0_TELEMETRY", "OTEL_SDK_DISABLED", "SCARF_NO_ANALYTICS",
+)  # fmt: skip
+"""Variables of the server's environment that crews get without WINDLASS_CREW_ENV.
+
+They are keys, models and addresses of model providers, proxies, and the switches in docs/projects.md. `*` matches any
+text.
+"""
+
+
+ENV_FILE_LIMIT = 1 << 20
+
+
+class CrewEnvironments:
+    """Resolves the environment of a crew again for each kickoff. It is the Environment of every worker.
+
+    `passed` are the variables of the server's environment that crews get in addition to the usual ones. `model` adds
+    the variables of the offline model; None adds none.
+    """
+
+    def __init__(self, passed: Collection[str], model: OfflineModel | None = None) -> None:
+        self._passed = passed
+        self._model = model
+
+    async def __call__(self, claimed: Claimed) -> Mapping[str, str]:
+        """Returns the environment for this kickoff. Raises ProjectError when the project's .env can't be read."""
+        return await self.of_project(Path(claimed.source["root"]))
+
+    async def of_project(self, root: Path) -> dict[str, str]:
+        """Returns the environment in which a project is loaded. A kickoff of it gets the same one.
+
+        Raises ProjectError when the project's .env can't be read.
+        """
+        return await asyncio.to_thread(self._of_project, root)
+
+    def _of_project(self, root: Path) -> dict[str, str]:
+        own = crew_environment(root, self._passed)
+        return own if self._model is None else own | self._model.variables(root, own)
+
+
+class OfflineModel:
+    """The offline model, which crews use unless their own variables name another model.
+
+    When the model of the project `served` changes, the user is notified. Kickoffs of a project that this home served
+    earlier may still wait; nothing is reported about these. `script` has the rules by which the model answers.
+    """
+
+    def __init__(self, address: str, served: Path, script: Path | None, notify: Callable[[str], None]) -> None:
+        self._address = address
+        self._served = served.resolve()
+        self._script = script
+        self._notify = notify
+        self._last_message = ""
+
+    def variables(self, root: Path, own: Mapping[str, str]) -> dict[str, str]:
+        """Returns the variables that refer a crew with the environment `own` to the offline model."""
+        if root.resolve() == self._served:
+            self._notify_model(has_provider_key(own) or names_another_model(own))
+        return model_environment(own, self._address)
+
+    def _notify_model(self, named: str | None) -> None:
+        if named:
+            message = f"crews use the model of your environment ({named} is set there or in the project's .env)"
+        else:
+            by_script = f", which answers by {self._script}" if self._script else ""
+            message = (
+                f"no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model{by_script}"
+            )
+        if message == self._last_message:
+            return
+        self._notify(f"the model has changed: {message}" if self._last_message else message)
+        self._last_message = message
+        if named and self._script:
+            self._notify(f"warning: the script {self._script} (WINDLASS_OFFLINE_SCRIPT) is not used with that model")
+
+
+def crew_environment(project: Path | None = None, passed: Collection[str] = ()) -> dict[str, str]:
+    """Returns the environment of a project's crew: the variables of its .env, then those of the server's environment.
+
+    Only variables in `PASSED` or `passed` (WINDLASS_CREW_ENV) are taken from the server's environment. They replace
+    variables of the same name in the .env.
+    """
+    declared = _declared(project) if project else {}
+    given = {name: value for name, value in declared.items() if value is not None}
+    ours = config.environment()
+    given |= {name: ours[name] for name in passed_variables(passed)}
+    return {name: value for name, value in given.items() if not name.startswith("WINDLASS_")}
+
+
+def passed_variables(passed: Collection[str] = ()) -> list[str]:
+    """Returns the names of the variables of the server's environment that crews get."""
+    patterns = (*PASSED, *passed)
+    return sorted(name for name in config.environment() if any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
+def is_withheld(name: str, crews: Mapping[str, str]) -> bool:
+    """Returns whether the server's environment has this variable and the environment `crews` of a crew does not."""
+    return name in config.environment() and name not in crews
+
+
+def unread_lines(project: Path) -> list[int]:
+    """Returns the numbers of the lines at which the project's .env can't be parsed. These lines are skipped."""
+    try:
+        text = _text_of(project)
+    except ProjectError:  # `crew_environment` raises it too
+        return []
+    return [found.original.line for found in parse_stream(io.StringIO(text)) if found.error]
+
+
+def _declared(project: Path) -> dict[str, str | None]:
+    """Parses the .env without the lines that can't be read: dotenv would log each of them without the file's name."""
+    lines = parse_stream(io.StringIO(_text_of(project)))
+    return dotenv_values(stream=io.StringIO("".join(one.original.string for one in lines if not one.error)))
+
+
+def _text_of(project: Path) -> str:
+    """Returns the text of the .env, empty when there is no file. Blocks for 10 s at most."""
+    file = project / ".env"
+    try:
+        text = (read_file(project, file.name, ENV_FILE_LIMIT) or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ProjectError(f"{file} can't be read: {error}.", "It must be UTF-8 text.") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if "\0" in line:
+            raise ProjectError(f"{file}:{number} contains a NUL character, which no variable can hold.", "Remove it.")
+    return text

@@ -1,0 +1,130 @@
+"""Runs a Windlass process until a signal asks it to stop. `windlass api` and `windlass worker` are two of them.
+
+Each process is a composition of the same services. `windlass.wiring.dev` has the third one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from windlass import log
+from windlass.deployments.environment import CrewEnvironments
+from windlass.errors import SettingsError
+from windlass.wiring.services import Services
+
+if TYPE_CHECKING:
+    from windlass.config import Settings
+    from windlass.wiring.infrastructure import Notify
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+logger = log.logger(__name__)
+
+
+class ShutdownSignal:
+    """The stop signals that the process has received.
+
+    Each of them asks the process to stop. Ctrl-C (SIGINT) or a second signal also sets `hurry`: the process then does
+    not wait for runs in progress. Further signals change nothing, because a stop has deadlines and must clean up.
+    """
+
+    def __init__(self) -> None:
+        self.started = False
+        self.hurry = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    async def to_stop(self) -> None:
+        """Marks the process as started, and waits for a signal. A signal before this call cancels the start."""
+        self.started = True
+        await self._stop.wait()
+
+    def receive(self, number: int) -> bool:
+        """Records the signal. Returns whether it is the first one."""
+        first = not self._stop.is_set()
+        self._stop.set()
+        if number == signal.SIGINT or not first:
+            self.hurry.set()
+        return first
+
+
+Compose = Callable[[Services], Awaitable[None]]
+"""Starts the services of a process, the infrastructure first."""
+
+
+def work(settings: Settings, *, notify: Notify) -> int:
+    """Runs kickoffs until a stop signal, then drains the worker. Returns the exit code."""
+
+    async def compose(services: Services) -> None:
+        await services.start_infrastructure()
+        runner = await services.start_runner()
+        await services.start_side_jobs()
+        worker = await services.start_worker(runner, CrewEnvironments(settings.crew_env))
+        logger.event("worker.ready", worker=worker.id, slots=settings.slots)
+        notify(f"working, {settings.slots} kickoffs at once; Ctrl-C stops")
+
+    _demand_shared_database(settings)
+    return run_until_shutdown(settings, compose, notify)
+
+
+def serve_api(settings: Settings, *, notify: Notify) -> int:
+    """Answers requests until a stop signal. Returns the exit code."""
+
+    async def compose(services: Services) -> None:
+        await services.start_infrastructure()
+        address = await services.start_http(None)
+        logger.event("server.ready", base_url=address, deployment=None)
+        notify(f"serving every crew of the database at {address}/crews/NAME; Ctrl-C stops")
+
+    _demand_shared_database(settings)
+    return run_until_shutdown(settings, compose, notify)
+
+
+def _demand_shared_database(settings: Settings) -> None:
+    if settings.database_url is None:
+        raise SettingsError(
+            "WINDLASS_DATABASE_URL is not set. Separate processes need one PostgreSQL database that they share.",
+            "Set it, and the same WINDLASS_MASTER_KEY, for each process; or run a single process: windlass dev PATH",
+        )
+
+
+def run_until_shutdown(settings: Settings, compose: Compose, notify: Notify) -> int:
+    """Starts the services, and stops them after a stop signal. Returns the exit code."""
+    os.umask(os.umask(0o077) & 0o077)  # the umask must not keep the process from its own files
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+        return loop.run(_run_until_shutdown(settings, compose, notify))
+
+
+async def _serve(settings: Settings, compose: Compose, notify: Notify, shutdown: ShutdownSignal) -> None:
+    async with AsyncExitStack() as stack:
+        services = Services(settings, stack, notify)
+        await compose(services)
+        gc.freeze()  # a full collection of all imported objects would delay a request by up to 200 ms
+        await shutdown.to_stop()
+        await services.drain(shutdown.hurry)
+
+
+async def _run_until_shutdown(settings: Settings, compose: Compose, notify: Notify) -> int:
+    shutdown = ShutdownSignal()
+    serving = asyncio.ensure_future(_serve(settings, compose, notify, shutdown))
+
+    def receive(number: int) -> None:
+        if shutdown.receive(number):
+            logger.event("server.stopping")
+            notify("stopping")
+            if not shutdown.started:
+                serving.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, receive, number)
+    with suppress(asyncio.CancelledError):
+        await serving
+    return 0

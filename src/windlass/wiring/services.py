@@ -1,0 +1,202 @@
+"""Starts the services that Windlass processes are composed of: infrastructure, runner, worker, side jobs, HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from windlass import log
+from windlass.access.authentication import RateLimits, TokenAuthenticator
+from windlass.aio import serving
+from windlass.api.application import Addresses, Application, Hosts, health_routes
+from windlass.api.connections import ConnectionLimits
+from windlass.api.crew_api.kickoff_requests import KickoffRules
+from windlass.api.crew_api.routes import CrewApi
+from windlass.api.server import HttpServer
+from windlass.api.streaming_json import LargeAnswers
+from windlass.deployments.crews import Crews
+from windlass.errors import DatabaseUnavailable
+from windlass.lifecycle.accept import Acceptor, Stops
+from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
+from windlass.lifecycle.deletion import Deletions, Retaining
+from windlass.lifecycle.run import WorkerConfig
+from windlass.lifecycle.statuses import Statuses
+from windlass.lifecycle.worker import Worker
+from windlass.loopback import http_url, is_loopback
+from windlass.projects import TrustedProjects
+from windlass.store.deployments import DeploymentStore
+from windlass.store.kickoffs import KickoffStore
+from windlass.store.migrate import is_migrated
+from windlass.store.retention import RetentionStore
+from windlass.store.side_jobs import SideJobs
+from windlass.store.tokens import TokenStore
+from windlass.wiring.crews import runner_of
+from windlass.wiring.infrastructure import open_infrastructure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AsyncExitStack
+    from pathlib import Path
+
+    from windlass.config import Settings
+    from windlass.deployments.environment import CrewEnvironments
+    from windlass.lifecycle.run import Observer
+    from windlass.runner import Runner
+    from windlass.wiring.infrastructure import Infrastructure, Notify
+
+TOKEN_USE_EVERY = 30.0
+"""Seconds between two writes of the times at which tokens were last used."""
+REPORT_FAILURES_EVERY = 60.0
+"""Seconds between two reports of failed authentications."""
+
+logger = log.logger(__name__)
+
+
+class Services:
+    """Starts the services of one Windlass process. They stop with `stack`, in reverse order."""
+
+    def __init__(self, settings: Settings, stack: AsyncExitStack, notify: Notify) -> None:
+        self.settings = settings
+        self.notify = notify
+        self.stack = stack
+        self._worker: Worker | None = None
+
+    async def start_infrastructure(self) -> Infrastructure:
+        """Opens the infrastructure. All other services but the runner use it."""
+        self.infrastructure = await open_infrastructure(self.settings, self.stack, self.notify)
+        return self.infrastructure
+
+    async def start_runner(self) -> Runner:
+        runner = await asyncio.to_thread(runner_of, self.settings, self.notify)
+        return await self.stack.enter_async_context(serving(runner))
+
+    async def start_side_jobs(self) -> None:
+        database = self.infrastructure.database
+        retaining = Retaining(RetentionStore(database), KickoffStore(database), self.settings.retention)
+        jobs = SideJobs(database.url, side_jobs(retaining))
+        await self.stack.enter_async_context(serving(SideJobWorker(jobs)))
+
+    async def start_worker(
+        self,
+        runner: Runner,
+        environments: CrewEnvironments,
+        *,
+        observers: Sequence[Observer] = (),
+        given: Path | None = None,
+    ) -> Worker:
+        """Starts a worker. `given` is the project that the server was started with, or None."""
+        settings, store = self.settings, KickoffStore(self.infrastructure.database)
+        if self.infrastructure.exclusive:
+            await store.end_all_leases()
+        config = WorkerConfig(
+            settings.slots,
+            settings.lease,
+            settings.renewal,
+            settings.max_losses,
+            settings.limits,
+            TrustedProjects.of(settings.project_owners, given),
+        )
+        listener, key_ring = self.infrastructure.listener, self.infrastructure.key_ring
+        worker = Worker(store, listener, runner, environments, key_ring, config, observers=observers)
+        self._worker = await self.stack.enter_async_context(serving(worker))
+        return worker
+
+    async def start_http(self, root: str | None) -> str:
+        """Starts the HTTP server. Returns the URL at which clients reach it. `root` is the crew at the root, if any."""
+        settings, infrastructure = self.settings, self.infrastructure
+        database, listener = infrastructure.database, infrastructure.listener
+        rates = RateLimits(settings.failed_auth_limit, settings.request_limit, settings.user_request_limit)
+        access = TokenAuthenticator(infrastructure.tokens, TokenStore(database), listener, rates)
+        crew_api = CrewApi(
+            Crews(DeploymentStore(database), listener),
+            access,
+            Acceptor(KickoffStore(database, max_waiting=settings.max_waiting, user_share=settings.user_queue_share)),
+            Statuses(KickoffStore(database), listener),
+            KickoffRules(
+                infrastructure.key_ring.seal, settings.user_max_priority, timedelta(days=settings.user_max_days_ahead)
+            ),
+            settings.max_body,
+            settings.request_timeout,
+            Stops(KickoffStore(database)),
+            settings.stop_grace,
+            Deletions(RetentionStore(database)),
+            LargeAnswers(settings.home, settings.large_answers),
+        )
+        health = health_routes({"database": self._migrated, "worker": self._claiming})
+        addresses = Addresses(root, settings.crew_domain)
+        app = Application(crew_api, health, addresses, public_url=settings.public_url, hosts=hosts_of(settings))
+        server = HttpServer(
+            app,
+            settings.host,
+            settings.port,
+            trusted_proxies=settings.trusted_proxies,
+            headers_within=settings.request_timeout,
+            limits=ConnectionLimits(
+                settings.max_connections, settings.max_connections_per_address, settings.send_timeout
+            ),
+        )
+        await self._report_access(access)
+        await self.stack.enter_async_context(serving(server))
+        warn_without_tls(settings, self.notify)
+        return settings.public_url or http_url(settings.host, server.port)
+
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Lets the runs of this process end in time, if a worker was started."""
+        if self._worker is not None:
+            await self._worker.drain(self.settings.drain_grace, hurry)
+
+    async def _migrated(self) -> bool:
+        database = self.infrastructure.database
+        return await database.answers() and await is_migrated(database)
+
+    async def _claiming(self) -> bool:
+        return self._worker is None or self._worker.claiming
+
+    async def _report_access(self, access: TokenAuthenticator) -> None:
+        """Writes the times at which tokens were used, and reports failed authentications, also at the stop."""
+
+        async def write_token_use() -> None:
+            await asyncio.sleep(TOKEN_USE_EVERY)
+            await access.use.write()
+
+        async def report_failures() -> None:
+            await asyncio.sleep(REPORT_FAILURES_EVERY)
+            access.failures.report()
+
+        async def write_last() -> None:
+            with suppress(DatabaseUnavailable):
+                await access.use.write()
+
+        self.stack.push_async_callback(write_last)
+        self.stack.callback(access.failures.report)
+        await self.stack.enter_async_context(serving(BackgroundTasks(write_token_use, report_failures)))
+
+
+def hosts_of(settings: Settings) -> Hosts:
+    """Returns the host names that the server accepts.
+
+    A server that only this machine reaches accepts known names only. A server that other machines reach also accepts
+    names without a dot, which are the names of services in a cluster.
+    """
+    domain, public = settings.crew_domain, urlsplit(settings.public_url or "").hostname
+    known = [settings.host, public, domain, f"*.{domain}" if domain else None, socket.gethostname()]
+    return Hosts([*settings.allowed_hosts, *known], plain=not is_loopback(settings.host))
+
+
+def warn_without_tls(settings: Settings, notify: Notify) -> None:
+    """Warns when other machines reach the server and no proxy with TLS is configured.
+
+    A server speaks plain HTTP, so tokens and inputs cross the network unencrypted without such a proxy.
+    """
+    if is_loopback(settings.host) or (settings.public_url or "").startswith("https://"):
+        return
+    logger.event("server.without_tls", host=settings.host)
+    notify(
+        f"warning: other machines reach {settings.host} without TLS, so tokens and inputs cross the network "
+        "unencrypted. Put a proxy with TLS in front of the server, and set WINDLASS_PUBLIC_URL=https://... "
+        "(docs/security.md)"
+    )
