@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from windlass_child import kinds
 from windlass_child.journal.journal import Journal
+from windlass_child.process import library_logs
 from windlass_child.process.budget import Stopping, check_result
 from windlass_child.process.channel import Channel
 from windlass_child.process.error_text import explain
@@ -105,7 +106,10 @@ def serve(channel: Channel, zygote: int) -> None:
     apply(order.process_environment)
     reset_inherited_state(order.project.root)
     refuse_input()
-    execute(order, Report(channel, Redaction(environment()), stopping, journal))
+    report = Report(channel, Redaction(environment()), stopping, journal)
+    if isinstance(order, Run):
+        library_logs.keep_apart(report, order.project.root)
+    execute(order, report)
     wind_down()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from windlass_child import frameworks, kinds
 from windlass_child.process.error_text import explain, install_command, interpreter, one_line, text_of
+from windlass_child.process.library_logs import ignore_accidental_setup
 from windlass_child.process.messages import Preload, ProcessEnvironment, Ready, Unready
 from windlass_child.process.process_env import (
     apply,
@@ -38,6 +39,7 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
 
     With `order` it imports the project's own modules too, in an environment that stays.
     """
+    ignore_accidental_setup()
     for module in COMMON:
         import_module(module)
     kinds.import_those_without_framework()

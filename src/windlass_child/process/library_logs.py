@@ -1,0 +1,67 @@
+"""Keeps log records of libraries out of the printed lines of a run.
+
+Where nobody has set up logging, Python prints each warning. Here such a record becomes an event of the run if it is
+below ERROR and comes from code outside of the project. All other records are printed. Where the crew's code has set up
+logging, its handlers get every record, as in any program.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from windlass_child.process.report import Report
+
+EVENT = "library_log"
+INSTALLED = {"site-packages", "dist-packages"}
+"""Folders of installed libraries, which are in the project's folder when its environment is."""
+
+
+def ignore_accidental_setup() -> None:
+    """Prevents that logging is set up by a library that only logs.
+
+    `logging.info(...)` and its like add a handler to the root logger when it has none. In this process they don't, so
+    that a record reaches the handler of last resort. A call of `logging.basicConfig` elsewhere has its usual effect.
+    """
+    set_up = logging.basicConfig
+    if set_up.__module__ == __name__:
+        return
+
+    def basic_config(**options: Any) -> None:
+        if sys._getframe(1).f_globals is not vars(logging):  # noqa: SLF001 - the only way to see who calls
+            set_up(**options)
+
+    logging.basicConfig = basic_config
+
+
+def keep_apart(report: Report, root: str) -> None:
+    """Handles the records of this process for which nobody has set up a handler. `root` is the project's folder."""
+    ignore_accidental_setup()
+    logging.lastResort = LastResort(report, root)
+
+
+class LastResort(logging.StreamHandler[Any]):
+    def __init__(self, report: Report, root: str) -> None:
+        super().__init__()
+        self.setLevel(logging.WARNING)
+        self.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+        self._report = report
+        self._root = Path(root).resolve()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR or self._is_of_project(record.pathname):
+            self.stream = sys.stderr  # which the crew's code may have replaced
+            super().emit(record)
+            return
+        try:
+            payload = {"logger": record.name, "level": record.levelname, "message": record.getMessage()}
+            self._report.event(EVENT, payload, record.created)
+        except Exception:  # noqa: BLE001 - as in every handler: a record that can't be handled must not end the crew
+            self.handleError(record)
+
+    def _is_of_project(self, path: str) -> bool:
+        place = Path(path).resolve()
+        return place.is_relative_to(self._root) and not INSTALLED & set(place.relative_to(self._root).parts)
