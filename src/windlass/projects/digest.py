@@ -34,6 +34,9 @@ WHOLE = 8 * 1024 * 1024
 Snapshot = dict[str, tuple[int, int, int]]
 """The size, modification time and inode of each file, by its path in the project."""
 
+Folders = dict[str, int]
+"""The inode of each folder with files that count, by its path. A folder that replaces another has another inode."""
+
 
 def digest(project: Path, ignore: Collection[str] = ()) -> str:
     """Returns the SHA-256 of the project's files as hex. Another digest means that the project has changed.
@@ -53,10 +56,16 @@ def glance(project: Path, ignore: Collection[str] = ()) -> Snapshot:
 
     It is much cheaper than `digest`, because no file is read.
     """
-    found = {name: facts for name, path in Files(project, ignore) if (facts := facts_of(path))}
+    return look(project, ignore)[0]
+
+
+def look(project: Path, ignore: Collection[str] = ()) -> tuple[Snapshot, Folders]:
+    """Returns the snapshot of `glance`, and the folders in which a change may change the snapshot."""
+    files = Files(project, ignore)
+    found = {name: facts for name, path in files if (facts := facts_of(path))}
     if facts := facts_of(os.path.join(project, VARIABLES)):  # noqa: PTH118 - like those of the others
         found[VARIABLES] = facts
-    return found
+    return found, {folder: inode for folder in files.folders if (inode := inode_of(folder))}
 
 
 def changes(before: Snapshot, now: Snapshot) -> set[str]:
@@ -77,12 +86,15 @@ class Files:
     def __init__(self, project: Path, ignore: Collection[str]) -> None:
         self._root = os.path.realpath(project)
         self._followed: set[str] = set()
+        self.folders: set[str] = set()
+        """The folders that were listed so far, and those with the targets of links to files."""
         self._left_out = re.compile("|".join(translate(pattern.rstrip("/")) for pattern in ignore) or r"(?!)").match
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         folders = [(self._root, "", False)]
         while folders:
             folder, prefix, linked = folders.pop()
+            self.folders.add(folder)
             for entry in listed(folder):
                 name = prefix + entry.name
                 if self._is_left_out(entry.name, name):
@@ -90,6 +102,8 @@ class Files:
                 if self._is_folder(entry):
                     folders.append((entry.path, f"{name}/", linked or entry.is_symlink()))
                 elif (entry.is_symlink() or entry.is_file()) and (not linked or name.endswith(CODE)):
+                    if entry.is_symlink():
+                        self.folders.add(os.path.dirname(os.path.realpath(entry.path)))  # noqa: PTH120 - see `regular`
                     yield name, entry.path
 
     def _is_left_out(self, base: str, name: str) -> bool:
@@ -165,6 +179,13 @@ def regular(path: str) -> os.stat_result | None:
     except OSError:
         return None
     return facts if stat.S_ISREG(facts.st_mode) else None
+
+
+def inode_of(folder: str) -> int | None:
+    try:
+        return os.stat(folder).st_ino  # noqa: PTH116 - see above
+    except OSError:  # the folder was removed meanwhile
+        return None
 
 
 def target_of(link: str) -> bytes:

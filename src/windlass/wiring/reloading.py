@@ -12,7 +12,8 @@ from windlass import log
 from windlass.aio import cancelled
 from windlass.deployments.registration import loaded, read_project
 from windlass.errors import ProjectError
-from windlass.projects.digest import CODE, VARIABLES, changes, glance
+from windlass.projects.digest import CODE, VARIABLES, changes, glance, look
+from windlass.wiring.change_notices import ChangeNotices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from windlass.wiring.infrastructure import Notify
 
 EVERY = 0.5
-"""Seconds between two snapshots of the files. The pause is longer where a snapshot takes long (see SHARE)."""
+"""The fewest seconds between two snapshots of the files. The pause is longer where a snapshot takes long (see SHARE),
+and while no change is reported.
+"""
 SHARE = 0.1
 """The largest share of the time that is spent on snapshots."""
 OF_CODE, OF_OTHERS = 5, 2
@@ -61,6 +64,7 @@ class Reloading:
         """Whether the user was notified that the project can't be loaded."""
         self._number: int | None = None
         self._files = FileTracker(seen, notify)
+        self._notices = ChangeNotices(notify)
         self._ignore = registration.recognised.options.ignore
         self._took = 0.0
         self._store = store
@@ -100,12 +104,17 @@ class Reloading:
                     loading = asyncio.create_task(self._load(changed))
         finally:
             await cancelled(loading)
+            await self._notices.end()
 
     async def _snapshot(self, *, soon: bool) -> Snapshot:
-        await asyncio.sleep(EVERY if soon else max(EVERY, self._took / SHARE))
+        if soon:
+            await asyncio.sleep(EVERY)
+        else:
+            await self._notices.wait(max(EVERY, self._took / SHARE))
         began = time.monotonic()
-        found = await asyncio.to_thread(glance, self._root, self._ignore)
+        found, folders = await asyncio.to_thread(look, self._root, self._ignore)
         self._took = time.monotonic() - began
+        await self._notices.follow(folders)
         return found
 
     async def _check_load(self) -> None:
