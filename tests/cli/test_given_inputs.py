@@ -5,7 +5,7 @@ from typing import Any
 import click
 import pytest
 
-from windlass.cli.input_options import given_inputs, json_object, pair
+from windlass.cli.kickoff_options import given_inputs, json_object, pair
 
 
 @pytest.mark.parametrize(

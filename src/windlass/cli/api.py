@@ -7,7 +7,7 @@ from windlass.cli.serving import listening_options, notify, serving_settings
 
 @click.command
 @listening_options
-def command(host: str | None, port: int | None) -> int:
+def api(host: str | None, port: int | None) -> int:
     """Serve the API of every crew, as one of many processes.
 
     Needs WINDLASS_DATABASE_URL, and the WINDLASS_MASTER_KEY that all processes of this database share. Each crew is at

@@ -16,7 +16,7 @@ from windlass.cli.printing import Screen, json_option, notify, print_json
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
-def command(file: Path, *, with_key: bool, force: bool, json_output: bool) -> None:
+def backup(file: Path, *, with_key: bool, force: bool, json_output: bool) -> None:
     """Write the embedded database to FILE.
 
     A server may run meanwhile. The backup contains the data that was committed when the backup began. It does not

@@ -1,4 +1,4 @@
-"""The table of commands. Each command is the object `command` of the module with its name."""
+"""The table of commands. A command is the object with its name in the module of its group."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import click
 from windlass.cli.exit_codes import ReaderGone
 
 COMMANDS = {
-    "dev": "Serve the crew of one project, everything in one process.",
-    "check": "Find all errors of a project in one run.",
-    "init": "Create a project that runs on the offline model.",
-    "api": "Serve the API of every crew, as one of many processes.",
-    "worker": "Run kickoffs, as one of many processes.",
-    "inputs": "Show the inputs of a crew.",
-    "kickoff": "Start a crew.",
-    "status": "Show the progress of a kickoff, or its result.",
-    "why": "Explain why a kickoff waits, what it does, or why it ended.",
-    "show": "Show a kickoff in full, with its tasks and attempts.",
-    "stop": "Stop a kickoff, or all open ones with --all.",
-    "kickoffs": "Delete kickoffs for good.",
-    "deployments": "List the crews of the server, pause and resume them.",
-    "tokens": "Create, show, list, rotate and revoke API tokens.",
-    "users": "Add, list, disable, enable and delete users.",
-    "db": "Open the database in psql, or print its URL.",
-    "backup": "Write the embedded database to FILE.",
-    "restore": "Restore the embedded database from FILE, a backup.",
-    "demo-llm": "Serve the offline model, for crews without an API key.",
-    "doctor": "Check what Windlass needs, and show how to fix it.",
+    "dev": ("dev", "Serve the crew of one project, everything in one process."),
+    "check": ("project", "Find all errors of a project in one run."),
+    "init": ("project", "Create a project that runs on the offline model."),
+    "api": ("api", "Serve the API of every crew, as one of many processes."),
+    "worker": ("worker", "Run kickoffs, as one of many processes."),
+    "inputs": ("kickoff", "Show the inputs of a crew."),
+    "kickoff": ("kickoff", "Start a crew."),
+    "status": ("status", "Show the progress of a kickoff, or its result."),
+    "why": ("status", "Explain why a kickoff waits, what it does, or why it ended."),
+    "show": ("status", "Show a kickoff in full, with its tasks and attempts."),
+    "stop": ("stop", "Stop a kickoff, or all open ones with --all."),
+    "kickoffs": ("kickoffs", "Delete kickoffs for good."),
+    "deployments": ("deployments", "List the crews of the server, pause and resume them."),
+    "tokens": ("tokens", "Create, show, list, rotate and revoke API tokens."),
+    "users": ("users", "Add, list, disable, enable and delete users."),
+    "db": ("db", "Open the database in psql, or print its URL."),
+    "backup": ("backup", "Write the embedded database to FILE."),
+    "restore": ("restore", "Restore the embedded database from FILE, a backup."),
+    "demo-llm": ("demo_llm", "Serve the offline model, for crews without an API key."),
+    "doctor": ("doctor", "Check what Windlass needs, and show how to fix it."),
 }
-"""Maps a command to the first sentence of its help. With this table, `windlass --help` imports no command."""
+"""Maps a command to its module and the first sentence of its help. `windlass --help` imports no command."""
 
 
 class Commands(click.Group):
@@ -41,12 +41,13 @@ class Commands(click.Group):
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(f"windlass.cli.{cmd_name.replace('-', '_')}").command
+        module = import_module(f"windlass.cli.{COMMANDS[cmd_name][0]}")
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

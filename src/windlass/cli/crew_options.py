@@ -94,6 +94,22 @@ def access_options(command: Command) -> Command:
     return command
 
 
+patience_option = click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to retry while the server is not available, for a command that waits for an end.",
+)
+
+
+def watch_options(command: Command) -> Command:
+    """Adds the options watch and patience to the command."""
+    watch = click.option("--watch", is_flag=True, help="Follow the kickoff to its end, and print each change.")
+    return watch(patience_option(command))
+
+
 def client_for(url: str, token: str | None, token_file: Any) -> CrewClient:
     """Returns a client of the crew. Raises click.UsageError when no token is given, or one that no header can hold."""
     from windlass.cli.crew_session import CrewClient

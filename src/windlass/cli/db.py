@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @click.group
-def command() -> None:
+def db() -> None:
     """Open the database in psql, or print its URL."""
 
 
-@command.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})
+@db.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
 def shell(arguments: tuple[str, ...]) -> None:
     """Open psql on the database.
@@ -43,7 +43,7 @@ def shell(arguments: tuple[str, ...]) -> None:
     os.execve(program, [program.name, *arguments], environment)  # noqa: S606 - psql replaces this process
 
 
-@command.command
+@db.command
 def url() -> None:
     """Print the URL of the database, with its password."""
     from windlass.config import load

@@ -96,7 +96,7 @@ def a_number(_: click.Context, __: click.Parameter, value: float) -> float:
     show_default=True,
     help="Seed of errors and latencies. With the same seed the same requests get the same ones.",
 )
-def command(
+def demo_llm(
     host: str,
     port: int,
     *,

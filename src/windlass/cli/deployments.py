@@ -15,14 +15,14 @@ HEADINGS = ("CREW", "STATE", "RUNNING", "WAITING", "CAP", "WEIGHT", "LAST KICKOF
 
 
 @click.group
-def command() -> None:
+def deployments() -> None:
     """List the crews of the server, pause and resume them.
 
     docs/queue.md describes the columns of the list.
     """
 
 
-@command.command("list")
+@deployments.command("list")
 @json_option
 def list_(*, json_output: bool) -> None:
     """List the crews, with how many of their kickoffs run and wait."""
@@ -38,7 +38,7 @@ def list_(*, json_output: bool) -> None:
         notify("There is no crew yet. Serve one with: windlass dev PATH")
 
 
-@command.command
+@deployments.command
 @click.argument("slug")
 @json_option
 def pause(slug: str, *, json_output: bool) -> None:
@@ -60,7 +60,7 @@ def pause(slug: str, *, json_output: bool) -> None:
     notify(f"The crew {slug} is paused. Resume it with: windlass deployments resume {slug}")
 
 
-@command.command
+@deployments.command
 @click.argument("slug")
 @json_option
 def resume(slug: str, *, json_output: bool) -> None:

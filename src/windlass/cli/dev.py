@@ -22,7 +22,7 @@ SHOWN_BY_TREE = frozenset({"kickoff.started", "kickoff.ended"})
     help="Show each run live: tasks, agents, model calls, tools, tokens, times, printed lines. On by default on a "
     "terminal.",
 )
-def command(project: Path, host: str | None, port: int | None, *, tree: bool | None) -> int:
+def dev(project: Path, host: str | None, port: int | None, *, tree: bool | None) -> int:
     """Serve the crew of one project, everything in one process.
 
     PATH is the project's folder, with its pyproject.toml. The first start creates a database and loads the project. It

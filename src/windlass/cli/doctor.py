@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("project", metavar="[PATH]", required=False, type=click.Path(path_type=Path))
 @json_option
-def command(project: Path | None, *, json_output: bool) -> int:
+def doctor(project: Path | None, *, json_output: bool) -> int:
     """Check what Windlass needs, and show how to fix it.
 
     Prints one line per check: ok, warn or fail, and how to fix it. With PATH, the project in that folder is loaded too,

@@ -10,11 +10,11 @@ from windlass.cli.printing import notify, print_json
 
 
 @click.group
-def command() -> None:
+def kickoffs() -> None:
     """Delete kickoffs for good."""
 
 
-@command.command
+@kickoffs.command
 @click.argument("places", nargs=-1, required=True, metavar="[URL] KICKOFF_ID...")
 @access_options
 @answer_option

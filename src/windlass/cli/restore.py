@@ -13,7 +13,7 @@ from windlass.cli.printing import Screen, json_option, notify, print_json
     "--force", is_flag=True, help="Restore even if the home has a database. The existing database is moved aside."
 )
 @json_option
-def command(file: Path, *, force: bool, json_output: bool) -> None:
+def restore(file: Path, *, force: bool, json_output: bool) -> None:
     """Restore the embedded database from FILE, a backup.
 
     No server may run on the home meanwhile. The whole file is checked first, and the home changes only when everything

@@ -1,13 +1,18 @@
+"""Shows one kickoff: its progress or result, what explains its state, and all that is known of it."""
+
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, client_at, kickoff_options
-from windlass.cli.printing import notify
-from windlass.cli.progress import changes
-from windlass.cli.watch_options import show, watch_options
+from windlass.cli.crew_options import KickoffAt, client_at, kickoff_options, watch_options
+from windlass.cli.exit_codes import FAILED
+from windlass.cli.printing import notify, print_json, print_result
+from windlass.cli.progress import changes, did_fail, ending, final_output, has_ended, now
+from windlass.cli.show_text import describe
+from windlass.cli.why_text import explain
 
 if TYPE_CHECKING:
     from windlass.cli.crew_session import CrewClient
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 @click.command
 @kickoff_options
 @watch_options
-def command(
+def status(
     kickoff: KickoffAt, token: str | None, token_file: Any, patience: float, *, watch: bool, json_output: bool
 ) -> int:
     """Show the progress of a kickoff, or its result.
@@ -26,8 +31,8 @@ def command(
     Without URL, the kickoff belongs to the crew that this machine's server serves.
     """
     with client_at(kickoff, token, token_file) as crew:
-        status = _followed(crew, kickoff.id, patience) if watch else _once(crew, kickoff.id, quiet=json_output)
-    return show(status, json_output=json_output)
+        found = _followed(crew, kickoff.id, patience) if watch else _once(crew, kickoff.id, quiet=json_output)
+    return print_status(found, json_output=json_output)
 
 
 def _followed(crew: CrewClient, kickoff_id: str, patience: float) -> Status:
@@ -41,3 +46,51 @@ def _once(crew: CrewClient, kickoff_id: str, *, quiet: bool) -> Status:
     for line in () if quiet else changes(None, status):
         notify(line)
     return status
+
+
+def print_status(status: Status, *, json_output: bool) -> int:
+    """Prints the progress of the kickoff, or its end and its final output. Returns the exit code."""
+    if json_output:
+        print_json(status)
+    elif not has_ended(status):
+        notify(now(status, datetime.now(UTC)))
+    else:
+        notify(ending(status))
+        if not did_fail(status):
+            print_result(final_output(status))
+    return FAILED if did_fail(status) else 0
+
+
+@click.command
+@kickoff_options
+def why(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_output: bool) -> None:
+    """Explain why a kickoff waits, what it does, or why it ended.
+
+    Also prints what to do next. Without URL, the kickoff belongs to the crew that this machine's server serves.
+    """
+    with client_at(kickoff, token, token_file) as crew:
+        status = crew.status(kickoff.id)
+    if json_output:
+        print_json(status)
+        return
+    for line in explain(status, datetime.now(UTC)):
+        print_result(line)
+
+
+@click.command
+@kickoff_options
+def show(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_output: bool) -> None:
+    """Show a kickoff in full, with its tasks and attempts.
+
+    Prints its state with the reason, its tasks with their times, and the tokens that it used. For each attempt, prints
+    when and where it ran, how it ended, and which steps it took from the journal instead of paying for them again.
+    Without URL, the kickoff belongs to the crew that this machine's server serves.
+    """
+    with client_at(kickoff, token, token_file) as crew:
+        status = crew.status(kickoff.id)
+        attempts = crew.attempts(kickoff.id).get("attempts") or []
+    if json_output:
+        print_json({**status, "attempts": attempts})
+        return
+    for line in describe(status, attempts, datetime.now(UTC)):
+        print_result(line)

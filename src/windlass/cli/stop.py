@@ -5,10 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, access_options, answer_option, client_at, crew_url, kickoff_at
+from windlass.cli.crew_options import (
+    KickoffAt,
+    access_options,
+    answer_option,
+    client_at,
+    crew_url,
+    kickoff_at,
+    patience_option,
+)
 from windlass.cli.printing import notify, print_json
 from windlass.cli.progress import ending
-from windlass.cli.watch_options import patience_option
 
 if TYPE_CHECKING:
     from windlass.cli.crew_session import CrewClient
@@ -43,7 +50,7 @@ def moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime
 @click.option("--wait", is_flag=True, help="Wait until the kickoff has ended, and print how.")
 @patience_option
 @click.pass_context
-def command(
+def stop(
     context: click.Context,
     /,
     places: tuple[str, ...],

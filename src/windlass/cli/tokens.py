@@ -28,14 +28,14 @@ def duration(_: click.Context, __: click.Parameter, value: str | None) -> timede
 
 
 @click.group
-def command() -> None:
+def tokens() -> None:
     """Create, show, list, rotate and revoke API tokens.
 
     Tokens go to standard output, all other text to standard error. docs/tokens.md lists the rights of each kind.
     """
 
 
-@command.command
+@tokens.command
 @click.option("--deployment", metavar="SLUG", help="Only the tokens of this crew.")
 @click.option("--kind", type=click.Choice(["organization", "user"]), help="Only the token of this kind.")
 @json_option
@@ -86,7 +86,7 @@ def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
         print_result(tokens.user.reveal())
 
 
-@command.command
+@tokens.command
 @click.option(
     "--deployment", metavar="SLUG", help="The crew that the token is for. Needed only if there are several crews."
 )
@@ -155,7 +155,7 @@ def create(
     notify(f"It opens {f'the crew {crew.slug}' if crew else 'every crew'}. It is not shown again.")
 
 
-@command.command("list")
+@tokens.command("list")
 @click.option("--all", "revoked_too", is_flag=True, help="Also those that are revoked or have expired.")
 @json_option
 def list_(*, revoked_too: bool, json_output: bool) -> None:
@@ -173,7 +173,7 @@ def list_(*, revoked_too: bool, json_output: bool) -> None:
         notify("There are no tokens yet: `windlass tokens show` creates the first two of each crew.")
 
 
-@command.command
+@tokens.command
 @click.argument("name")
 @json_option
 def revoke(name: str, *, json_output: bool) -> None:
@@ -190,7 +190,7 @@ def revoke(name: str, *, json_output: bool) -> None:
     notify(f"The token {row.id} is revoked.")
 
 
-@command.command
+@tokens.command
 @click.argument("name")
 @json_option
 def rotate(name: str, *, json_output: bool) -> None:

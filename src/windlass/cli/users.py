@@ -22,11 +22,11 @@ def user_name(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 @click.group
-def command() -> None:
+def users() -> None:
     """Add, list, disable, enable and delete users."""
 
 
-@command.command
+@users.command
 @click.argument("name", callback=user_name)
 @json_option
 def add(name: str, *, json_output: bool) -> None:
@@ -39,7 +39,7 @@ def add(name: str, *, json_output: bool) -> None:
     notify(f"The user {name} is added. Make a token with: windlass tokens create --user {shlex.quote(name)}")
 
 
-@command.command("list")
+@users.command("list")
 @json_option
 def list_(*, json_output: bool) -> None:
     """List the users, and which of them are disabled."""
@@ -55,7 +55,7 @@ def list_(*, json_output: bool) -> None:
         notify("There are no users yet. Add one with: windlass users add NAME")
 
 
-@command.command
+@users.command
 @click.argument("name")
 @json_option
 def disable(name: str, *, json_output: bool) -> None:
@@ -72,7 +72,7 @@ def disable(name: str, *, json_output: bool) -> None:
     notify(f"The user {name} is disabled. Its kickoffs continue. Stop them with: windlass stop --all --user {quoted}")
 
 
-@command.command
+@users.command
 @click.argument("name")
 @json_option
 def enable(name: str, *, json_output: bool) -> None:
@@ -85,7 +85,7 @@ def enable(name: str, *, json_output: bool) -> None:
     notify(f"The user {name} is enabled.")
 
 
-@command.command
+@users.command
 @click.argument("name")
 @click.option("--data-only", is_flag=True, help="Delete only the kickoffs, and keep the user and the tokens.")
 @click.option("--stop", is_flag=True, help="First stop kickoffs of the user that have not ended.")

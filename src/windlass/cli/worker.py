@@ -9,7 +9,7 @@ from windlass.cli.serving import notify, serving_settings
 @click.option(
     "--slots", metavar="N", type=click.IntRange(1, 1000), help="Kickoffs at once, in place of WINDLASS_SLOTS."
 )
-def command(slots: int | None) -> int:
+def worker(slots: int | None) -> int:
     """Run kickoffs, as one of many processes.
 
     Needs WINDLASS_DATABASE_URL, and the WINDLASS_MASTER_KEY that all processes of this database share. The projects of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.input_options import json_object
+from windlass.cli.kickoff_options import json_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
