@@ -15,7 +15,7 @@ from rich.console import Console
 from cli.fake_crew import KICKOFF, TOKEN
 from cli.the_command import DEADLINE, line, read_to_end
 from windlass.cli.live_tree import MOST_RUNS, LiveTree
-from windlass.cli.printing import columns
+from windlass.cli.printing import columns, print_table
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Outcome
@@ -143,6 +143,31 @@ def test_columns_are_as_wide_as_their_cells_are_on_a_screen() -> None:
         "\u6f6e\u6c50\u8868  ok",
         "x       a\\nb",
     ]
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_not_cut() -> None:
+    terminal, id_ = Terminal(), "0199aaaa-0000-7000-8000-000000000001"
+    for width, styled in ((80, True), (40, False)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", str(width))
+            patch.delenv("NO_COLOR", raising=False)
+            patch.setenv("TERM", "xterm")
+            patch.setattr("sys.stdout", terminal)
+            print_table(["STATE", "ID"], [["active", id_]])
+        shown = terminal.taken()
+        assert ("\x1b[32mactive" in shown) is styled
+        assert f"active  {id_}" in CODES.sub("", shown)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def taken(self) -> str:
+        shown = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return shown
 
 
 def on_a_terminal(windlass: Command, *arguments: str, **variables: str) -> str:

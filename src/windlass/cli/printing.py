@@ -128,11 +128,13 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table as plain lines. On a terminal that is wide enough, headings and states have colours."""
-    console = console_of(sys.stdout)
-    if console is None or console.measure(_grid([headings, *rows])).maximum > console.width:
-        print_result("\n".join(columns([headings, *rows])))
-        return
+    from rich.cells import cell_len
     from rich.text import Text
+
+    console, lines = console_of(sys.stdout), columns([headings, *rows])
+    if console is None or max(map(cell_len, lines)) > console.width:  # rich would cut cells, such as ids
+        print_result("\n".join(lines))
+        return
 
     grid = _grid([])
     grid.add_row(*(Text(heading, style="bold cyan") for heading in headings))
