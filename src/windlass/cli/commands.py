@@ -10,11 +10,11 @@ import click
 from windlass.cli.exit_codes import ReaderGone
 
 COMMANDS = {
-    "dev": ("dev", "Serve the crew of one project, everything in one process."),
+    "dev": ("serving", "Serve the crew of one project, everything in one process."),
     "check": ("project", "Find all errors of a project in one run."),
     "init": ("project", "Create a project that runs on the offline model."),
-    "api": ("api", "Serve the API of every crew, as one of many processes."),
-    "worker": ("worker", "Run kickoffs, as one of many processes."),
+    "api": ("serving", "Serve the API of every crew, as one of many processes."),
+    "worker": ("serving", "Run kickoffs, as one of many processes."),
     "inputs": ("kickoff", "Show the inputs of a crew."),
     "kickoff": ("kickoff", "Start a crew."),
     "status": ("status", "Show the progress of a kickoff, or its result."),
@@ -26,8 +26,8 @@ COMMANDS = {
     "tokens": ("tokens", "Create, show, list, rotate and revoke API tokens."),
     "users": ("users", "Add, list, disable, enable and delete users."),
     "db": ("db", "Open the database in psql, or print its URL."),
-    "backup": ("backup", "Write the embedded database to FILE."),
-    "restore": ("restore", "Restore the embedded database from FILE, a backup."),
+    "backup": ("backups", "Write the embedded database to FILE."),
+    "restore": ("backups", "Restore the embedded database from FILE, a backup."),
     "demo-llm": ("demo_llm", "Serve the offline model, for crews without an API key."),
     "doctor": ("doctor", "Check what Windlass needs, and show how to fix it."),
 }

@@ -26,7 +26,7 @@ def deployments() -> None:
 @json_option
 def list_(*, json_output: bool) -> None:
     """List the crews, with how many of their kickoffs run and wait."""
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     rows = administer(load(), lambda opened: opened.deployments.overview())
@@ -46,7 +46,7 @@ def pause(slug: str, *, json_output: bool) -> None:
 
     Kickoffs that already run are not affected.
     """
-    from windlass.cli.admin_session import administer, chosen_deployment
+    from windlass.cli.this_server import administer, chosen_deployment
     from windlass.config import load
     from windlass.deployments import crews
 
@@ -65,7 +65,7 @@ def pause(slug: str, *, json_output: bool) -> None:
 @json_option
 def resume(slug: str, *, json_output: bool) -> None:
     """Resume a paused crew: its waiting kickoffs can start."""
-    from windlass.cli.admin_session import administer, chosen_deployment
+    from windlass.cli.this_server import administer, chosen_deployment
     from windlass.config import load
     from windlass.deployments import crews
 

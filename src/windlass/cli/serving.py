@@ -1,11 +1,15 @@
-"""The options and settings of the commands that serve until a signal stops them."""
+"""Serves until a signal stops the process: everything in one, or one of many processes."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from windlass.cli.printing import console_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,3 +45,75 @@ def notify(line: str) -> None:
     """Prints a line. Ignores an OSError, so that a full disk or a closed terminal does not stop the server."""
     with suppress(OSError):
         click.echo(line)
+
+
+SHOWN_BY_TREE = frozenset({"kickoff.started", "kickoff.ended"})
+"""Log events that the tree shows as well."""
+
+
+@click.command
+@click.argument("project", metavar="PATH", type=click.Path(path_type=Path))
+@listening_options
+@click.option(
+    "--tree/--no-tree",
+    default=None,
+    help="Show each run live: tasks, agents, model calls, tools, tokens, times, printed lines. On by default on a "
+    "terminal.",
+)
+def dev(project: Path, host: str | None, port: int | None, *, tree: bool | None) -> int:
+    """Serve the crew of one project, everything in one process.
+
+    PATH is the project's folder, with its pyproject.toml. The first start creates a database and loads the project. It
+    reports missing packages, variables and files. Then it prints the crew's URL, and the tokens if the output is a
+    terminal. When files of the project change, including its .env, the project is loaded again. Runs in progress
+    continue with the code that they have imported. Ctrl-C stops the server. At the next start, accepted kickoffs
+    continue after their last finished task. After SIGTERM, runs have WINDLASS_DRAIN_GRACE seconds to finish.
+    """
+    settings = serving_settings({"host": host, "port": port})
+    from windlass.cli.run_tree import RunTree
+    from windlass.wiring.dev import Shown, dev
+
+    terminal = sys.stdout.isatty()
+    with_tree = tree or (tree is None and terminal)
+    unlogged = SHOWN_BY_TREE if with_tree and sys.stderr.isatty() else frozenset[str]()
+    if with_tree and (console := console_of(sys.stdout)):
+        from windlass.cli.live_tree import LiveTree
+
+        with closing(LiveTree(console)) as live:
+            log_stream = live.log if sys.stderr.isatty() else None
+            return dev(settings, project, Shown(live.notify, [live], unlogged, tokens=terminal, log_stream=log_stream))
+    observers = [RunTree(lambda line: notify(str(line)))] if with_tree else []
+    return dev(settings, project, Shown(notify, observers, unlogged, tokens=terminal))
+
+
+@click.command
+@listening_options
+def api(host: str | None, port: int | None) -> int:
+    """Serve the API of every crew, as one of many processes.
+
+    Needs WINDLASS_DATABASE_URL, and the WINDLASS_MASTER_KEY that all processes of this database share. Each crew is at
+    /crews/NAME. This process runs no kickoffs: workers do (windlass worker). Ctrl-C or SIGTERM stops it once all open
+    requests are answered.
+    """
+    settings = serving_settings({"host": host, "port": port})
+    from windlass.wiring.process import serve_api
+
+    return serve_api(settings, notify=notify)
+
+
+@click.command
+@click.option(
+    "--slots", metavar="N", type=click.IntRange(1, 1000), help="Kickoffs at once, in place of WINDLASS_SLOTS."
+)
+def worker(slots: int | None) -> int:
+    """Run kickoffs, as one of many processes.
+
+    Needs WINDLASS_DATABASE_URL, and the WINDLASS_MASTER_KEY that all processes of this database share. The projects of
+    the crews must have the same paths on each machine. On SIGTERM the worker claims no more kickoffs, and its runs have
+    WINDLASS_DRAIN_GRACE seconds to finish. It releases the others to other workers, which continue after the last
+    finished task. After a second SIGTERM, or Ctrl-C, it does not wait.
+    """
+    settings = serving_settings({"slots": slots})
+    from windlass.wiring.process import work
+
+    return work(settings, notify=notify)

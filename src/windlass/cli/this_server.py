@@ -1,20 +1,85 @@
-"""Finds the crew that this machine's server serves, for commands without a URL."""
+"""Finds the server of this machine, and opens its database for commands that read or change tokens, users and crews."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
 
-from windlass.cli.addresses import running_server
-from windlass.cli.admin_session import administer, chosen_deployment
-from windlass.cli.crew_session import CrewClient
 from windlass.cli.exit_codes import OUT_OF_REACH
 from windlass.config import load
+from windlass.embedded_postgres.home import Paths
 from windlass.errors import WindlassError
+from windlass.files import is_locked
+from windlass.loopback import http_url
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from windlass.cli.crew_session import CrewClient
     from windlass.config import Settings
     from windlass.secrets.secret import Secret
+    from windlass.store.deployments import Deployment, DeploymentStore
     from windlass.wiring.infrastructure import Administration
+
+
+Answer = TypeVar("Answer")
+
+
+def administer(settings: Settings, work: Callable[[Administration], Awaitable[Answer]]) -> Answer:
+    return asyncio.run(_with_administration(settings, work))
+
+
+async def _with_administration(settings: Settings, work: Callable[[Administration], Awaitable[Answer]]) -> Answer:
+    from windlass import log
+    from windlass.wiring.infrastructure import administration
+
+    log.configure(settings.log_format, "WARNING")
+    async with administration(settings) as opened:
+        return await work(opened)
+
+
+async def chosen_deployment(deployments: DeploymentStore, slug: str | None) -> Deployment:
+    """Returns the deployment `slug`, or the only one when `slug` is None. Raises WindlassError when there is none."""
+    slugs = [row["slug"] for row in await deployments.all()]
+    if slug is None and len(slugs) == 1:
+        slug = slugs[0]
+    found = await deployments.get(slug) if slug else None
+    if found is None:
+        raise _not_one(slug, slugs)
+    return found
+
+
+def _not_one(slug: str | None, slugs: list[str]) -> WindlassError:
+    if not slugs:
+        return WindlassError("There is no crew on this server yet.", "Serve one with: windlass dev PATH")
+    known = f"The crews of this server are: {', '.join(slugs)}."
+    if slug is None:
+        return WindlassError("There is more than one crew.", f"Choose one with --deployment. {known}")
+    return WindlassError(f"There is no crew {slug!r}.", known)
+
+
+def running_server(settings: Settings) -> tuple[str, str] | None:
+    """Returns the address and the crew of the server that runs on this home, None when no server runs.
+
+    The lock on the home decides whether a server runs: a killed server leaves its address file behind.
+    """
+    if not is_locked(Paths(settings.home).server_lock):
+        return None
+    try:
+        address, slug = settings.address_file.read_text("utf-8").split()
+    except (OSError, ValueError):
+        return None
+    return address, slug
+
+
+def local_url(settings: Settings) -> str:
+    """Returns the URL at which this machine reaches the server of these settings.
+
+    For a running server it is the address that the server has written to its address file.
+    """
+    if running := running_server(settings):
+        return running[0]
+    return http_url(settings.host, settings.port)
 
 
 class NoServerHere(WindlassError):  # noqa: N818 - a state of the server
@@ -23,6 +88,8 @@ class NoServerHere(WindlassError):  # noqa: N818 - a state of the server
 
 def client_here(token: Secret | None) -> CrewClient:
     """Returns a client of the crew. Raises NoServerHere when no server runs on this WINDLASS_HOME."""
+    from windlass.cli.crew_session import CrewClient
+
     settings = load()
     running = running_server(settings)
     if running is None:

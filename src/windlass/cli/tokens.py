@@ -41,8 +41,7 @@ def tokens() -> None:
 @json_option
 def show(deployment: str | None, kind: str | None, *, json_output: bool) -> None:
     """Show the two tokens of the served crew, with its base URL. Without a server, show those of every crew."""
-    from windlass.cli.addresses import local_url, running_server
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer, local_url, running_server
     from windlass.config import load
 
     settings = load()
@@ -59,7 +58,7 @@ def show(deployment: str | None, kind: str | None, *, json_output: bool) -> None
 
 
 async def _shown(opened: Administration, slug: str | None) -> list[tuple[Deployment, ShownTokens]]:
-    from windlass.cli.admin_session import chosen_deployment
+    from windlass.cli.this_server import chosen_deployment
 
     slugs = [row["slug"] for row in await opened.deployments.all()]
     wanted = slugs if slug is None and slugs else [slug]
@@ -126,7 +125,7 @@ def create(
     json_output: bool,
 ) -> None:
     """Create a token, and print it. It is not shown again."""
-    from windlass.cli.admin_session import administer, chosen_deployment
+    from windlass.cli.this_server import administer, chosen_deployment
     from windlass.config import load
     from windlass.kickoffs.states import Scope
 
@@ -160,7 +159,7 @@ def create(
 @json_option
 def list_(*, revoked_too: bool, json_output: bool) -> None:
     """List tokens, by their last four characters."""
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     rows = administer(load(), lambda opened: opened.tokens.all(revoked_too=revoked_too))
@@ -181,7 +180,7 @@ def revoke(name: str, *, json_output: bool) -> None:
 
     NAME is its id or its last four characters. Kickoffs that were started with it continue.
     """
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     row = administer(load(), lambda opened: opened.tokens.revoke(name))
@@ -198,7 +197,7 @@ def rotate(name: str, *, json_output: bool) -> None:
 
     NAME is its id or its last four characters.
     """
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     token = administer(load(), lambda opened: opened.tokens.rotate(name))

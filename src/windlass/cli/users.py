@@ -31,7 +31,7 @@ def users() -> None:
 @json_option
 def add(name: str, *, json_output: bool) -> None:
     """Add a user."""
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     administer(load(), lambda opened: opened.tokens.add_user(name))
@@ -43,7 +43,7 @@ def add(name: str, *, json_output: bool) -> None:
 @json_option
 def list_(*, json_output: bool) -> None:
     """List the users, and which of them are disabled."""
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     rows = administer(load(), lambda opened: opened.tokens.users())
@@ -63,7 +63,7 @@ def disable(name: str, *, json_output: bool) -> None:
 
     Kickoffs that the user started continue: `windlass stop --all --user NAME` stops them.
     """
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     administer(load(), lambda opened: opened.tokens.disable_user(name))
@@ -77,7 +77,7 @@ def disable(name: str, *, json_output: bool) -> None:
 @json_option
 def enable(name: str, *, json_output: bool) -> None:
     """Enable a disabled user: its tokens are accepted again."""
-    from windlass.cli.admin_session import administer
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     administer(load(), lambda opened: opened.tokens.enable_user(name))
@@ -97,8 +97,8 @@ def delete(name: str, *, data_only: bool, stop: bool, yes: bool, json_output: bo
     Deletes the user's kickoffs of every crew, with inputs, results, events, journals, attempts, task records and
     idempotency keys. Only a backup can restore them.
     """
-    from windlass.cli.admin_session import administer
     from windlass.cli.kickoffs import confirm
+    from windlass.cli.this_server import administer
     from windlass.config import load
 
     whole = "all kickoffs of the user" if data_only else "the user, all its tokens and all kickoffs of"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from windlass.cli.addresses import local_url
 from windlass.cli.checks.machine import Finding
+from windlass.cli.this_server import local_url
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.store.database import Database
