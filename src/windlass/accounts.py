@@ -109,6 +109,7 @@ def with_rights_of(account: Account | None, work: Callable[[], T]) -> Future[T]:
         else:
             future.set_result(found)
 
+    future.set_running_or_notify_cancel()  # a caller that is cancelled can't cancel the work
     threading.Thread(target=run, name="windlass-files", daemon=True).start()
     return future
 

@@ -15,7 +15,7 @@ import pytest
 
 from projects_for_tests.making import Bench, function_project, running_bench
 from windlass.kickoffs.states import Reason, State
-from windlass.runner.descriptors import is_in_memory, is_rollup
+from windlass.runner.descriptors import is_in_memory, is_rollup, let_go
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -224,3 +224,18 @@ def test_only_a_file_in_memory_is_read_for_the_stacks_of_a_run() -> None:
         assert not is_in_memory(read)
     for descriptor in (memory, read, write):
         os.close(descriptor)
+
+
+async def test_descriptors_are_closed_where_no_process_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    reader, writer = os.pipe()
+    with theirs, os.fdopen(reader, "rb") as pipe:
+        socket.send_fds(theirs, [b"x"], [writer])
+        await let_go(ours, [writer])
+        assert ours.fileno() == -1
+        assert pipe.read() == b"", "no copy of the other end is left"

@@ -137,6 +137,10 @@ def test_log_lines_stand_above_the_tree(screen: Screen) -> None:
     assert f"warning: {SHOWN}\n" in shown
 
 
+def test_no_rows_are_no_lines() -> None:
+    assert columns([]) == []
+
+
 def test_columns_are_as_wide_as_their_cells_are_on_a_screen() -> None:
     assert columns([["NAME", "STATE"], ["\u6f6e\u6c50\u8868", "ok"], ["x", "a\nb"]]) == [
         "NAME    STATE",

@@ -1,15 +1,43 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.removal import remove
+from windlass.removal import remove, removed
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_removal_to_its_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    (tmp_path / "work").mkdir()
+    began, may_end = threading.Event(), threading.Event()
+
+    def remove_later(folder: Path) -> None:
+        began.set()
+        assert may_end.wait(60)
+        folder.rmdir()
+
+    monkeypatch.setattr("windlass.removal._remove", remove_later)
+    removing = asyncio.create_task(removed(tmp_path / "work"))
+    await asyncio.to_thread(began.wait, 60)
+    removing.cancel()
+    await asyncio.wait([removing])
+    may_end.set()
+    for thread in threading.enumerate():
+        if thread.name == "windlass-files":
+            await asyncio.to_thread(thread.join, 60)
+    assert not raised
+    assert not await asyncio.to_thread((tmp_path / "work").exists)
 
 
 def test_a_folder_goes_with_all_that_is_in_it(tmp_path: Path) -> None:

@@ -65,6 +65,21 @@ async def test_a_new_zygote_waits_while_those_in_use_hold_all_the_memory(scratch
         assert [outcome.state for outcome in await asyncio.gather(holding, waiting)] == [State.SUCCESS] * 2
 
 
+async def test_a_new_zygote_starts_in_the_end_though_those_in_use_hold_all_the_memory(
+    scratch: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runner.zygote_pool.ROOM_SECONDS", 0.1)
+    async with running_bench(scratch, RunnerConfig(zygote_memory=1)) as bench:
+        first = Heard()
+        inputs = {"do": "allocate_in_forks", "megabytes": 1, "forks": 0, "seconds": DEADLINE}
+        holding = asyncio.create_task(bench.run(project, inputs, heard=first))
+        await first.until(lambda one: one == Preparing(None))
+        assert (await bench.run(project, preload_project=True)).state is State.SUCCESS
+        assert not holding.done()
+        holding.cancel()
+        await asyncio.wait([holding])
+
+
 async def test_a_run_that_is_to_be_alone_has_a_zygote_of_its_own_which_goes_with_it(
     bench: Bench, project: Path, scratch: Path
 ) -> None:

@@ -33,6 +33,15 @@ async def test_the_oldest_are_claimed_first_as_many_as_there_are_slots(rows: Row
     assert await rows.claim(slots=9) == []
 
 
+async def test_a_kickoff_that_this_version_can_not_read_stops_no_other(rows: Rows) -> None:
+    newer, other = await rows.accept(2)
+    await rows.database.execute(
+        "UPDATE kickoffs SET limits = %(limits)s WHERE id = %(id)s", {"limits": '{"from_next_year": 1}', "id": newer}
+    )
+    assert [claimed.id for claimed in await rows.claim(slots=9)] == [other]
+    assert (await rows.status(newer)).state is State.STARTED, "until its lease ends"
+
+
 async def test_two_workers_at_once_never_have_the_same(rows: Rows) -> None:
     kickoffs = await rows.accept(60)
     workers = [new_id() for _ in range(4)]

@@ -116,6 +116,8 @@ def print_error(message: str, hint: str) -> None:
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns a line for each row. Each column is as wide as its longest cell, also with characters of double width."""
+    if not rows:
+        return []  # rich prints an empty line
     from io import StringIO
 
     from rich.console import Console

@@ -150,7 +150,11 @@ class Worker:
         until = self._leased_until()
         claimed = await self._store.claim(self.id, free, self._config.lease) if free > 0 else []
         for kickoff in claimed:
-            self._begin(kickoff, until)
+            try:
+                self._begin(kickoff, until)
+            except Exception as error:  # noqa: BLE001 - its lease ends; the others of this claim run
+                logger.event("worker.run_failed", kickoff_id=kickoff.id, attempt=kickoff.attempt, exc=error)
+                continue
             if kickoff.stop_requested or kickoff.id in self._stop_requests:
                 self._on_stop(kickoff.id)
         if len(claimed) < free or free == 0:

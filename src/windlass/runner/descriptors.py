@@ -91,7 +91,12 @@ async def let_go(channel: socket.socket, descriptors: Sequence[int] = ()) -> Non
         closed.callback(channel.close)
         if not descriptors and not holds_descriptors(channel):
             return
-        closing = await closing_process([channel.fileno(), *descriptors])
+        try:
+            closing = await closing_process([channel.fileno(), *descriptors])
+        except OSError:  # no process can start, for example under a fork bomb: a thread closes all of them
+            closed.pop_all()
+            await in_a_thread(partial(close_all, [channel.detach(), *descriptors]))
+            return
     await in_a_thread(partial(close_all, descriptors))
     try:
         await asyncio.wait_for(closing.communicate(), CLOSE_SECONDS)

@@ -267,10 +267,10 @@ class Runner:
         folder = self._open_scratch().folder("k", account)
         self._folders.add(folder)
         share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, limits))
-        if self._config.cgroups is not None:
-            share.cgroup = self._config.cgroups.open(folder.name, limits)
-        self._monitor.shared_memory.begin(share)
         try:
+            if self._config.cgroups is not None:
+                share.cgroup = self._config.cgroups.open(folder.name, limits)
+            self._monitor.shared_memory.begin(share)
             yield folder, share
         finally:
             try:
@@ -286,9 +286,11 @@ class Runner:
 
 
 async def clear(folder: Path, share: Share, shared_memory: SharedMemory) -> None:
-    """Removes the shared memory, the cgroup and the folder of a run. None of its processes is left."""
-    await asyncio.to_thread(shared_memory.end, share)
-    await removed(folder)
+    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended."""
+    try:
+        await asyncio.to_thread(shared_memory.end, share)
+    finally:
+        await removed(folder)
 
 
 def too_slow_to_load() -> Termination:

@@ -130,9 +130,14 @@ class Zygote:
             unless_started.pop_all()
         zygote = cls(spec, process, ours, folder)
         try:
-            if spec.project is not None:
-                await zygote._send_all(Preload(spec.project, {**environment, **dict(spec.environment)}))
-            await zygote._become_ready(spec.interpreter)
+            async with asyncio.timeout(START_SECONDS):
+                if spec.project is not None:
+                    await zygote._send_all(Preload(spec.project, {**environment, **dict(spec.environment)}))
+                answer = await asyncio.shield(zygote._ready)
+            await zygote._check_ready(answer, spec.interpreter)
+        except TimeoutError:
+            await asyncio.shield(zygote.stop())
+            raise ChildLost(f"{spec.interpreter} was not ready to run crews within {START_SECONDS:.0f} s.") from None
         except BaseException:
             await asyncio.shield(zygote.stop())
             raise
@@ -142,11 +147,7 @@ class Zygote:
         with contextlib.suppress(OSError):  # the end of the zygote reports the fault
             await asyncio.get_running_loop().sock_sendall(self._channel, encode(message))
 
-    async def _become_ready(self, interpreter: Path) -> None:
-        try:
-            answer = await asyncio.wait_for(asyncio.shield(self._ready), START_SECONDS)
-        except TimeoutError:
-            raise ChildLost(f"{interpreter} was not ready to run crews within {START_SECONDS:.0f} s.") from None
+    async def _check_ready(self, answer: Ready | Unready | None, interpreter: Path) -> None:
         if isinstance(answer, Unready):
             raise ProjectError(answer.message)
         if answer is None and self._fault:

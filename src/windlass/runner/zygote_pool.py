@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TIDY_EVERY = 1.0
 """Seconds."""
+ROOM_SECONDS = 30.0
+"""How long a new zygote waits while the zygotes in use hold all of the memory for zygotes."""
 
 Key = tuple["ZygoteSpec", str]
 """The spec of a zygote, and the name of the only run that may use it, or ""."""
@@ -61,7 +63,7 @@ class ZygotePool:
     """Keeps zygotes by their specs.
 
     An unused zygote is kept for `idle_seconds`. `memory` (bytes) is how much all zygotes together may hold: above it
-    idle zygotes are stopped, and a new one waits for room.
+    idle zygotes are stopped, and a new one waits for room, for ROOM_SECONDS at most.
     """
 
     def __init__(
@@ -136,13 +138,17 @@ class ZygotePool:
         return await self._begin(spec)
 
     async def _make_room(self) -> None:
-        """Stops idle zygotes while all zygotes together hold too much memory. Waits while all of them are in use."""
+        """Stops idle zygotes while all zygotes together hold too much memory. While all of them are in use, waits for
+        ROOM_SECONDS at most: one crew with a large zygote and a long run must not stop the others.
+        """
+        deadline = time.monotonic() + ROOM_SECONDS
         while self._memory is not None and sum(entry.memory for entry in self._entries.values()) >= self._memory:
             if idle := self._longest_idle():
                 await self._drop(*idle)
-            elif any(entry.users for entry in self._entries.values()):
+            elif any(entry.users for entry in self._entries.values()) and (wait := deadline - time.monotonic()) > 0:
                 self._released.clear()
-                await self._released.wait()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._released.wait(), wait)
             else:
                 return
 
@@ -161,4 +167,5 @@ class ZygotePool:
             old = time.monotonic() - self._idle_seconds
             for key, entry in list(self._entries.items()):
                 if entry.idle and entry.used_at < old:
-                    await self._drop(key, entry)
+                    with contextlib.suppress(OSError):  # a later turn stops the others
+                        await self._drop(key, entry)

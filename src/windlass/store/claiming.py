@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from windlass.kickoffs.limits import Limits
+from windlass import log
+from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import TaskState
@@ -16,9 +17,11 @@ from windlass.kickoffs.tasks import TaskRecord
 from windlass.store.database import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from windlass.store.database import Database, Row
+
+logger = log.logger(__name__)
 
 SQL = queries("claiming")
 AT_ONCE = 1000
@@ -89,7 +92,7 @@ async def claim(database: Database, worker: UUID, slots: int, lease: float) -> l
     ids = [row["id"] for row in await database.rows(SQL["claim"], values)]
     # Inputs and manifests can be large: they are read after the lock is released.
     rows = await database.rows(SQL["claimed"], {"ids": ids, "worker": worker}) if ids else []
-    return [_claimed(row) for row in rows]
+    return list(_readable(rows))
 
 
 async def earlier_records(database: Database, kickoff: UUID) -> list[TaskRecord]:
@@ -126,6 +129,15 @@ async def promote(database: Database, after: tuple[UUID, str], limit: int = AT_O
     assert turn  # noqa: S101 - a count
     last = turn["last"]
     return Promoted(due["promoted"] + turn["promoted"], (UUID(last[0]), last[1]) if last else FIRST)
+
+
+def _readable(rows: Sequence[Row]) -> Iterator[Claimed]:
+    """Skips rows that this version can't parse, such as those of a newer server. Their leases end."""
+    for row in rows:
+        try:
+            yield _claimed(row)
+        except (BadLimit, KeyError, TypeError, ValueError) as error:
+            logger.event("worker.run_failed", kickoff_id=row["id"], attempt=row["attempt"], exc=error)
 
 
 def _claimed(row: Row) -> Claimed:
