@@ -95,7 +95,7 @@ async def test_a_key_that_ends_between_two_statements_is_taken(
 async def test_while_the_database_is_away_nothing_is_accepted(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Database(proxy.url) as database:
         rows = await Rows.make(database)
-    monkeypatch.setattr("windlass.store.database.PATIENCE", 0.1)
+    monkeypatch.setattr("windlass.store.database.POOL_WAIT_SECONDS", 0.1)
     async with Database(proxy.url) as impatient:
         acceptor = Acceptor(KickoffStore(impatient))
         await proxy.close()

@@ -56,10 +56,10 @@ async def test_in_a_hurry_nothing_is_waited_for(world: World, place: Place) -> N
     worker = await world.worker()
     await world.accept(**place.inputs())
     await place.until_held()
-    hurry = asyncio.Event()
-    draining = asyncio.create_task(worker.drain(LONG, hurry))
+    stop_now = asyncio.Event()
+    draining = asyncio.create_task(worker.drain(LONG, stop_now))
     await asyncio.sleep(0)
-    hurry.set()
+    stop_now.set()
     await asyncio.wait_for(draining, 10)
 
 

@@ -26,7 +26,7 @@ Waiting = asyncio.Task[KickoffStatus | None]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.store.database.PATIENCE", 0.2)
+    monkeypatch.setattr("windlass.store.database.POOL_WAIT_SECONDS", 0.2)
 
 
 class WatchedRun:

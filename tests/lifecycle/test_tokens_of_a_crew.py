@@ -210,7 +210,7 @@ async def test_uses_are_written_once_in_a_while(bench: TokenBench) -> None:
 async def test_uses_are_not_forgotten_while_the_database_is_away(
     bench: TokenBench, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.store.database.PATIENCE", 0.1)
+    monkeypatch.setattr("windlass.store.database.POOL_WAIT_SECONDS", 0.1)
     row = await row_of(bench, await bench.tokens.create(None))
     assert row is not None
     async with Database(proxy.url) as database:

@@ -195,7 +195,9 @@ async def test_what_goes_wrong_in_the_worker_itself_is_tried_again_and_then_told
     await world.worker(broken, max_losses=1)
     status = await world.ended(await world.accept())
     assert (status.state, status.reason, status.attempt) == (State.FAILED, "lost", 2)
-    assert "the worker could not run it (RuntimeError). See the server's log for the cause." in (status.error or "")
+    assert "the worker could not run the kickoff (RuntimeError). See the server's log for the cause." in (
+        status.error or ""
+    )
     assert [record.message for record in caplog.records].count("worker.run_failed") == 2
     assert "a mistake of ours" in caplog.text
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,4 +19,18 @@ def folder_for_all(within: Path | None = None) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder)
+        remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """A server that was killed leaves a database behind, which removes its own files while it stops."""
+    for left in reversed(range(100)):
+        try:
+            shutil.rmtree(folder)
+        except OSError:
+            if not left:
+                raise
+            if folder.exists():
+                time.sleep(0.1)
+                continue
+        return

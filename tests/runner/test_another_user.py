@@ -203,4 +203,4 @@ async def test_a_project_that_is_gone_is_told_of(bench: Bench, open_folder: Path
     shutil.rmtree(project)
     outcome = await bench.runner.run(bench.order(found, {}, {}), Heard().report)
     assert (outcome.state, outcome.reason) == (State.FAILED, Reason.ERROR)
-    assert "Is the project still there?" in str(outcome.error)
+    assert "Check that the project exists" in str(outcome.error)

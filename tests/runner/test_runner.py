@@ -227,7 +227,7 @@ async def test_a_project_that_never_finishes_loading_is_given_up(
     project = function_project(tmp_path, "import time\ntime.sleep(600)\n")
     with pytest.raises(ProjectError, match="the project was not loaded within 0 s") as caught:
         await bench.inspect(project)
-    assert caught.value.hint == "Look for code that waits at import."
+    assert caught.value.hint == "Check the project for code that blocks when it is imported."
 
 
 async def test_what_a_project_writes_while_it_is_inspected_can_be_heard(bench: Bench, tmp_path: Path) -> None:

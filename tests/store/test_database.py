@@ -22,7 +22,7 @@ DEADLINE = 60
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.store.database.PATIENCE", 0.3)
+    monkeypatch.setattr("windlass.store.database.POOL_WAIT_SECONDS", 0.3)
 
 
 @pytest.fixture

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from windlass.store.kickoffs import Claimed, KickoffStore
 
 MARGIN = 0.1
-"""Share of the lease, at most one second, by which runs end before the lease does. Ending the processes takes time."""
+"""Runs must end this fraction of the lease, at most 1 s, before the lease does, because ending processes takes time."""
 
 LOOK_AGAIN = 1.0
-"""Seconds after which the worker looks for waiting kickoffs without a notification. A notification can be lost with its
+"""Seconds between two searches for waiting kickoffs without a notification. A notification can be lost with its
 connection.
 """
 SHUTDOWN_SECONDS = 3.0
-"""Seconds in which a stopping worker writes the outcomes of ended runs, and again to release the rest. After that, the
-leases of the remaining kickoffs expire.
+"""The time limit in seconds of each of the two phases of a stop: writing the outcomes of ended runs, and releasing the
+other kickoffs. The leases of kickoffs that are not released expire.
 """
 
 BETWEEN_PROMOTIONS = 0.5
@@ -49,7 +49,7 @@ class Running:
     task: asyncio.Task[None]
 
     def end(self) -> None:
-        """Cancels the run, unless the crew has ended. The outcome of an ended crew is kept: it may have cost much."""
+        """Cancels the run, unless the crew has ended: its result may be expensive to compute again."""
         if not self.run.over:
             self.task.cancel()
 
@@ -57,7 +57,9 @@ class Running:
 class Worker:
     """Claims kickoffs while slots are free, runs them, renews their leases, and stops them on request.
 
-    A worker also reaps the kickoffs of workers that no longer renew their leases. `observers` watch all runs.
+    It also requeues or fails kickoffs whose worker did not renew their leases in time (`reap`). `observers` watch all
+    runs. `BackgroundTasks` repeats `_claim`, `_keep_leases` and `_promote` until the worker stops, and waits before the
+    next turn when one raises DatabaseUnavailable.
     """
 
     def __init__(
@@ -98,28 +100,29 @@ class Worker:
         await self._upkeep.start()
         await self._claiming.start()
 
-    async def drain(self, seconds: float, hurry: asyncio.Event) -> None:
+    async def drain(self, seconds: float, stop_now: asyncio.Event) -> None:
         """Stops claiming, and waits until the runs of this worker have ended.
 
-        Waits for at most `seconds`, or until `hurry` is set. The leases are renewed meanwhile.
+        Waits for at most `seconds`, or until `stop_now` is set. The leases are renewed meanwhile.
         """
         self._draining = True
         await self._claiming.stop()
         with suppress(DatabaseUnavailable):
-            await self._release([kickoff for kickoff, _ in self._runs])  # kickoffs of a claim that was cancelled
-        if self._runs and seconds > 0 and not hurry.is_set():
+            # kickoffs that a cancelled claim took in the database, and that did not start here
+            await self._release([kickoff for kickoff, _ in self._runs])
+        if self._runs and seconds > 0 and not stop_now.is_set():
             logger.event("worker.draining", runs=len(self._runs), seconds=seconds)
-            hurried = asyncio.create_task(hurry.wait())
+            stopped = asyncio.create_task(stop_now.wait())
             ended = asyncio.create_task(self._until_idle())
-            await asyncio.wait({hurried, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            await cancelled(hurried, ended)
+            await asyncio.wait({stopped, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await cancelled(stopped, ended)
 
     async def _until_idle(self) -> None:
         while tasks := [running.task for running in self._runs.values()]:
             await asyncio.wait(tasks)
 
     async def stop(self) -> None:
-        """Ends the runs of this worker and releases their kickoffs. All of them have ended when it returns."""
+        """Ends the runs of this worker and releases their kickoffs. All runs have ended when it returns."""
         await self._claiming.stop()
         await self._end_runs()
         await self._upkeep.stop()
@@ -137,8 +140,8 @@ class Worker:
             _, late = await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
             await cancelled(*late)
 
-    async def _release(self, running: Sequence[UUID]) -> None:
-        for kickoff, attempt, state in await self._store.release(self.id, running):
+    async def _release(self, except_for: Sequence[UUID]) -> None:
+        for kickoff, attempt, state in await self._store.release(self.id, except_for):
             if state is State.PENDING:
                 logger.event("kickoff.released", kickoff_id=kickoff, attempt=attempt)
             else:
@@ -161,14 +164,14 @@ class Worker:
             await self._wait_for_notification()
 
     def _leased_until(self) -> float:
-        """Returns the end of a lease that is requested now. The lease ends here earlier than in the database."""
+        """Returns the local deadline of a lease that is requested now. It is earlier than the database's."""
         return boottime() + self._config.lease - min(1.0, self._config.lease * MARGIN)
 
     def _on_stop(self, kickoff: UUID) -> None:
         self._stop_requests.add(kickoff)  # a kickoff that is being claimed is not in `_runs` yet
-        for (running, _), started in self._runs.items():
-            if running == kickoff:
-                started.run.stop()
+        for (kickoff_id, _), running in self._runs.items():
+            if kickoff_id == kickoff:
+                running.run.stop()
 
     async def _wait_for_notification(self) -> None:
         with suppress(TimeoutError):
@@ -190,9 +193,9 @@ class Worker:
         )
         task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
         self._runs[key] = Running(run, task)
-        task.add_done_callback(lambda _: self._end(key))
+        task.add_done_callback(lambda _: self._forget(key))
 
-    def _end(self, key: tuple[UUID, int]) -> None:
+    def _forget(self, key: tuple[UUID, int]) -> None:
         self._runs.pop(key, None)
         self._notified.set()
 
@@ -201,11 +204,13 @@ class Worker:
             await run(self._environment)
         except Exception as error:  # noqa: BLE001 - an error of one run must not end the worker
             logger.event("worker.run_failed", kickoff_id=run.claimed.id, attempt=run.claimed.attempt, exc=error)
-            await run.lose(f"the worker could not run it ({type(error).__name__}). See the server's log for the cause.")
+            await run.lose(
+                f"the worker could not run the kickoff ({type(error).__name__}). See the server's log for the cause."
+            )
 
     async def _keep_leases(self) -> None:
-        # The worker renews its own leases before it reaps. After a long outage of the database they have ended, and a
-        # single worker would reap its own kickoffs.
+        # The worker renews its own leases before it reaps: after a long outage of the database they have expired, and
+        # it would reap its own kickoffs.
         await self._renew()
         await self._reap()
         await self._store.workers.seen(

@@ -62,7 +62,7 @@ class TrustedProjects:
                         "in folders that not everyone can write to.",
                     )
         except OSError as error:
-            raise ProjectError(f"{root} can't be read: {error.strerror}.", "Is the project still there?") from error
+            raise ProjectError(f"{root} can't be read: {error.strerror}.", "Check that the project exists.") from error
         return place
 
     def _fault(self, found: os.stat_result) -> str:

@@ -63,7 +63,9 @@ def check_reach(account: Account, places: Iterable[Path]) -> None:
         try:
             closed = account.first_closed(place)
         except OSError as error:
-            raise ProjectError(f"{place} can't be reached: {error.strerror}.", "Is the project still there?") from None
+            raise ProjectError(
+                f"{place} can't be reached: {error.strerror}.", "Check that the project exists."
+            ) from None
         if closed:
             raise ProjectError(
                 f"crews run as the user {account.name}, which can't reach {place}: {closed} is closed to it.",

@@ -56,8 +56,12 @@ logger = log.logger(__name__)
 class Runner:
     """Runs crews, each in a process of its own.
 
-    `scratch` is a folder that runners may share. `machine` is the environment of zygotes; the environment of a child
-    overrides it (machine_environment makes one).
+    A run has these steps: a folder is made, a zygote of the pool forks a child, the child gets the message `Run`, the
+    runner follows its reports until it ends, and the folder is removed. What fails in these steps becomes the Outcome;
+    a run is never retried here, except that a fork is tried a second time when its zygote ended.
+
+    `scratch` is a folder that runners may share. `machine` is the base environment of zygotes and children
+    (`machine_environment` makes one).
     """
 
     def __init__(self, scratch: Path, machine: Mapping[str, str], config: RunnerConfig | None = None) -> None:
@@ -99,7 +103,7 @@ class Runner:
     async def warm(self, interpreter: Path, preload: str | None) -> None:
         """Starts a zygote, so that it is ready for the first run.
 
-        Raises ProjectError when this interpreter can't serve, and ChildLost when it can't serve now.
+        Raises ProjectError when the interpreter can't be used, and ChildLost when it fails temporarily.
         """
         self._check(interpreter, None)
         async with self._zygotes.use(self._base_spec(interpreter, preload)):
@@ -121,7 +125,10 @@ class Runner:
                 scratch = self._open_scratch()
                 copy = await shielded(asyncio.to_thread(copies.place, root, lambda: scratch.folder("p")))
         except OSError as error:
-            raise ProjectError(f"{root} can't be read: {error.strerror}.", "Is the project still there?") from error
+            raise ProjectError(
+                f"{root} can't be read or copied: {error.strerror}.",
+                "Check that the project exists, and that the disk has room.",
+            ) from error
         return replace(project, root=str(copy))
 
     def _check(self, interpreter: Path, root: Path | None) -> None:
@@ -131,7 +138,9 @@ class Runner:
             try:
                 check_interpreter(interpreter, root, self._config.crew_account)
             except OSError as error:
-                raise ProjectError(f"{interpreter} can't be started: {error.strerror}.", "Make it again.") from error
+                raise ProjectError(
+                    f"{interpreter} can't be started: {error.strerror}.", "Create the virtual environment again."
+                ) from error
         if account := self._config.crew_account:
             used = self._config.prepared.interpreter if own else interpreter
             places = [
@@ -160,7 +169,7 @@ class Runner:
         limits = self.limits_of(limits or Limits())
         spec = RunSpec("inspection", 1, interpreter, preload, project, environment, {}, limits)
         self._check(interpreter, Path(project.root))
-        async with self._zygotes.use(self._zygote_spec(spec)):  # the start of the zygote does not count
+        async with self._zygotes.use(self._zygote_spec(spec)):  # the time limit does not include its start
             context = RunContext(report or discard, Terminator(), LeaseHandle())
             with at_the_latest(context.terminator, INSPECTION_SECONDS, too_slow_to_load()):
                 ended = await self._live(spec, lambda place: Inspect(project, place), context)
@@ -236,7 +245,7 @@ class Runner:
         return await stack.enter_async_context(born(zygote, f"{name}#{next(self._numbers)}", start, lease_handle.until))
 
     def _zygote_spec(self, spec: RunSpec) -> ZygoteSpec:
-        if spec.start == "exec":  # the child keeps nothing of its zygote
+        if spec.start == "exec":  # the child discards the memory of its zygote: a preload would be useless
             return self._base_spec(spec.interpreter, None)
         zygote_spec = self._base_spec(spec.interpreter, spec.preload)
         if not spec.preload_project:
@@ -275,7 +284,7 @@ class Runner:
         finally:
             try:
                 await shielded(clear(folder, share, self._monitor.shared_memory))
-            finally:  # also after a cancellation, because `stop` waits for it
+            finally:  # also after a cancellation: `stop` waits for this folder
                 self._folders.discard(folder)
                 self._folders_gone.set()
 
@@ -316,14 +325,16 @@ def with_a_schema(manifest: Manifest) -> Manifest:
     try:
         InputsCheck.of(manifest.inputs_schema)
     except ValueError as error:
-        raise ProjectError(f"{error}.", "Correct it where the project declares its inputs.") from None
+        raise ProjectError(f"{error}.", "Correct the schema of the inputs in the project.") from None
     return manifest
 
 
 def manifest_in(ended: Ended) -> Manifest:
     if ended.asked:
         late = ended.asked.reason is Reason.TIMED_OUT
-        raise ProjectError(ended.asked.error, "Look for code that waits at import." if late else "")
+        raise ProjectError(
+            ended.asked.error, "Check the project for code that blocks when it is imported." if late else ""
+        )
     if ended.over_limit:
         raise ProjectError(ended.over_limit)
     match ended.answer:

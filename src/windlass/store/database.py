@@ -36,24 +36,27 @@ UNAVAILABLE_ERRORS = (
     PoolTimeout,
     PoolClosed,
 )
-"""The errors raised when PostgreSQL is not running, does not answer, closes connections or refuses them for now.
+"""The errors raised when PostgreSQL is not running, does not answer, closes connections or temporarily refuses them.
 
-A read-only standby raises ReadOnlySqlTransaction; it is about to be replaced by the primary.
+ReadOnlySqlTransaction is among them: for a short time after a failover, the URL may lead to a read-only standby.
 """
-TOO_MUCH = "54"
-"""The SQLSTATE class of values that are too large or too deeply nested. psycopg raises OperationalError for them."""
-NO_ROOM = ("53100", "53200")
-"""The SQLSTATEs of a full disk and of exhausted memory. A smaller statement may succeed."""
+PROGRAM_LIMIT = "54"
+"""The SQLSTATE class of values that are too large or too deeply nested. psycopg raises OperationalError for them,
+although they are errors of the caller.
+"""
+OUT_OF_RESOURCES = ("53100", "53200")
+"""The SQLSTATEs of a full disk and of exhausted memory. The caller may try again with a smaller statement."""
 SHUTTING_DOWN = "57P"
+"""The beginning of the SQLSTATEs of a PostgreSQL that stops or starts."""
 SECONDS_BETWEEN_REFUSALS = 10.0
 CONNECT_SECONDS = 3
 STATEMENT_SECONDS = 20.0
 BYTES_A_SECOND = 2 << 20
-"""The write speed of a slow disk."""
+"""The write speed that is assumed of a slow disk. It extends the time limit of large writes."""
 ANSWER_SECONDS = 4.0
-"""The time limit of a short statement that a client waits for."""
+"""The time limit of a short statement, for which a client's HTTP request waits."""
 CANCEL_SECONDS = 1.0
-"""The time for PostgreSQL to cancel a slow statement. Then the connection is closed. psycopg alone waits 10 s."""
+"""The time for PostgreSQL to cancel a slow statement, before the connection is closed. psycopg's default is 10 s."""
 KEEPALIVES = {
     "keepalives": 1,
     "keepalives_idle": 5,
@@ -64,8 +67,8 @@ KEEPALIVES = {
 """With these, a broken network connection is detected within about 10 s."""
 LARGE_WRITES = 2
 """Transactions with large values that run at once. Each holds a connection of the pool for seconds."""
-PATIENCE = 2.0
-"""Seconds to wait for a connection before the database counts as unavailable."""
+POOL_WAIT_SECONDS = 2.0
+"""The longest wait for a connection of the pool. After it the database counts as unavailable."""
 
 HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 """The line before each statement of queries/*.sql."""
@@ -90,7 +93,12 @@ def _bare(body: str) -> str:
 
 
 class Database:
-    """A pool of connections to PostgreSQL. Each method raises DatabaseUnavailable when PostgreSQL is unavailable."""
+    """A pool of connections to PostgreSQL.
+
+    Each method raises DatabaseUnavailable when PostgreSQL is unavailable. Its subclass StatementGivenUp means that this
+    statement failed although PostgreSQL is available: it took too long, or the disk or the memory was full. A write
+    that took too long may have been committed.
+    """
 
     def __init__(self, url: str, *, connections: int = 10, statement_seconds: float = STATEMENT_SECONDS) -> None:
         check_url(url)
@@ -103,7 +111,7 @@ class Database:
             min_size=2,
             max_size=connections,
             open=False,
-            timeout=PATIENCE,
+            timeout=POOL_WAIT_SECONDS,
             reconnect_timeout=0.5,  # afterwards, the pool reconnects when a caller needs a connection
             kwargs={
                 "autocommit": True,
@@ -116,15 +124,15 @@ class Database:
 
     async def __aenter__(self) -> Self:
         """Raises DatabaseUnavailable, with the reason, when the database can't be reached now."""
-        await self._reach()
+        await self._check_reachable()
         await self._pool.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._pool.close(timeout=2)
 
-    async def _reach(self) -> None:
-        # The pool retries for ever, and does not report its errors.
+    async def _check_reachable(self) -> None:
+        # The pool retries for ever and does not raise errors of a connection, so this makes one directly.
         try:
             async with await AsyncConnection.connect(self.url, connect_timeout=CONNECT_SECONDS):
                 pass
@@ -141,15 +149,16 @@ class Database:
     ) -> AsyncIterator[Connection]:
         """Provides a connection in autocommit mode: each statement is a transaction.
 
-        Raises DatabaseUnavailable when the block takes longer than the time limit. The limit is 20 s by default and 4 s
-        with `soon`. `patient` removes it. `size`, the bytes that are sent, extends it.
+        Raises StatementGivenUp when the block takes longer than its time limit, and DatabaseUnavailable when no
+        connection is free within POOL_WAIT_SECONDS. The limit is 20 s, and 4 s with `soon`; `patient` removes it.
+        `size` is the number of bytes to send; it adds `size / BYTES_A_SECOND` seconds.
         """
         seconds = math.inf if patient else min(self._statement_seconds, ANSWER_SECONDS if soon else math.inf)
         seconds += size / BYTES_A_SECOND
-        with obeying_cancellation(), _reporting_absence(self._refusals) as absence:
+        with obeying_cancellation(), _translating_errors(self._refusals) as errors:
             # The inner timeout makes psycopg cancel the statement on the server and wait. The outer one ends that wait.
             async with _timeout(seconds + CANCEL_SECONDS), _timeout(seconds), self._pool.connection() as connection:
-                absence.connected = True
+                errors.connected = True
                 yield connection
 
     @asynccontextmanager
@@ -187,7 +196,7 @@ class Database:
         return True
 
     async def replace_dead_connections(self) -> None:
-        with obeying_cancellation(), _reporting_absence(self._refusals):
+        with obeying_cancellation(), _translating_errors(self._refusals):
             await self._pool.check()
 
 
@@ -202,9 +211,9 @@ def _timeout(seconds: float) -> asyncio.Timeout:
 
 
 class Refusals:
-    """Logs why PostgreSQL refuses statements though it runs, once per SECONDS_BETWEEN_REFUSALS at most.
+    """Logs refused statements and statements that took too long, at most once per SECONDS_BETWEEN_REFUSALS.
 
-    The listener logs that PostgreSQL is unreachable.
+    `store.listener.Listener` logs that PostgreSQL can't be reached.
     """
 
     def __init__(self) -> None:
@@ -217,7 +226,7 @@ class Refusals:
             logger.event("database.refused", error=" ".join(str(error).split()) or "no answer in time")
 
 
-class _reporting_absence:  # noqa: N801 - reads as the statement it is
+class _translating_errors:  # noqa: N801 - used as a context manager: `with _translating_errors(...)`
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
         self.connected = False
@@ -226,18 +235,19 @@ class _reporting_absence:  # noqa: N801 - reads as the statement it is
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        state = getattr(error, "sqlstate", None) or ""
-        if isinstance(error, UNAVAILABLE_ERRORS) and not state.startswith(TOO_MUCH):
-            if isinstance(error, TimeoutError) or (state and not state.startswith(SHUTTING_DOWN)):
+        sqlstate = getattr(error, "sqlstate", None) or ""
+        if isinstance(error, UNAVAILABLE_ERRORS) and not sqlstate.startswith(PROGRAM_LIMIT):
+            if isinstance(error, TimeoutError) or (sqlstate and not sqlstate.startswith(SHUTTING_DOWN)):
                 self._refusals.report(error)
-            given_up = state in NO_ROOM or (self.connected and isinstance(error, TimeoutError))
+            given_up = sqlstate in OUT_OF_RESOURCES or (self.connected and isinstance(error, TimeoutError))
             raise (StatementGivenUp if given_up else DatabaseUnavailable)(
-                "The database does not answer.", "The server retries automatically; its log gives the reason."
+                "The database could not complete the statement.",
+                "The server retries automatically; its log gives the reason.",
             ) from error
 
 
 class PoolRecovery:
-    """Replaces the pool's dead connections when the database answers again, so that no request gets one."""
+    """Replaces the dead connections of the pool after an outage, before a request uses one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -245,13 +255,13 @@ class PoolRecovery:
 
     def begin(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._heal())
+            self._task = asyncio.create_task(self._replace_dead_connections())
 
     async def stop(self) -> None:
         if self._task:
             await cancelled(self._task)
 
-    async def _heal(self) -> None:
+    async def _replace_dead_connections(self) -> None:
         with suppress(DatabaseUnavailable):  # `begin` is called again when the database answers
             await self._database.replace_dead_connections()
 

@@ -19,7 +19,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from windlass import log
 from windlass.errors import DatabaseUnavailable
-from windlass.store.database import CONNECT_SECONDS, KEEPALIVES, PATIENCE, UNAVAILABLE_ERRORS
+from windlass.store.database import CONNECT_SECONDS, KEEPALIVES, POOL_WAIT_SECONDS, UNAVAILABLE_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -85,7 +85,7 @@ class SideJobs:
 
     async def work(self) -> None:
         """Does jobs until it is cancelled, or fails. Raises DatabaseUnavailable."""
-        with _reporting_absence():
+        with _translating_errors():
             async with _pool(self._url) as pool:
                 app = _app(self._jobs, procrastinate.PsycopgConnector())
                 await app.open_async(pool)
@@ -114,7 +114,7 @@ class SideJobs:
         """
         if (app := self._working) is None:
             return 0
-        with _reporting_absence():
+        with _translating_errors():
             stalled = list(await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=self._silent))
             for job in stalled:
                 await _put_back(app, job)
@@ -123,7 +123,7 @@ class SideJobs:
 
     async def _remove_failed(self) -> None:
         if app := self._working:
-            with _reporting_absence():
+            with _translating_errors():
                 await app.job_manager.delete_old_jobs(
                     FAILURES_KEPT, include_failed=True, include_cancelled=True, include_aborted=True
                 )
@@ -166,17 +166,17 @@ def _timeless(work: Work) -> Work:
 async def _pool(url: str) -> AsyncIterator[AsyncConnectionPool]:
     settings = {"connect_timeout": CONNECT_SECONDS, "application_name": "windlass side jobs", **KEEPALIVES}
     pool = AsyncConnectionPool(
-        url, min_size=1, max_size=1, open=False, timeout=PATIENCE, reconnect_timeout=0.5, kwargs=settings
+        url, min_size=1, max_size=1, open=False, timeout=POOL_WAIT_SECONDS, reconnect_timeout=0.5, kwargs=settings
     )
     try:
         await pool.open(wait=True, timeout=CONNECT_SECONDS)
         yield pool
     finally:
-        await pool.close(timeout=PATIENCE)
+        await pool.close(timeout=POOL_WAIT_SECONDS)
 
 
 @contextmanager
-def _reporting_absence() -> Iterator[None]:
+def _translating_errors() -> Iterator[None]:
     try:
         yield
     except ConnectorException as error:

@@ -32,13 +32,13 @@ logger = log.logger(__name__)
 class ShutdownSignal:
     """The stop signals that the process has received.
 
-    Each of them asks the process to stop. Ctrl-C (SIGINT) or a second signal also sets `hurry`: the process then does
-    not wait for runs in progress. Further signals change nothing, because a stop has deadlines and must clean up.
+    Each of them asks the process to stop. Ctrl-C (SIGINT) or a second signal also sets `stop_now`: the process then
+    does not wait for runs in progress. Further signals change nothing, because a stop has deadlines and must clean up.
     """
 
     def __init__(self) -> None:
         self.started = False
-        self.hurry = asyncio.Event()
+        self.stop_now = asyncio.Event()
         self._stop = asyncio.Event()
 
     async def to_stop(self) -> None:
@@ -51,7 +51,7 @@ class ShutdownSignal:
         first = not self._stop.is_set()
         self._stop.set()
         if number == signal.SIGINT or not first:
-            self.hurry.set()
+            self.stop_now.set()
         return first
 
 
@@ -108,7 +108,7 @@ async def _serve(settings: Settings, compose: Compose, notify: Notify, shutdown:
         await compose(services)
         gc.freeze()  # a full collection of all imported objects would delay a request by up to 200 ms
         await shutdown.to_stop()
-        await services.drain(shutdown.hurry)
+        await services.drain(shutdown.stop_now)
 
 
 async def _run_until_shutdown(settings: Settings, compose: Compose, notify: Notify) -> int:

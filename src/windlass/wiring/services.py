@@ -144,10 +144,10 @@ class Services:
         warn_without_tls(settings, self.notify)
         return settings.public_url or http_url(settings.host, server.port)
 
-    async def drain(self, hurry: asyncio.Event) -> None:
+    async def drain(self, stop_now: asyncio.Event) -> None:
         """Lets the runs of this process end in time, if a worker was started."""
         if self._worker is not None:
-            await self._worker.drain(self.settings.drain_grace, hurry)
+            await self._worker.drain(self.settings.drain_grace, stop_now)
 
     async def _migrated(self) -> bool:
         database = self.infrastructure.database
