@@ -3,11 +3,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.runner.processes import Families, all_processes, process, proportional, tasks_of_user
+from windlass.runner.processes import Families, all_processes, end_families, process, proportional, tasks_of_user
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +70,15 @@ def test_the_tasks_of_a_user_are_its_processes_and_threads() -> None:
     assert mine is not None
     assert tasks_of_user(os.getuid()) >= mine.threads
     assert tasks_of_user(54321) == 0
+
+
+def test_killed_processes_have_ended_when_the_call_returns() -> None:
+    for _ in range(20):
+        sleeper = subprocess.Popen([sys.executable, "-c", "x = bytearray(50_000_000); import time; time.sleep(600)"])
+        while (root := process(sleeper.pid)) is None or root.rss < 50_000_000:
+            time.sleep(0.005)
+        end_families([root], None)
+        found = process(sleeper.pid)
+        assert found is not None
+        assert found.ended
+        sleeper.wait()

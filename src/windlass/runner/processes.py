@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ PROC = Path("/proc")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 LARGEST_ROLLUP = 8192
+END_SECONDS = 2.0
+"""The longest wait for the end of killed processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,20 @@ def child_of(parent: int, pid: int, uid: int | None) -> Process:
 
 
 def end_families(roots: list[Process], uid: int | None) -> None:
-    """Kills these processes and all below them. Blocks while it reads /proc."""
+    """Kills these processes and all below them. Blocks until the roots have ended, for END_SECONDS at most."""
     families = Families(all_processes())
     for root in roots:
         end_family(families.of(root.pid, root.started), uid)
+    deadline = time.monotonic() + END_SECONDS
+    for root in roots:  # a process lives on for some milliseconds after its signal
+        while lives(root) and time.monotonic() < deadline:
+            time.sleep(0.002)
+
+
+def lives(one: Process) -> bool:
+    """Returns whether the process has not ended. A zombie has ended."""
+    now = process(one.pid)
+    return now is not None and now.started == one.started and not now.ended
 
 
 def end_family(family: list[Process], uid: int | None) -> None:

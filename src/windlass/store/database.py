@@ -240,9 +240,10 @@ class _translating_errors:  # noqa: N801 - used as a context manager: `with _tra
             if isinstance(error, TimeoutError) or (sqlstate and not sqlstate.startswith(SHUTTING_DOWN)):
                 self._refusals.report(error)
             given_up = sqlstate in OUT_OF_RESOURCES or (self.connected and isinstance(error, TimeoutError))
-            raise (StatementGivenUp if given_up else DatabaseUnavailable)(
-                "The database could not complete the statement.",
-                "The server retries automatically; its log gives the reason.",
+            kind_of_error = StatementGivenUp if given_up else DatabaseUnavailable
+            what = "could not complete the statement" if given_up else "does not answer"
+            raise kind_of_error(
+                f"The database {what}.", "The server retries automatically; its log gives the reason."
             ) from error
 
 
