@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Place = tuple[str, str | None, int | None]
 
-pytestmark = pytest.mark.xdist_group("crewai")
+pytestmark = pytest.mark.xdist_group("served_crews")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FUNCTION = '[tool.windlass]\nentrypoint = "work:run"\n'

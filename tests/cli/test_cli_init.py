@@ -16,7 +16,7 @@ from windlass.projects import recognise
 from windlass.projects.making import KINDS_WITH_TEMPLATES as KINDS
 from windlass.projects.making import TAKEN, Names, contents, new_project
 
-pytestmark = pytest.mark.xdist_group("crewai")
+pytestmark = pytest.mark.xdist_group("served_crews")
 
 OFFLINE = "[offline model]"
 

@@ -14,7 +14,7 @@ import pytest
 from cli.the_command import DEADLINE, Command
 from projects_for_tests.making import written
 
-pytestmark = pytest.mark.xdist_group("crewai")
+pytestmark = pytest.mark.xdist_group("served_crews")
 
 CLIENT = Path(__file__).parent / "automation_client.py"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "research_crew"

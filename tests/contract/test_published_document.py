@@ -17,7 +17,7 @@ from projects_for_tests.places import folder_for_all
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.xdist_group("crewai")
+pytestmark = pytest.mark.xdist_group("served_crews")
 
 EXAMPLES = 10
 CREW = """

@@ -11,7 +11,7 @@ import pytest
 
 from cli.the_command import DEADLINE, Command
 
-pytestmark = pytest.mark.xdist_group("crewai")
+pytestmark = pytest.mark.xdist_group("served_crews")
 
 QUIET = {
     "CREWAI_DMN": "true",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 pytestmark = [
-    pytest.mark.xdist_group("crewai"),
+    pytest.mark.xdist_group("served_crews"),
     pytest.mark.skipif(shutil.which("curl") is None, reason="its lines call curl"),
 ]
 
