@@ -68,7 +68,7 @@ async def test_a_timeout_within_the_block_is_the_blocks_own_matter() -> None:
 async def test_who_waits_for_a_connection_and_is_cancelled_as_it_comes_is_cancelled(
     shared_url: str, turns: int
 ) -> None:
-    async with Database(shared_url, connections=2) as database:
+    async with Database(shared_url, connections=2, statement_seconds=1) as database:
         async with database.connection(), database.connection():
             waiting = asyncio.create_task(database.rows("SELECT pg_sleep(60)"))
             await asyncio.sleep(0.02)
