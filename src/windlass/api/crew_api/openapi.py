@@ -64,7 +64,13 @@ def _at(reference: Any, place: str) -> Any:
 
 JSON = "application/json"
 TAG = "crew"
-KICKOFF_ID = {"name": "kickoff_id", "in": "path", "required": True, "schema": {"type": "string"}, "example": EXAMPLE_ID}
+KICKOFF_ID = {
+    "name": "kickoff_id",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
+    "example": EXAMPLE_ID,
+}
 DESCRIPTION = (
     "Read the inputs, start a kickoff, and poll its status until `state` is `SUCCESS` or `FAILED`. "
     "Every request carries `Authorization: Bearer <token>`; `windlass tokens show` prints the crew's tokens."
