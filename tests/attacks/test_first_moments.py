@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from projects_for_tests.another_user import config_of
 from projects_for_tests.making import Bench, Heard, function_project
 from windlass.kickoffs.states import State
-from windlass.runner import Runner, RunnerConfig
+from windlass.runner import Runner
 from windlass.runner.crew_account import crew_account
 from windlass.runner.run_spec import machine_environment
 from windlass_child.process.hardening import confine
@@ -80,7 +81,7 @@ def run(seen):
 @pytest.fixture
 async def runner(open_folder: Path) -> AsyncIterator[Runner]:
     machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(open_folder / "scratch", machine, RunnerConfig(crew_account=crew_account(None), tasks=4096))
+    runner = Runner(open_folder / "scratch", machine, config_of(crew_account(None), tasks=4096))
     await runner.start()
     yield runner
     await runner.stop()

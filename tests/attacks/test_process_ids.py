@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from projects_for_tests.another_user import config_of
 from projects_for_tests.ends import alive, gone
 from projects_for_tests.making import Bench, Heard, function_project, running_bench
 from windlass.kickoffs.states import Reason, State
-from windlass.runner import RunnerConfig
 from windlass.runner.crew_account import UNNAMED, crew_account
 from windlass.runner.processes import ForeignProcess, Process, child_of, end_families, kill, process
 
@@ -63,9 +63,7 @@ def run():
 
 @pytest.fixture
 async def bench(open_folder: Path) -> AsyncIterator[Bench]:
-    async with running_bench(
-        open_folder / "scratch", RunnerConfig(crew_account=crew_account(None)), OPEN_INTERPRETER
-    ) as bench:
+    async with running_bench(open_folder / "scratch", config_of(crew_account(None)), OPEN_INTERPRETER) as bench:
         yield bench
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from projects_for_tests.another_user import config_of
 from projects_for_tests.making import Bench, function_project
 from windlass.accounts import Account
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
-from windlass.runner import Runner, RunnerConfig
+from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def bench_of_another_user(open_folder: Path) -> AsyncIterator[Bench]:
-    config = RunnerConfig(crew_account=CREW)
+    config = config_of(CREW)
     runner = Runner(open_folder / "scratch", MACHINE, config)
     await runner.start()
     yield Bench(runner, INTERPRETER)

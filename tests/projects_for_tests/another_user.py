@@ -5,18 +5,39 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import windlass_child
 from projects_for_tests.driver import DrivenZygote
+from windlass.accounts import owner_of
+from windlass.config import ROOT_HOME
+from windlass.runner import RunnerConfig
+from windlass.runner.prepared_interpreters import prepare
+
+if TYPE_CHECKING:
+    from windlass.accounts import Account
 
 PYTHON = Path("/usr/bin/python3.11")
 
 as_another_user = pytest.mark.skipif(
     os.geteuid() != 0 or not PYTHON.exists(), reason=f"it takes root, and {PYTHON} that any user can run"
 )
+
+
+def config_of(account: Account | None, **more: Any) -> RunnerConfig:
+    """Crews of this account run in a checkout that it can't reach, too: below the home of root, for example."""
+    assert account is not None
+    return RunnerConfig(
+        crew_account=account, prepared=prepare(account, ROOT_HOME / "interpreters", lambda _: None), **more
+    )
+
+
+def skip_unless_open(program: str, user: int | None) -> None:
+    """Skips a test that starts the program itself as this user, who may not be able to reach it."""
+    if user is not None and (closed := owner_of(user).first_closed(Path(program))):
+        pytest.skip(f"{closed} is closed to the user {user}: {program} can't be started directly")
 
 
 def zygote_of(user: int, place: Path, **started: Any) -> DrivenZygote:

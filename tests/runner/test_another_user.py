@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from projects_for_tests.able import able
+from projects_for_tests.another_user import config_of
 from projects_for_tests.driver import until
 from projects_for_tests.making import Bench, Heard, function_project, running_bench
 from windlass.accounts import Account
@@ -19,7 +20,6 @@ from windlass.errors import ProjectError, SettingsError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import RunnerConfig
 from windlass.runner.crew_account import UNNAMED, check_reach, crew_account, home_of
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ as_root = pytest.mark.skipif(
 
 @pytest.fixture
 async def bench(open_folder: Path) -> AsyncIterator[Bench]:
-    async with running_bench(
-        open_folder / "scratch", RunnerConfig(crew_account=crew_account(None)), OPEN_INTERPRETER
-    ) as bench:
+    async with running_bench(open_folder / "scratch", config_of(crew_account(None)), OPEN_INTERPRETER) as bench:
         yield bench
 
 
@@ -174,7 +172,7 @@ def command_of(pid: int) -> str:
 async def test_what_the_other_user_may_start_is_bounded(open_folder: Path) -> None:
     own = UNNAMED - 1  # not the one of the tests that run beside it: a user's processes are counted together
     account = Account(own, own, "bounded", is_ours=False)
-    config = RunnerConfig(crew_account=account, tasks=20)
+    config = config_of(account, tasks=20)
     project = able(open_folder / "project")
     async with running_bench(open_folder / "scratch", config, OPEN_INTERPRETER) as bench:
         outcome = await bench.run(project, {"do": "start_processes", "count": 100})
