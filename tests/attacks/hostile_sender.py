@@ -93,14 +93,16 @@ def do_outputs(count, size):
     return "sent"
 
 
-def do_store_and_fail(count, size, apart):
-    """Leaves as many journal entries of this size to the next attempt; `apart` as outputs of tasks."""
-    if apart:
+def do_store_and_fail(count, size, output_elsewhere):
+    """Leaves as many journal entries of this size to the next attempt; `output_elsewhere` as outputs of tasks."""
+    if output_elsewhere:
         do_outputs(count, size)
-    to, record = channel(), b'"' + b"x" * (1 if apart else size) + b'"'
+    to, record = channel(), b'"' + b"x" * (1 if output_elsewhere else size) + b'"'
     for number in range(1, count + 1):
         entry = {"is": "JournalAppend", "number": number, "key": f"k{number}"}
-        to.sendall(with_parts({**entry, "position": number, "apart": True} if apart else entry, record=record))
+        if output_elsewhere:
+            entry |= {"position": number, "output_elsewhere": True}
+        to.sendall(with_parts(entry, record=record))
     raise ValueError("start me again")
 
 

@@ -152,11 +152,11 @@ async def test_160_task_outputs_of_1_mb_wait_for_the_database_in_their_process(w
     await others_run(world)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-async def test_what_an_attempt_left_is_not_held_by_the_next_one(world: World, apart: bool) -> None:
+@pytest.mark.parametrize("output_elsewhere", [False, True])
+async def test_what_an_attempt_left_is_not_held_by_the_next_one(world: World, output_elsewhere: bool) -> None:
     await world.worker(slots=1)
     async with load() as found:
-        kickoff = await world.accept(do="store_and_fail", count=160, size=MB, apart=apart)
+        kickoff = await world.accept(do="store_and_fail", count=160, size=MB, output_elsewhere=output_elsewhere)
         assert await until_ended(world, kickoff) is State.FAILED
     assert found.growth < 120 * MB
     assert found.longest_block < LONGEST_BLOCK

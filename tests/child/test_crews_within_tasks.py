@@ -218,7 +218,7 @@ class Work:
 def test_a_crew_that_kicks_itself_off_once_more_pays_for_each_task_once(zygote: DrivenZygote, tmp_path: Path) -> None:
     run = kickoff_of_crew(zygote, tmp_path, TWICE, inputs={"topic": "first"})
     first = run.interrupted("second")
-    assert all(entry.apart for entry in first.talk.of(JournalAppend)), "no output is kept twice"
+    assert all(entry.output_elsewhere for entry in first.talk.of(JournalAppend)), "no output is kept twice"
     child = run.attempt()
     assert child.answer() == Succeeded("second of attempt 2")
     assert run.calls == {"a": 2, "b": 2, "first": 1, "second": 1}

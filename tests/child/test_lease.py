@@ -40,12 +40,6 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenZygote]:
         yield zygote
 
 
-def run(zygote: DrivenZygote, project: Project, folder: Path, **inputs: object) -> DrivenChild:
-    child = zygote.fork()
-    child.run(project, folder / child.name, inputs=inputs)
-    return child
-
-
 def told_exit(zygote: DrivenZygote, child: DrivenChild) -> Exited:
     (told,) = [one for one in zygote.talk.of(Exited) if one.child == child.name]
     return told
@@ -63,7 +57,7 @@ def wait_until(second: float) -> None:
 def test_a_child_ends_itself_and_all_below_it_when_its_lease_ends(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    child = run(zygote, project, tmp_path, do="leave_tree")
+    child = zygote.run(project, tmp_path, do="leave_tree")
     pids = child.numbers("tree")
     os.kill(zygote.process.pid, signal.SIGSTOP)
     try:
@@ -88,7 +82,7 @@ def test_a_lease_that_is_told_before_the_order_counts(
 def test_the_zygote_ends_a_child_whose_lease_has_ended_and_tells_why(
     zygote: DrivenZygote, project: Project, tmp_path: Path, deed: str
 ) -> None:
-    child = run(zygote, project, tmp_path, do=deed)
+    child = zygote.run(project, tmp_path, do=deed)
     zygote.until(lambda: child.printed)
     zygote.talk.send(Lease(boottime() + SHORT, child.name))
     assert os.WTERMSIG(child.exited()) == signal.SIGKILL
@@ -96,7 +90,7 @@ def test_the_zygote_ends_a_child_whose_lease_has_ended_and_tells_why(
 
 
 def test_the_zygote_ends_a_child_that_is_stopped(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
-    child = run(zygote, project, tmp_path, do="leave_tree")
+    child = zygote.run(project, tmp_path, do="leave_tree")
     pids = child.numbers("tree")
     os.kill(child.pid, signal.SIGSTOP)
     zygote.talk.send(Lease(boottime() + SHORT, child.name))
@@ -104,7 +98,7 @@ def test_the_zygote_ends_a_child_that_is_stopped(zygote: DrivenZygote, project: 
 
 
 def test_a_child_that_ends_another_way_has_not_lapsed(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
-    child = run(zygote, project, tmp_path, do="sleep")
+    child = zygote.run(project, tmp_path, do="sleep")
     zygote.talk.send(Lease(boottime() + LONG, child.name))
     child.numbers("asleep")
     os.kill(child.pid, signal.SIGKILL)
@@ -113,7 +107,7 @@ def test_a_child_that_ends_another_way_has_not_lapsed(zygote: DrivenZygote, proj
 
 
 def test_a_renewal_keeps_a_child_alive(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
-    child = run(zygote, project, tmp_path, do="sleep")
+    child = zygote.run(project, tmp_path, do="sleep")
     child.numbers("asleep")
     ends = boottime() + 1.0
     for until_then in (ends, ends + LONG):
@@ -129,7 +123,7 @@ def test_a_renewal_keeps_a_child_alive(zygote: DrivenZygote, project: Project, t
 def test_a_renewal_that_was_told_in_time_counts_for_who_was_too_busy_to_read_it(
     zygote: DrivenZygote, project: Project, tmp_path: Path, stopped: str
 ) -> None:
-    child = run(zygote, project, tmp_path, do="sleep")
+    child = zygote.run(project, tmp_path, do="sleep")
     child.numbers("asleep")
     pid, name, to = {
         "child": (child.pid, "", child.talk),
@@ -152,10 +146,10 @@ def test_a_renewal_that_was_told_in_time_counts_for_who_was_too_busy_to_read_it(
 def test_the_lease_of_a_child_that_has_ended_harms_no_other(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    child = run(zygote, project, tmp_path, do="echo")
+    child = zygote.run(project, tmp_path, do="echo")
     child.exited()
     zygote.talk.send(Lease(boottime(), child.name))
-    assert isinstance(run(zygote, project, tmp_path, do="threads").answer(), Succeeded)
+    assert isinstance(zygote.run(project, tmp_path, do="threads").answer(), Succeeded)
 
 
 def test_a_closed_socket_is_noticed_by_a_child_with_a_lease(

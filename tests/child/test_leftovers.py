@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from projects_for_tests.another_user import as_another_user, owned, zygote_of
-from projects_for_tests.driver import DrivenChild, DrivenZygote, until_gone
+from projects_for_tests.driver import DrivenZygote, until_gone
 from projects_for_tests.ends import alive
 from projects_for_tests.wild import wild
 from windlass_child.process import processes
@@ -47,12 +47,6 @@ def zygote(tmp_path: Path) -> Iterator[DrivenZygote]:
         yield zygote
 
 
-def run(zygote: DrivenZygote, project: Project, folder: Path, **inputs: object) -> DrivenChild:
-    child = zygote.fork()
-    child.run(project, folder / child.name, inputs=inputs)
-    return child
-
-
 def below(zygote: DrivenZygote) -> list[psutil.Process]:
     """Ended ones that were not reaped, too."""
     return psutil.Process(zygote.process.pid).children(recursive=True)
@@ -61,7 +55,7 @@ def below(zygote: DrivenZygote) -> list[psutil.Process]:
 def test_what_a_child_that_came_to_its_end_left_is_gone_when_its_end_is_told(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    child = run(zygote, project, tmp_path, do="leave")
+    child = zygote.run(project, tmp_path, do="leave")
     pids = child.numbers("daemon") + child.numbers("other")
     assert child.answer() == Succeeded("left")
     assert os.waitstatus_to_exitcode(child.exited()) == 0
@@ -72,7 +66,7 @@ def test_what_a_child_that_came_to_its_end_left_is_gone_when_its_end_is_told(
 def test_what_a_killed_child_started_is_gone_when_its_end_is_told(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    child = run(zygote, project, tmp_path, do="leave_tree")
+    child = zygote.run(project, tmp_path, do="leave_tree")
     pids = child.numbers("tree")
     assert all(map(alive, pids))
     zygote.talk.send(Kill(child.name))
@@ -82,7 +76,7 @@ def test_what_a_killed_child_started_is_gone_when_its_end_is_told(
 
 
 def test_a_daemon_stays_below_the_child_that_started_it(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
-    child = run(zygote, project, tmp_path, do="leave", stay=True)
+    child = zygote.run(project, tmp_path, do="leave", stay=True)
     (daemon,) = child.numbers("daemon")
     zygote.until(lambda: processes.parent_of(daemon) == child.pid)
     assert os.getsid(daemon) != os.getsid(child.pid)
@@ -91,9 +85,9 @@ def test_a_daemon_stays_below_the_child_that_started_it(zygote: DrivenZygote, pr
 def test_of_two_children_only_the_leftovers_of_the_one_that_ended_are_ended(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    staying = run(zygote, project, tmp_path, do="leave", stay=True)
+    staying = zygote.run(project, tmp_path, do="leave", stay=True)
     kept = staying.numbers("daemon") + staying.numbers("other")
-    ending = run(zygote, project, tmp_path, do="leave")
+    ending = zygote.run(project, tmp_path, do="leave")
     ending.exited()
     assert all(map(alive, [staying.pid, *kept]))
     zygote.talk.send(Kill(staying.name))
@@ -104,7 +98,7 @@ def test_of_two_children_only_the_leftovers_of_the_one_that_ended_are_ended(
 def test_a_fork_bomb_is_ended_to_the_last_process(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.touch()
-    child = run(zygote, project, tmp_path, do="bomb", counter=str(counter), bound=BOUND)
+    child = zygote.run(project, tmp_path, do="bomb", counter=str(counter), bound=BOUND)
     zygote.until(lambda: counter.stat().st_size > BOUND // 4)
     zygote.talk.send(Kill(child.name))
     assert os.WTERMSIG(child.exited()) == signal.SIGKILL
@@ -127,7 +121,7 @@ def test_a_fork_bomb_that_fills_up_again_what_is_killed_is_ended() -> None:
 def test_processes_that_start_the_next_and_end_are_caught(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    child = run(zygote, project, tmp_path, do="chain")
+    child = zygote.run(project, tmp_path, do="chain")
     zygote.until(lambda: "chained" in child.printed)
     zygote.talk.send(Kill(child.name))
     child.exited()
@@ -160,17 +154,17 @@ def test_what_outlasts_the_wait_for_it_is_ended_all_the_same() -> None:
 
 
 def test_other_children_are_forked_while_one_is_ended(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
-    child = run(zygote, project, tmp_path, do="leave_tree")
+    child = zygote.run(project, tmp_path, do="leave_tree")
     child.numbers("tree")
     zygote.talk.send(Kill(child.name))
-    assert run(zygote, project, tmp_path, do="threads").answer() == Succeeded("threads")
+    assert zygote.run(project, tmp_path, do="threads").answer() == Succeeded("threads")
     assert os.WTERMSIG(child.exited()) == signal.SIGKILL
 
 
 def test_a_child_and_what_it_started_end_with_the_zygote(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    child = run(zygote, project, tmp_path, do="leave_tree")
+    child = zygote.run(project, tmp_path, do="leave_tree")
     pids = child.numbers("tree")
     zygote.process.kill()
     until_gone(child.pid, *pids)
@@ -179,7 +173,7 @@ def test_a_child_and_what_it_started_end_with_the_zygote(
 def test_a_child_and_what_it_started_end_with_the_worker(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    child = run(zygote, project, tmp_path, do="leave_tree")
+    child = zygote.run(project, tmp_path, do="leave_tree")
     pids = child.numbers("tree")
     zygote.channel.shutdown(2)
     zygote.process.wait(10)
@@ -195,7 +189,7 @@ def test_an_exec_child_ends_with_its_zygote(zygote: DrivenZygote, project: Proje
 
 
 def test_a_signal_goes_to_the_child_alone(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
-    child = run(zygote, project, tmp_path, do="leave", stay=True)
+    child = zygote.run(project, tmp_path, do="leave", stay=True)
     (other,) = child.numbers("other")
     zygote.talk.send(Signal(child.name, signal.SIGSTOP))
     zygote.until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
@@ -203,24 +197,24 @@ def test_a_signal_goes_to_the_child_alone(zygote: DrivenZygote, project: Project
 
 
 def test_a_signal_goes_to_all_below_when_wanted(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
-    child = run(zygote, project, tmp_path, do="leave_tree")
+    child = zygote.run(project, tmp_path, do="leave_tree")
     pids = [child.pid, *child.numbers("tree")]
     zygote.talk.send(Signal(child.name, signal.SIGSTOP, below=True))
     zygote.until(lambda: all(psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in pids))
 
 
 def test_a_signal_to_a_child_that_has_ended_is_nothing(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
-    child = run(zygote, project, tmp_path, do="echo")
+    child = zygote.run(project, tmp_path, do="echo")
     child.exited()
     zygote.talk.send(Signal(child.name, signal.SIGTERM, below=True))
-    other = run(zygote, project, tmp_path, do="echo")
+    other = zygote.run(project, tmp_path, do="echo")
     assert os.waitstatus_to_exitcode(other.exited()) == 0
 
 
 def test_sigterm_ends_a_child_that_does_nothing_about_it(
     zygote: DrivenZygote, project: Project, tmp_path: Path
 ) -> None:
-    child = run(zygote, project, tmp_path, do="sleep")
+    child = zygote.run(project, tmp_path, do="sleep")
     child.numbers("asleep")
     zygote.talk.send(Signal(child.name, signal.SIGTERM))
     assert os.WTERMSIG(child.exited()) == signal.SIGTERM

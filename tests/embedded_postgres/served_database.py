@@ -19,7 +19,9 @@ import psycopg
 
 import windlass
 from windlass.embedded_postgres import programs
+from windlass.embedded_postgres.home import Paths, account_for
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.programs import find_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -127,12 +129,14 @@ def stranger(**options: Any) -> Iterator[psutil.Popen]:
         process.wait(DEADLINE)
 
 
-def program(name: str) -> str:
-    return str(programs.psql().with_name(name))
+def program(name: str, home: Path) -> str:
+    """The path at which the user of the home's database can run it: a copy where the installed one is closed to it."""
+    places = Paths(home)
+    return str(find_programs(account_for(places.data), places.programs).folder / name)
 
 
 def control_data(home: Path) -> str:
-    command = [program("pg_controldata"), str(home / "postgres/data")]
+    command = [program("pg_controldata", home), str(home / "postgres/data")]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -26,7 +26,6 @@ from embedded_postgres.served_database import (
     stranger,
     until,
 )
-from projects_for_tests.another_user import skip_unless_open
 from windlass.embedded_postgres import programs
 from windlass.embedded_postgres.errors import EmbeddedPostgresError, HomeInUse
 from windlass.embedded_postgres.home import Paths, make_home
@@ -105,9 +104,14 @@ def test_numbers_of_dead_processes_that_now_belong_to_others_are_neither_believe
 
 def test_a_postgresql_that_someone_started_by_hand_on_the_data_is_neither_joined_nor_killed(home: Path) -> None:
     places = Paths(home)
-    skip_unless_open(program("postgres"), owner_of(places.data))
     with subprocess.Popen(
-        [program("postgres"), "-D", str(places.data), "--listen_addresses=", f"--unix_socket_directories={places.log}"],
+        [
+            program("postgres", home),
+            "-D",
+            str(places.data),
+            "--listen_addresses=",
+            f"--unix_socket_directories={places.log}",
+        ],
         user=owner_of(places.data),
         stderr=subprocess.DEVNULL,
     ) as by_hand:

@@ -29,7 +29,6 @@ from embedded_postgres.served_database import (
     stranger,
     until,
 )
-from projects_for_tests.another_user import skip_unless_open
 from windlass.embedded_postgres import locks, postgres
 from windlass.embedded_postgres.errors import EmbeddedPostgresError
 from windlass.embedded_postgres.home import Paths
@@ -202,12 +201,11 @@ def test_a_postgresql_that_nobody_keeps_is_ended_by_the_next_start(
     monkeypatch.setattr(locks, "PATIENCE", 0.2)
     places = Paths(home)
     owner = places.data.stat().st_uid if os.geteuid() == 0 else None
-    skip_unless_open(program("postgres"), owner)
     lock = try_lock(places.database_lock)
     assert lock is not None
     socket_folder = tmp_path if owner is None else places.log
     orphan = subprocess.Popen(
-        [program("postgres"), "-D", str(places.data), f"--unix_socket_directories={socket_folder}"],
+        [program("postgres", home), "-D", str(places.data), f"--unix_socket_directories={socket_folder}"],
         user=owner,
         pass_fds=(lock,),
         stderr=subprocess.DEVNULL,

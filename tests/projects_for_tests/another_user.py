@@ -11,7 +11,6 @@ import pytest
 
 import windlass_child
 from projects_for_tests.driver import DrivenZygote
-from windlass.accounts import owner_of
 from windlass.config import ROOT_HOME
 from windlass.runner import RunnerConfig
 from windlass.runner.prepared_interpreters import prepare
@@ -32,12 +31,6 @@ def config_of(account: Account | None, **more: Any) -> RunnerConfig:
     return RunnerConfig(
         crew_account=account, prepared=prepare(account, ROOT_HOME / "interpreters", lambda _: None), **more
     )
-
-
-def skip_unless_open(program: str, user: int | None) -> None:
-    """Skips a test that starts the program itself as this user, who may not be able to reach it."""
-    if user is not None and (closed := owner_of(user).first_closed(Path(program))):
-        pytest.skip(f"{closed} is closed to the user {user}: {program} can't be started directly")
 
 
 def zygote_of(user: int, place: Path, **started: Any) -> DrivenZygote:

@@ -258,6 +258,12 @@ class DrivenZygote:
         answers = self.until(lambda: [one for one in self.talk.messages if isinstance(one, Ready | Unready)])
         return answers[0]
 
+    def run(self, project: Project, folder: Path, **inputs: object) -> DrivenChild:
+        """Forks a child that runs the project in a folder of its own."""
+        child = self.fork()
+        child.run(project, folder / child.name, inputs=inputs)
+        return child
+
     def fork(self, start: str = "fork") -> DrivenChild:
         name = f"child {len(self.children)}"
         channel, far_end = socket.socketpair()

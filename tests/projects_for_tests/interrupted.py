@@ -135,7 +135,7 @@ class Kickoff:
         outputs = told | self.outputs
         entries = [entry for child in self._attempts for entry in child.talk.of(JournalAppend)]
         return [
-            JournalReplay(one.number, one.key, one.record, outputs[one.position or 0] if one.apart else None)
+            JournalReplay(one.number, one.key, one.record, outputs[one.position or 0] if one.output_elsewhere else None)
             for one in entries
             if one.number not in self._lost
         ]

@@ -275,7 +275,7 @@ class Journal:
 
     def _seal(self, step: JournalAppend) -> JournalEntry:
         record = self._key_ring.seal(step.record, Sealed.JOURNAL_RECORD.of(self._row(step.number)))
-        return JournalEntry(step.number, step.key, record, step.position, output_elsewhere=step.apart)
+        return JournalEntry(step.number, step.key, record, step.position, output_elsewhere=step.output_elsewhere)
 
     def _row(self, number: int) -> str:
         return f"{self._kickoff}/{number}"

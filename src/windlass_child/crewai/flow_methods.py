@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from crewai.events.utils.console_formatter import ConsoleFormatter
 
+from windlass_child.journal.fingerprint import task_key
 from windlass_child.kinds.results import text_of_output
-from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted, task_key
+from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping

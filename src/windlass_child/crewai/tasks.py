@@ -4,7 +4,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.process.messages import LONGEST_NAME, KnownTask, TaskEnded, TaskStarted, task_key
+from windlass_child.journal.fingerprint import task_key
+from windlass_child.process.messages import LONGEST_NAME, KnownTask, TaskEnded, TaskStarted
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:

@@ -44,6 +44,11 @@ FIXED = (
 )
 
 
+def task_key(description: str) -> str:
+    """Returns the MD5 of a description as written. It is the key of a task."""
+    return hashlib.md5(description.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """The identity of a step.

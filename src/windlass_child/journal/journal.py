@@ -65,15 +65,15 @@ class Journal:
         """Returns the number of entries that were not taken."""
         return len(self._entries)
 
-    def record(self, key: str, value: Any, position: int | None = None, *, apart: bool = False) -> None:
+    def record(self, key: str, value: Any, position: int | None = None, *, output_elsewhere: bool = False) -> None:
         """Sends an entry to the worker, which commits entries in the order in which they are sent.
 
-        `position` and `apart` are those of JournalAppend. Raises OSError if no receiver is connected, TooLarge, and
-        TypeError, ValueError or RecursionError for a value that is not JSON.
+        `position` and `output_elsewhere` are those of JournalAppend. Raises OSError if no receiver is connected,
+        TooLarge, and TypeError, ValueError or RecursionError for a value that is not JSON.
         """
         record = json.dumps(value, separators=(",", ":"))
         if os.getpid() == self._owner:  # the server receives nothing from a process that crew code forked
-            self._send(key, record, position, apart=apart)
+            self._send(key, record, position, output_elsewhere=output_elsewhere)
 
     def committed(self) -> None:
         """Waits until the worker has committed all entries that were sent so far."""
@@ -90,12 +90,12 @@ class Journal:
         if awaited is not None:
             awaited.set()
 
-    def _send(self, key: str, record: str, position: int | None, *, apart: bool) -> None:
+    def _send(self, key: str, record: str, position: int | None, *, output_elsewhere: bool) -> None:
         with self._lock:
             number = self._last + 1
             self._awaited[number] = threading.Event()
             try:
-                self._channel.send(JournalAppend(number, key, record, position, apart))
+                self._channel.send(JournalAppend(number, key, record, position, output_elsewhere))
             except BaseException:
                 del self._awaited[number]
                 raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 from dataclasses import dataclass, field
@@ -272,11 +271,6 @@ class KnownTask(TypedDict):
     agent: str | None
 
 
-def task_key(description: str) -> str:
-    """Returns the MD5 of a description as written. It is the key of a task."""
-    return hashlib.md5(description.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
-
-
 @dataclass(frozen=True, slots=True)
 class TasksKnown:
     """The tasks of the crew that was built for this run, in the order of the crew."""
@@ -313,14 +307,15 @@ class JournalAppend:
 
     `number` continues after the last `JournalReplay`. `key` names the step and is the same in every attempt. `record`
     is JSON text that only a child reads. `position` is the position of the step's task record, if it has one; a later
-    attempt keeps that record. With `apart` the output is in the TaskEnded just before, and not in `record`.
+    attempt keeps that record. With `output_elsewhere` the output is in
+    the TaskEnded just before, and not in `record`.
     """
 
     number: Number
     key: str
     record: Annotated[str, Ascii(), Apart(LARGEST_ENTRY, raw=True)]
     position: Position | None = None
-    apart: bool = False
+    output_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

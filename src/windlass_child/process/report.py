@@ -98,14 +98,16 @@ class Report:
     def warn(self, code: str, message: str, task: int | None = None) -> None:
         self.send(Warned(code, beginning(self._redaction.text(message), LONGEST_WARNING), task))
 
-    def finished(self, key: str, value: Any, step: str, position: int | None = None, apart: bool = False) -> bool:
+    def finished(
+        self, key: str, value: Any, step: str, position: int | None = None, output_elsewhere: bool = False
+    ) -> bool:
         """Records a finished step in the journal. `step` is its name in warnings. The caller calls `committed` before
         other code of the project runs.
 
         Returns False for a step that can't be recorded: the run goes on, and a later attempt runs this step again.
         """
         try:
-            self.journal.record(key, value, position, apart=apart)
+            self.journal.record(key, value, position, output_elsewhere=output_elsewhere)
         except OSError as error:
             end_without_reader(error)
         except TooLarge as error:
