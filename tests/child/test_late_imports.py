@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import pkgutil
 import sys
 from typing import TYPE_CHECKING
@@ -7,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from projects_for_tests.crews import PRELUDE
-from projects_for_tests.driver import DrivenZygote
+from projects_for_tests.driver import DrivenZygote, value_of
 from projects_for_tests.interrupted import MODEL, Kickoff, kickoff_of_function
 from projects_for_tests.making import function_project
+from projects_for_tests.wild import wild
 from windlass_child.frameworks import once_imported
 from windlass_child.process.messages import Budget, Failed, JournalAppend, Project, Succeeded
 
@@ -124,3 +126,11 @@ def test_a_stream_that_runs_in_the_event_loop_is_read_there(zygote: DrivenZygote
     answer = kickoff_of_function(zygote, tmp_path, code).attempt().answer()
     assert isinstance(answer, Succeeded)
     assert '"raw": "a of attempt 1"' in answer.output
+
+
+def test_a_warm_zygote_has_not_imported_the_tools(zygote: DrivenZygote, tmp_path: Path) -> None:
+    assert importlib.util.find_spec("crewai_tools") is not None, "else this test could not fail"
+    child = zygote.fork()
+    child.run(wild(tmp_path / "project"), tmp_path / child.name, inputs={"do": "self"})
+    found = value_of(child.answer())
+    assert (found["crewai"], found["tools"]) == (True, [])

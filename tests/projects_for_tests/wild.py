@@ -238,6 +238,7 @@ def do_self(inputs):
         "oom": open("/proc/self/oom_score_adj").read().strip(),
         "nice": os.nice(0),
         "crewai": "crewai" in sys.modules,
+        "tools": [name for name in sys.modules if name.partition(".")[0] in {"crewai_tools", "lxml", "pymupdf"}],
         "session": os.getsid(0) == os.getpid(),
         "windlass": "windlass" in sys.modules,
         "argv": sys.argv,
