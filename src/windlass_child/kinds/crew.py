@@ -25,15 +25,11 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import Project, Run
     from windlass_child.process.report import Report
 
-KNOWLEDGE = "knowledge"
-"""crewai reads knowledge files from this folder of the working directory."""
-
 
 def load(project: Project) -> LoadedCrew:
     events.telemetry_as_wanted()
     module = entry_module(project)
     crew_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
-    link_knowledge(Path(project.root))
     crew = build(crew_class, project)
     return LoadedCrew(crew, crew_class.__name__, inputs.find(crew, preparations(crew, crew_class)))
 
@@ -167,9 +163,3 @@ def config_files(crew_class: Any) -> list[Path | None]:
 def preparations(crew: Any, crew_class: Any) -> list[Any]:
     marked = [method for method in vars(crew_class).values() if getattr(method, "is_before_kickoff", False)]
     return [getattr(method, "_meth", method) for method in marked] + list(crew.before_kickoff_callbacks)
-
-
-def link_knowledge(root: Path) -> None:
-    here = Path(KNOWLEDGE)
-    if (root / KNOWLEDGE).is_dir() and not here.exists():
-        here.symlink_to(root / KNOWLEDGE)

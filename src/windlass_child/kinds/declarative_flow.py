@@ -13,10 +13,10 @@ from pydantic import BaseModel, ValidationError
 
 from windlass_child.crewai import events, flow_inputs
 from windlass_child.crewai.flow_methods import hush
-from windlass_child.kinds.crew import link_knowledge
 from windlass_child.kinds.flow import LoadedFlow, refuse_without_start
 from windlass_child.kinds.importing import make_importable
 from windlass_child.process.error_text import ProjectFault, raised_by_the_project, text_of
+from windlass_child.process.working_folder import fill_knowledge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,7 @@ def load(project: Project) -> LoadedFlow:
     root = Path(project.root)
     make_importable(root)
     path = root / project.entrypoint
-    link_knowledge(path.parent)
-    link_knowledge(root)
+    fill_knowledge(path.parent)
     definition = read(path, project)
     import_code(definition, project)
     schema = flow_inputs.schema_of_declared(definition.state)

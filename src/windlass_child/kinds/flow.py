@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewai.flow.flow import Flow
@@ -16,7 +15,6 @@ from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds import results
-from windlass_child.kinds.crew import link_knowledge
 from windlass_child.kinds.importing import entry_module, named_in, only_one
 from windlass_child.process.error_text import InputsRefused, ProjectFault, text_of
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
@@ -34,7 +32,6 @@ def load(project: Project) -> LoadedFlow:
     hush()
     module = entry_module(project)
     flow_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
-    link_knowledge(Path(project.root))
     definition = flow_class.flow_definition()
     refuse_without_start(definition, flow_class.__name__, "Decorate one with @start().")
     if missing := flow_inputs.without_value(flow_class):

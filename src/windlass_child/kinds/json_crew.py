@@ -11,9 +11,10 @@ from crewai.project.json_loader import JSONProjectError
 from pydantic import ValidationError
 
 from windlass_child.crewai import events, inputs
-from windlass_child.kinds.crew import LoadedCrew, link_knowledge
+from windlass_child.kinds.crew import LoadedCrew
 from windlass_child.kinds.importing import make_importable
 from windlass_child.process.error_text import ProjectFault, raised_by_the_project, text_of
+from windlass_child.process.working_folder import fill_knowledge
 
 if TYPE_CHECKING:
     from windlass_child.process.messages import Project
@@ -27,7 +28,7 @@ def load(project: Project) -> LoadedCrew:
     root = Path(project.root)
     make_importable(root)
     definition = root / project.entrypoint
-    link_knowledge(definition.parent)
+    fill_knowledge(definition.parent)
     try:
         crew, defaults = load_crew(definition)
     except (JSONProjectError, FileNotFoundError) as error:

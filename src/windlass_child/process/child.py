@@ -42,6 +42,7 @@ from windlass_child.process.process_env import (
 )
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report, end_with_the_worker, end_without_reader
+from windlass_child.process.working_folder import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,6 +105,7 @@ def serve(channel: Channel, zygote: int) -> None:
     arguments = (channel, zygote, stopping, journal)
     threading.Thread(target=watch, args=arguments, name="windlass-watch", daemon=True).start()
     apply(order.process_environment)
+    fill(order.project.root, order.process_environment.folder)
     reset_inherited_state(order.project.root)
     refuse_input()
     report = Report(channel, Redaction(environment()), stopping, journal)

@@ -23,6 +23,7 @@ from windlass_child.process.process_env import (
     storage_variables,
 )
 from windlass_child.process.redaction import Redaction
+from windlass_child.process.working_folder import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +74,7 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
     from windlass_child.kinds.importing import entry_module
 
     try:
+        fill(project.root, str(Path.cwd()))
         entry_module(project)
     except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the error is the answer
         fault = explain(error, "load", project.root)
