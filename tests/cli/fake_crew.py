@@ -53,6 +53,8 @@ class FakeCrew:
 
     statuses: list[dict[str, Any]] = field(default_factory=lambda: [completed()])
     attempts: list[dict[str, Any]] = field(default_factory=list)
+    pages: list[dict[str, Any]] = field(default_factory=list)
+    """The pages of a list or of events, given one after the other, with any query."""
     refusal: Response | None = None
     seen: list[Seen] = field(default_factory=list)
     port: int = 0
@@ -107,6 +109,8 @@ class FakeCrew:
         if path == f"/status/{KICKOFF}":
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             return Response(json.dumps(status), media_type="application/json")
+        if path in {"/kickoffs", f"/events/{KICKOFF}"}:
+            return JSONResponse(self.pages.pop(0))
         answers: dict[str, dict[str, Any]] = {
             "/inputs": {"inputs": ["topic"], "schema": SCHEMA},
             "/kickoff": {"kickoff_id": KICKOFF},
@@ -163,6 +167,33 @@ def completed(*tasks: dict[str, Any], output: str = "Tea is a leaf.", **members:
 
 def failed(*tasks: dict[str, Any], reason: str = "error", error: str = "KeyError: 'topic'") -> dict[str, Any]:
     return {**_always("FAILED", "error", tasks), "reason": reason, "error": error, "execution_time": 1.0}
+
+
+def listed(number: int = 1, state: str = "SUCCESS", **members: Any) -> dict[str, Any]:
+    return {
+        "kickoff_id": f"0199aaaa-0000-7000-8000-{number:012}",
+        "status": "completed",
+        "state": state,
+        "created_at": "2026-01-02T03:04:05.000000Z",
+        "started_at": None,
+        "finished_at": None,
+        "attempt": 1,
+        "user": None,
+        "reason": None,
+        "error": None,
+        "total_tokens": None,
+        "execution_time": None,
+        **members,
+    }
+
+
+def events(*found: tuple[str, dict[str, Any]], status: str = "completed", more: bool = False) -> dict[str, Any]:
+    """A page with these types and payloads."""
+    rows = [
+        {"seq": number, "attempt": 1, "type": kind, "at": "2026-01-02T03:04:05.006000Z", "payload": payload}
+        for number, (kind, payload) in enumerate(found, 1)
+    ]
+    return {"kickoff_id": KICKOFF, "status": status, "events": rows, "next": len(rows), "more": more}
 
 
 def attempt(number: int = 1, ended_as: str | None = None, why: str | None = None, **members: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 TOKEN = re.compile(r"\bwl[ou]_[0-9A-Za-z]{36}\b")
 PROJECT = '[project]\nname = "Steeping"\n\n[tool.windlass]\nentrypoint = "steep:steep"\n'
-STEEP = 'def steep(leaf: str, minutes: int = 3) -> str:\n    return f"{leaf} tea, {minutes} minutes"\n'
+STEEP = """def steep(leaf: str, minutes: int = 3) -> str:
+    print("the water boils")
+    return f"{leaf} tea, {minutes} minutes"
+"""
 SLOW_STEEP = "import time\n\n\ndef steep(leaf: str) -> str:\n    time.sleep(600)\n    return leaf\n"
 
 
@@ -35,6 +39,9 @@ def test_a_project_is_served_followed_and_stopped_and_tokens_are_for_terminals_o
         followed = windlass("kickoff", url, "-i", "leaf=green", "--watch")
         assert (followed.code, followed.out) == (0, "green tea, 3 minutes\n"), followed
         assert windlass("inputs", f"{url}/crews/steeping").out.startswith("leaf ")
+        (past,) = json.loads(windlass("kickoffs", "--json").out)["kickoffs"]
+        assert (past["state"], past["user"]) == ("SUCCESS", "owner")
+        assert windlass("logs", past["kickoff_id"], "--follow").out.endswith("> the water boils\n")
         server.interrupt()
         assert server.end() == 0
         assert not TOKEN.search(server.out + server.err)

@@ -168,6 +168,8 @@ def test_every_operation_of_the_contract_is_there_with_its_errors(document: Docu
         ("get", "/status/{kickoff_id}"): SCOPED | {"200"},
         ("get", "/{kickoff_id}/status"): SCOPED | {"200"},
         ("get", "/attempts/{kickoff_id}"): SCOPED | {"200"},
+        ("get", "/kickoffs"): SCOPED | {"200"},
+        ("get", "/events/{kickoff_id}"): SCOPED | {"200"},
         ("post", "/stop"): SCOPED | {"200", "413"},
         ("post", "/stop/{kickoff_id}"): SCOPED | {"200"},
     }

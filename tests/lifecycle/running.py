@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 
 from projects_for_tests.making import function_project
-from store.whole import whole
+from store.whole import events_of, whole
 from windlass.aio import serving
 from windlass.deployments.registration import Registration
 from windlass.errors import DatabaseUnavailable
@@ -197,7 +197,7 @@ class World:
         return await whole(self.store, kickoff)
 
     async def events(self, kickoff: UUID) -> list[Row]:
-        return await self.store.events(kickoff, limit=100_000)
+        return await events_of(self.store, kickoff)
 
     async def lines(self, kickoff: UUID) -> list[str]:
         return [row["payload"]["line"] for row in await self.events(kickoff) if row["type"].startswith("output_")]

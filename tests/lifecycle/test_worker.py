@@ -82,6 +82,8 @@ async def test_a_failure_is_the_crews(world: World) -> None:
     assert "it could not be done" in (status.error or "")
     (task,) = loaded(status.tasks)
     assert task["state"] == "failed"
+    (traceback,) = [event for event in await world.events(status.id) if event["type"] == "traceback"]
+    assert traceback["payload"]["text"].endswith("ValueError: it could not be done\n")
 
 
 @pytest.mark.parametrize(("do", "words"), [("exit", "exit code 3"), ("kill", "killed by SIGKILL")])

@@ -27,6 +27,14 @@ async def whole(store: KickoffStore, kickoff: UUID) -> KickoffStatus:
     return replace(status, **read)
 
 
+async def events_of(store: KickoffStore, kickoff: UUID) -> list[dict[str, Any]]:
+    """Returns all events, page by page, with their payloads parsed."""
+    found: list[dict[str, Any]] = []
+    while page := await store.events(kickoff, after=found[-1]["seq"] if found else 0):
+        found += [{**event._asdict(), "payload": json.loads(event.payload)} for event in page]
+    return found
+
+
 def loaded(text: str | Stored | None) -> Any:
     """None for a member without a value."""
     assert not isinstance(text, Stored)

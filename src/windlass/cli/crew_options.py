@@ -67,10 +67,15 @@ def crew_options(command: Command) -> Command:
     return click.argument("url", callback=crew_url)(access_options(command))
 
 
+def kickoff_argument(command: Command) -> Command:
+    """Adds the argument kickoff, a KickoffAt, and the options token and token_file to the command."""
+    argument = click.argument("kickoff", nargs=-1, metavar="[URL] KICKOFF_ID", callback=kickoff_at)
+    return argument(access_options(command))
+
+
 def kickoff_options(command: Command) -> Command:
     """Adds the argument kickoff, a KickoffAt, and the options token, token_file and json_output to the command."""
-    argument = click.argument("kickoff", nargs=-1, metavar="[URL] KICKOFF_ID", callback=kickoff_at)
-    return argument(access_options(answer_option(command)))
+    return kickoff_argument(answer_option(command))
 
 
 def access_options(command: Command) -> Command:

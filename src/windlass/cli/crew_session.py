@@ -85,6 +85,12 @@ class CrewClient:
     def attempts(self, kickoff_id: str) -> dict[str, Any]:
         return self._ask(requests.attempts(kickoff_id))
 
+    def kickoffs(self, state: str | None, user: str | None, limit: int, cursor: str | None) -> dict[str, Any]:
+        return self._ask(requests.list_kickoffs(state, user, limit, cursor))
+
+    def events(self, kickoff_id: str, *, after: int, limit: int) -> dict[str, Any]:
+        return self._ask(requests.events(kickoff_id, after, limit))
+
     def stop(self, kickoff_id: str) -> dict[str, Any]:
         return self._ask(requests.stop(kickoff_id))
 

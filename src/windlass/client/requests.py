@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 from windlass.client.errors import InvalidRequest
@@ -96,6 +96,15 @@ def status(kickoff_id: str, wait: float = 0.0) -> Request:
 
 def attempts(kickoff_id: str) -> Request:
     return Request("GET", f"/attempts/{_segment(kickoff_id)}")
+
+
+def list_kickoffs(state: str | None, user: str | None, limit: int, cursor: str | None) -> Request:
+    wanted = {"state": state, "user": user, "limit": limit, "cursor": cursor}
+    return Request("GET", f"/kickoffs?{urlencode({name: one for name, one in wanted.items() if one is not None})}")
+
+
+def events(kickoff_id: str, after: int, limit: int) -> Request:
+    return Request("GET", f"/events/{_segment(kickoff_id)}?after={after}&limit={limit}")
 
 
 def stop(kickoff_id: str) -> Request:

@@ -8,6 +8,9 @@ from windlass_child.process.messages import LARGEST_EVENT
 from windlass_child.process.truncation import cut
 from windlass_child.process.validation import Encoded
 
+TRACEBACK = "traceback"
+"""The type of the event with the traceback of a failed run, as its member `text`."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:

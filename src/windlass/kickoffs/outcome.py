@@ -23,8 +23,9 @@ class Outcome:
 
     With the `state` SUCCESS, the output is in `output`, or in the task record at the position `output_of`. `structured`
     holds the structured output, if there is one, as JSON text that is not parsed yet. With the `state` FAILED, there
-    are a `reason` and an `error`, one line that a person can act on. `trace` is for the log only. `final` means that
-    another attempt would end the same way: the inputs were refused, or the process broke the protocol.
+    are a `reason` and an `error`, one line that a person can act on. `trace` is for the log and the event `traceback`.
+    `final` means that another attempt would end the same way: the inputs were refused, or the process broke the
+    protocol.
     """
 
     state: State

@@ -119,7 +119,10 @@ class TaskState(StrEnum):
 
 
 class Scope(StrEnum):
-    """Names the rights of a token. `read`: inputs, status, attempts. `run`: kickoff and stop. `admin`: delete."""
+    """Names the rights of a token.
+
+    `read`: inputs, status, list, attempts, events. `run`: kickoff and stop. `admin`: delete.
+    """
 
     READ = "read"
     RUN = "run"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import Unstorable, WindlassError
+from windlass.kickoffs.events import TRACEBACK
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, lost_too_often, stopped
 from windlass.kickoffs.states import Reason, State
@@ -144,6 +145,8 @@ class Run:
                 except TooManyRecords:
                     outcome = failure(Reason.LIMIT, TOO_MANY, final=True)
                 self.over = True
+                if outcome.trace:
+                    await self._reports.add(TRACEBACK, time.time(), {"text": outcome.trace})
                 self._reports.close()
                 await writing
         except ExceptionGroup as errors:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable
+from windlass.kickoffs.events import TRACEBACK
 from windlass.kickoffs.waiting import waiting
 from windlass.store.listener import ENDED, Listener
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Facts, Waiting
-    from windlass.store.kickoffs import KickoffStatus, KickoffStore, Pieces
+    from windlass.store.kickoffs import EventRow, KickoffFilter, KickoffPage, KickoffStatus, KickoffStore, Pieces
 
 LANES = 2
 MOST_TOGETHER = 64
@@ -61,6 +62,16 @@ class Statuses:
     async def attempts(self, kickoff: UUID) -> list[Attempt]:
         """Returns the newest 100 attempts, oldest first."""
         return await self._store.attempts(kickoff)
+
+    async def listed(self, wanted: KickoffFilter, limit: int) -> KickoffPage:
+        """Returns the newest kickoffs that match, at most `limit`."""
+        return await self._store.listed(wanted, limit=limit)
+
+    async def events(self, kickoff: UUID, after: int, limit: int, *, asker: UUID | None) -> list[EventRow]:
+        """Returns the next events as the user `asker` may see them; None is the organization. Only the organization
+        sees tracebacks.
+        """
+        return await self._store.events(kickoff, after=after, limit=limit, hidden=() if asker is None else (TRACEBACK,))
 
     async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:
         """Returns the same as `get`, but waits at most `seconds` for the end of the kickoff."""

@@ -9,7 +9,7 @@ from windlass.store import accepting, claiming, ending, reading, reporting
 from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Reserved
 from windlass.store.claiming import Claimed, JournalRow, Promoted, WorkerStore
 from windlass.store.ending import OPEN, Interruption, Matching, StopFilter
-from windlass.store.reading import KickoffStatus, Pieces, Stored
+from windlass.store.reading import EventRow, KickoffFilter, KickoffPage, KickoffStatus, ListedKickoff, Pieces, Stored
 from windlass.store.reporting import Batch, JournalEntry, StoredSoFar
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.states import Attempt, State
     from windlass.kickoffs.tasks import TaskRecord, Warning_
     from windlass.kickoffs.waiting import Facts
-    from windlass.store.database import Database, Row
+    from windlass.store.database import Database
 
 __all__ = [
     "OPEN",
@@ -29,12 +29,16 @@ __all__ = [
     "Backlog",
     "Batch",
     "Claimed",
+    "EventRow",
     "Holder",
     "Interruption",
     "JournalEntry",
     "JournalRow",
+    "KickoffFilter",
+    "KickoffPage",
     "KickoffStatus",
     "KickoffStore",
+    "ListedKickoff",
     "Matching",
     "NewKickoff",
     "Pieces",
@@ -215,5 +219,15 @@ class KickoffStore:
         """Returns the newest `limit` attempts, the oldest of them first."""
         return await reading.attempts(self._database, kickoff, limit=limit)
 
-    async def events(self, kickoff: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
-        return await reporting.events_of(self._database, kickoff, after=after, limit=limit)
+    async def listed(self, wanted: KickoffFilter, *, limit: int) -> KickoffPage:
+        """Returns the newest kickoffs that match, at most `limit`."""
+        return await reading.listed(self._database, wanted, limit)
+
+    async def events(
+        self, kickoff: UUID, *, after: int = 0, limit: int = 1000, hidden: Sequence[str] = ()
+    ) -> list[EventRow]:
+        """Returns the next events after the number `after`, except those whose type is in `hidden`.
+
+        At most `limit` events, and fewer if their payloads are large.
+        """
+        return await reading.events(self._database, kickoff, after=after, limit=limit, hidden=hidden)

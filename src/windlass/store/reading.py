@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from windlass.kickoffs.states import Attempt, State
 from windlass.kickoffs.waiting import MOST_COUNTED, Facts
@@ -26,6 +26,10 @@ PIECE = 1024 * 1024
 """Bytes of a large member that are read at a time."""
 PARTS_OF_AN_OUTPUT = 3
 """The number of parts in which the statement `large_outputs` returns each task output."""
+MOST_READ = 5000
+"""Kickoffs that one search for a page of a list reads at most."""
+PAGE_BYTES = 2 * 1024 * 1024
+"""Bytes of payloads in one page of events. A page has at least one event, of any size."""
 LARGE_SECONDS = 60.0
 """The time limit for reading all members of one large status."""
 
@@ -128,6 +132,87 @@ async def _outputs(connection: Connection, values: Row) -> AsyncIterator[bytes]:
         yield row["piece"]
     if last >= 0:
         yield b"]"
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffFilter:
+    """Selects kickoffs of a deployment. Each further member narrows the selection when it is set.
+
+    `owner` is the id of a user, `user` the name of a user. `before` is the id after which the page begins, so the page
+    holds older kickoffs.
+    """
+
+    deployment: UUID
+    states: Sequence[State] | None = None
+    owner: UUID | None = None
+    user: str | None = None
+    before: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedKickoff:
+    """The row of a kickoff in a list. `token_usage` is JSON text. `user_name` is None for an organization token."""
+
+    id: UUID
+    user_id: UUID | None
+    user_name: str | None
+    state: State
+    reason: str | None
+    error: str | None
+    attempt: int
+    token_usage: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffPage:
+    """Kickoffs, newest first. `next` is the `before` of the next page, None after the last one. A page may have fewer
+    kickoffs than the limit, even none, although more follow.
+    """
+
+    kickoffs: list[ListedKickoff]
+    next: UUID | None
+
+
+async def listed(database: Database, wanted: KickoffFilter, limit: int) -> KickoffPage:
+    values = {
+        "deployment": wanted.deployment,
+        "states": None if wanted.states is None else [str(state) for state in wanted.states],
+        "owner": wanted.owner,
+        "user": wanted.user,
+        "before": wanted.before,
+        "limit": limit,
+        "most_read": MOST_READ,
+    }
+    rows = await database.rows(SQL["listed"], values, soon=True)
+    last_seen, all_seen = rows[0]["last_seen"], rows[0]["all_seen"]
+    found = [_listed(row) for row in rows if row["id"] is not None]
+    if len(found) == limit:
+        return KickoffPage(found, found[-1].id)
+    return KickoffPage(found, None if all_seen else last_seen)
+
+
+def _listed(row: Row) -> ListedKickoff:
+    columns = {name: value for name, value in row.items() if name not in {"last_seen", "all_seen"}}
+    return ListedKickoff(**{**columns, "state": State(row["state"])})
+
+
+class EventRow(NamedTuple):
+    """An event of a page. `payload` is JSON text. `more` is true if the kickoff has later events."""
+
+    seq: int
+    attempt: int
+    type: str
+    at: datetime
+    payload: str
+    more: bool
+
+
+async def events(database: Database, kickoff: UUID, *, after: int, limit: int, hidden: Sequence[str]) -> list[EventRow]:
+    values = {"kickoff": kickoff, "after": after, "limit": limit, "hidden": list(hidden), "most_bytes": PAGE_BYTES}
+    return [EventRow(**row) for row in await database.rows(SQL["events"], values, soon=True)]
 
 
 async def facts_of_waiting(database: Database, ids: Sequence[UUID]) -> dict[UUID, Facts]:

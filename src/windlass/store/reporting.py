@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.outcome import TokenUsage
     from windlass.kickoffs.tasks import Warning_
-    from windlass.store.database import Database, Row
+    from windlass.store.database import Database
     from windlass_child.process.messages import Text
 
 SQL = queries("reporting")
@@ -148,10 +148,6 @@ def _columns(batch: Batch) -> dict[str, Any]:
 async def stored_so_far(database: Database, kickoff: UUID) -> StoredSoFar:
     row = await database.row(SQL["stored_so_far"], {"kickoff": kickoff})
     return StoredSoFar(int(row["seq"]), int(row["bytes"])) if row else StoredSoFar(0, 0)
-
-
-async def events_of(database: Database, kickoff: UUID, *, after: int, limit: int) -> list[Row]:
-    return await database.rows(SQL["events"], {"kickoff": kickoff, "after": after, "limit": limit})
 
 
 def warnings_json(warnings: Sequence[Warning_]) -> str:

@@ -368,7 +368,8 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """`message` is one line for the person who started the kickoff. `trace` is for the log, never for the API.
+    """`message` is one line for the person who started the kickoff. `trace` is for the log and the event `traceback`,
+    never for a status.
 
     `stage` is "load" (the project could not be imported or built), "inputs" (the project refused its inputs) or "run".
     `reason` is "limit" when the budget was used up, else "error".

@@ -129,6 +129,49 @@ class StatusAnswer(BaseModel):
     execution_time: float | None = Field(None, description="After the end: seconds from the first start.")
 
 
+class ListedKickoffBody(BaseModel):
+    kickoff_id: str
+    status: StatusWord
+    state: StateWord
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    attempt: int = Field(description="Number of times that a worker has started it. 0 before the first start.")
+    user: str | None = Field(description="Name of the user who started it. Null for an organization token.")
+    reason: str | None = Field(description="FAILED only: why the kickoff failed, as in the status.")
+    error: str | None = Field(description="FAILED only: one line for a person about the error.")
+    total_tokens: int | None = Field(description="Tokens of all model calls so far, if there are any.")
+    execution_time: float | None = Field(description="After the end: seconds from the first start.")
+
+
+class KickoffListAnswer(BaseModel):
+    kickoffs: list[ListedKickoffBody] = Field(description="Newest first.")
+    next_cursor: str | None = Field(
+        description="The `cursor` of the next page, null after the last page. A page may have fewer kickoffs than "
+        "`limit`, even none, although more follow."
+    )
+
+
+class EventBody(BaseModel):
+    seq: int = Field(description="Number of the event. It counts from 1 over all attempts.")
+    attempt: int
+    type: str = Field(
+        description="`output_stdout` and `output_stderr` for printed lines, otherwise the framework's name, such as "
+        "`llm_call_completed`."
+    )
+    at: str
+    payload: dict[str, Any]
+
+
+class EventsAnswer(BaseModel):
+    kickoff_id: str
+    status: StatusWord
+    state: StateWord = Field(description="Read before the events. After the end, `more` false means: these are all.")
+    events: list[EventBody] = Field(description="In the order of `seq`.")
+    next: int = Field(description="The `after` of the next page.")
+    more: bool = Field(description="Whether later events are stored already.")
+
+
 class ErrorBody(BaseModel):
     error: str
     message: str = Field(description="What happened, and what to do.")
@@ -195,4 +238,35 @@ ATTEMPTS_EXAMPLE: dict[str, Any] = {
             "ran": ["write_brief"],
         },
     ],
+}
+
+KICKOFFS_EXAMPLE: dict[str, Any] = {
+    "kickoffs": [
+        {
+            "kickoff_id": EXAMPLE_ID,
+            "status": "completed",
+            "state": "SUCCESS",
+            "created_at": AT,
+            "started_at": AT,
+            "finished_at": AT,
+            "attempt": 1,
+            "user": "ann",
+            "reason": None,
+            "error": None,
+            "total_tokens": 4310,
+            "execution_time": 61.8,
+        }
+    ],
+    "next_cursor": EXAMPLE_ID,
+}
+EVENTS_EXAMPLE: dict[str, Any] = {
+    "kickoff_id": EXAMPLE_ID,
+    "status": "running",
+    "state": "STARTED",
+    "events": [
+        {"seq": 1, "attempt": 1, "type": "output_stdout", "at": AT, "payload": {"line": "looking up tides"}},
+        {"seq": 2, "attempt": 1, "type": "task_started", "at": AT, "payload": {"task_name": "plan"}},
+    ],
+    "next": 2,
+    "more": False,
 }

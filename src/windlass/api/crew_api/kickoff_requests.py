@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
     from starlette.datastructures import Headers
+    from starlette.requests import Request
 
     from windlass.api.bodies import Batch, Object
     from windlass.deployments.crews import Crew
@@ -142,6 +143,21 @@ def members_of(kind: type[Model], body: Mapping[str, Any]) -> Model:
     except ValidationError as error:
         reasons = {_place(found): found["msg"] for found in error.errors(include_url=False, include_context=False)}
         raise bad_request(f"These members are invalid: {', '.join(reasons)}.", invalid_members=reasons) from None
+
+
+def query_of(kind: type[Model], request: Request) -> Model:
+    """Returns the query of the request as a model. Raises Problem 400 with the reason for each invalid parameter."""
+    given = request.query_params
+    repeated = sorted({name for name in given if len(given.getlist(name)) > 1})
+    if repeated:
+        raise bad_request(f"These parameters are given more than once: {', '.join(repeated)}.")
+    try:
+        return kind.model_validate(dict(given))
+    except ValidationError as error:
+        reasons = {_place(found): found["msg"] for found in error.errors(include_url=False, include_context=False)}
+        known = ", ".join(kind.model_fields)
+        message = f"These parameters are invalid: {', '.join(reasons)}. The parameters are: {known}."
+        raise bad_request(message, invalid_parameters=reasons) from None
 
 
 def _place(found: ErrorDetails) -> str:

@@ -10,22 +10,28 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from windlass import __version__
 from windlass.api.crew_api.answers import (
     ATTEMPTS_EXAMPLE,
+    EVENTS_EXAMPLE,
+    KICKOFFS_EXAMPLE,
     AttemptsAnswer,
     DeleteAnswer,
     ErrorBody,
+    EventsAnswer,
     InputsAnswer,
     KickoffAnswer,
+    KickoffListAnswer,
     KickoffsAnswer,
     StatusAnswer,
     StopAllAnswer,
     StopAnswer,
 )
 from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, STATUS_EXAMPLES, example_inputs
-from windlass.api.crew_api.schemas import KickoffRequest, KickoffsRequest, StopRequest
+from windlass.api.crew_api.schemas import EventsQuery, KickoffRequest, KickoffsQuery, KickoffsRequest, StopRequest
 from windlass.api.errors import TITLES
 from windlass.kickoffs.states import Scope
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from windlass.kickoffs.manifest import Manifest
 
 
@@ -77,7 +83,8 @@ DESCRIPTION = (
 )
 SCOPES = (
     "A token of the crew. Each operation names the scopes that the token needs, in its `security`. "
-    "`read`: inputs, status, attempts. `run`: kickoff and stop. `admin`: delete; for organization tokens only. "
+    "`read`: inputs, status, list, attempts, events. `run`: kickoff and stop. "
+    "`admin`: delete; for organization tokens only. "
     "A token has all scopes of its kind unless it was created with fewer."
 )
 ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
@@ -125,7 +132,9 @@ MODELS = (
     KickoffsAnswer,
     InputsAnswer,
     StatusAnswer,
+    KickoffListAnswer,
     AttemptsAnswer,
+    EventsAnswer,
     StopAnswer,
     StopRequest,
     StopAllAnswer,
@@ -189,13 +198,14 @@ def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
             )
         },
         "/kickoff": {"post": _kickoff(inputs)},
-        "/kickoffs": {"post": _kickoffs(inputs)},
+        "/kickoffs": {"post": _kickoffs(inputs), "get": _list_kickoffs()},
         "/kickoffs/{kickoff_id}": {"delete": _delete()},
         "/status/{kickoff_id}": {"get": _status("status", "Get the status of a kickoff", wait)},
         "/{kickoff_id}/status": {
             "get": _status("status_of_old_clients", "Get the status of a kickoff, at the path of older clients", wait)
         },
         "/attempts/{kickoff_id}": {"get": _attempts()},
+        "/events/{kickoff_id}": {"get": _events()},
         "/stop": {"post": _stop_all()},
         "/stop/{kickoff_id}": {"post": _stop()},
     }
@@ -242,6 +252,33 @@ def _attempts() -> dict[str, Any]:
     operation = _operation("attempts", "Get the attempts of a kickoff", (), answer, Scope.READ)
     operation["parameters"] = [KICKOFF_ID]
     return operation
+
+
+def _list_kickoffs() -> dict[str, Any]:
+    answer = _json("KickoffListAnswer", KICKOFFS_EXAMPLE)
+    operation = _operation("list_kickoffs", "List the kickoffs that the token may see", (), answer, Scope.READ)
+    operation["parameters"] = _query(KickoffsQuery)
+    return operation
+
+
+def _events() -> dict[str, Any]:
+    answer = _json("EventsAnswer", EVENTS_EXAMPLE)
+    operation = _operation("events", "Get a page of the events of a kickoff", (), answer, Scope.READ)
+    operation["parameters"] = [KICKOFF_ID, *_query(EventsQuery)]
+    return operation
+
+
+def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """Returns the members of the model as parameters of a query. A parameter is left out, never null."""
+    found = []
+    for name, schema in model.model_json_schema(schema_generator=_WithoutTitles)["properties"].items():
+        (kind,) = [one for one in schema.pop("anyOf", [{}]) if one.get("type") != "null"]
+        description = schema.pop("description")
+        given = {**kind, **schema}
+        if given.get("default", 0) is None:
+            del given["default"]
+        found.append({"name": name, "in": "query", "description": description, "schema": given})
+    return found
 
 
 def _stop() -> dict[str, Any]:

@@ -12,16 +12,32 @@ from starlette.routing import Route
 
 from windlass.api.application import source_of_request
 from windlass.api.bodies import read_list, read_object
-from windlass.api.crew_api.kickoff_requests import MEMBER, KickoffRules, accept_each, key_in, members_of, new_kickoff
+from windlass.api.crew_api.kickoff_requests import (
+    MEMBER,
+    KickoffRules,
+    accept_each,
+    key_in,
+    members_of,
+    new_kickoff,
+    query_of,
+)
 from windlass.api.crew_api.openapi import crew_document
-from windlass.api.crew_api.schemas import LARGEST_BATCH, StopRequest
-from windlass.api.crew_api.views import Part, attempts_body, status_body, stop_all_body, stop_body
+from windlass.api.crew_api.schemas import LARGEST_BATCH, EventsQuery, KickoffsQuery, StopRequest
+from windlass.api.crew_api.views import (
+    Part,
+    attempts_body,
+    events_body,
+    kickoffs_body,
+    status_body,
+    stop_all_body,
+    stop_body,
+)
 from windlass.api.docs_page import assets, docs_page
 from windlass.api.errors import bad_request, forbidden, no_such_crew, no_such_kickoff, not_ended, unauthorized
 from windlass.api.streaming_json import LargeAnswers, json_text
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope, State, may_see
-from windlass.store.kickoffs import OPEN, StopFilter
+from windlass.store.kickoffs import OPEN, KickoffFilter, StopFilter
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -67,9 +83,11 @@ class CrewApi:
         return [
             Route("/kickoff", self.kickoff, methods=["POST"]),
             Route("/kickoffs", self.kickoffs, methods=["POST"]),
+            Route("/kickoffs", self.list_kickoffs, methods=["GET"]),
             Route("/kickoffs/{kickoff_id}", self.delete, methods=["DELETE"]),
             Route("/status/{kickoff_id}", self.status, methods=["GET"]),
             Route("/attempts/{kickoff_id}", self.attempts, methods=["GET"]),
+            Route("/events/{kickoff_id}", self.events, methods=["GET"]),
             Route("/stop", self.stop_all, methods=["POST"]),
             Route("/stop/{kickoff_id}", self.stopped, methods=["POST"]),
             Route("/inputs", self.inputs, methods=["GET"]),
@@ -120,6 +138,20 @@ class CrewApi:
         crew, token = await self._authenticated(request, Scope.READ)
         kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
         return answer(attempts_body(kickoff.id, await self.statuses.attempts(kickoff.id), asker=token.user_id))
+
+    async def list_kickoffs(self, request: Request) -> Response:
+        crew, token = await self._authenticated(request, Scope.READ)
+        query = query_of(KickoffsQuery, request)
+        states = None if query.state is None else [state for state in State if state.state_on_the_wire == query.state]
+        wanted = KickoffFilter(crew.deployment_id, states, token.user_id, query.user, query.cursor)
+        return answer(kickoffs_body(await self.statuses.listed(wanted, query.limit)))
+
+    async def events(self, request: Request) -> Response:
+        crew, token = await self._authenticated(request, Scope.READ)
+        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
+        query = query_of(EventsQuery, request)
+        events = await self.statuses.events(kickoff.id, query.after, query.limit, asker=token.user_id)
+        return await json_text(events_body(kickoff, events, query.after))
 
     async def stopped(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.RUN)

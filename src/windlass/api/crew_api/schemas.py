@@ -6,6 +6,7 @@ import re
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import (
     AfterValidator,
@@ -216,6 +217,9 @@ class KickoffsRequest(BaseModel):
     )
 
 
+UserName = Annotated[str, StringConstraints(strict=True, min_length=1, pattern=NO_NUL)]
+
+
 class StopRequest(BaseModel):
     """Stops the open kickoffs that match all of these and that the token may stop."""
 
@@ -224,7 +228,40 @@ class StopRequest(BaseModel):
     state: Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT"] | None = Field(
         None, description="Only kickoffs in this state."
     )
-    user: Annotated[str, StringConstraints(strict=True, min_length=1, pattern=NO_NUL)] | None = Field(
-        None, description="Only kickoffs that this user started, by the user's name."
-    )
+    user: UserName | None = Field(None, description="Only kickoffs that this user started, by the user's name.")
     before: Time | None = Field(None, description="RFC 3339. Only kickoffs that were created by this time.")
+
+
+LARGEST_PAGE_OF_KICKOFFS = 200
+LARGEST_PAGE_OF_EVENTS = 500
+MOST_EVENTS = 2**53
+"""No kickoff has an event with a larger number. A JSON number can express it exactly."""
+
+
+class KickoffsQuery(BaseModel):
+    """The query of a list of kickoffs."""
+
+    model_config = ConfigDict(extra="forbid")  # a misspelt filter would return too many kickoffs
+
+    state: Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"] | None = Field(
+        None, description="Only kickoffs in this state. `FAILED` includes cancelled and timed-out kickoffs."
+    )
+    user: UserName | None = Field(None, description="Only kickoffs that this user started, by the user's name.")
+    limit: int = Field(50, ge=1, le=LARGEST_PAGE_OF_KICKOFFS, description="The most kickoffs of the page.")
+    cursor: UUID | None = Field(None, description="The `next_cursor` of the page before.")
+
+
+class EventsQuery(BaseModel):
+    """The query of a page of events."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: int = Field(
+        0, ge=0, le=MOST_EVENTS, description="The `next` of the page before. Only events with a larger `seq`."
+    )
+    limit: int = Field(
+        100,
+        ge=1,
+        le=LARGEST_PAGE_OF_EVENTS,
+        description="The most events of the page. A page has fewer events if they are large.",
+    )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.manifest import TaskDefinition
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Waiting
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.kickoffs import EventRow, KickoffPage, KickoffStatus, ListedKickoff
 
 
 def utc(at: datetime) -> str:
@@ -77,6 +77,49 @@ def _message(before: KickoffStatus, state: State, grace: float) -> str:
     if before.state is State.STARTED:
         return "It is stopped."
     return "It was waiting and will never start." if before.attempt == 0 else "It was waiting and will not go on."
+
+
+def kickoffs_body(page: KickoffPage) -> dict[str, Any]:
+    return {
+        "kickoffs": [_listed(kickoff) for kickoff in page.kickoffs],
+        "next_cursor": None if page.next is None else str(page.next),
+    }
+
+
+def _listed(kickoff: ListedKickoff) -> dict[str, Any]:
+    usage = json.loads(kickoff.token_usage or "{}")
+    return {
+        "kickoff_id": str(kickoff.id),
+        "status": kickoff.state.status_on_the_wire,
+        "state": kickoff.state.state_on_the_wire,
+        "created_at": utc(kickoff.created_at),
+        "started_at": utc(kickoff.started_at) if kickoff.started_at else None,
+        "finished_at": utc(kickoff.finished_at) if kickoff.finished_at else None,
+        "attempt": kickoff.attempt,
+        "user": kickoff.user_name,
+        "reason": kickoff.reason,
+        "error": kickoff.error,
+        "total_tokens": usage.get("total_tokens"),
+        "execution_time": _seconds(kickoff),
+    }
+
+
+def events_body(kickoff: KickoffStatus, events: Sequence[EventRow], after: int) -> list[str]:
+    """Returns a page of events as parts of JSON text. `kickoff` was read before the events. `after` is the number of
+    the last event of the page before.
+    """
+    head = {
+        "kickoff_id": str(kickoff.id),
+        "status": kickoff.state.status_on_the_wire,
+        "state": kickoff.state.state_on_the_wire,
+        "next": events[-1].seq if events else after,
+        "more": bool(events and events[-1].more),
+    }
+    parts = [_text(head)[:-1], ',"events":[']
+    for place, event in enumerate(events):
+        known = {"seq": event.seq, "attempt": event.attempt, "type": event.type, "at": utc(event.at)}
+        parts += ["," if place else "", _text(known)[:-1], ',"payload":', event.payload, "}"]
+    return [*parts, "]}"]
 
 
 Part = str | Stored
@@ -180,7 +223,7 @@ def _live(kickoff: KickoffStatus) -> Members:
 _RESULTS = {"documented": _documented, "live": _live}
 
 
-def _seconds(kickoff: KickoffStatus) -> float | None:
+def _seconds(kickoff: KickoffStatus | ListedKickoff) -> float | None:
     if kickoff.started_at is None or kickoff.finished_at is None:
         return None
     return round((kickoff.finished_at - kickoff.started_at).total_seconds(), 6)

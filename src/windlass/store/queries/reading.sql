@@ -173,3 +173,43 @@ SELECT newest.attempt, newest.started_at, host, restored, ended_at, ended_as, wh
         WHERE kickoff_id = %(kickoff)s
        ) AS tasks
  ORDER BY newest.attempt
+
+-- name: listed
+-- Returns one page of kickoffs, newest first, and in each row the edge of the search: `last_seen`, and whether all kickoffs were seen. A search
+-- reads at most %(most_read)s rows, so a rare state or user can't make it read the whole table. Then the page may be short, and the next
+-- page begins after `last_seen`. No large column is read.
+WITH seen AS MATERIALIZED (
+    SELECT id, user_id, state, reason, error, attempt, token_usage::text AS token_usage, created_at, started_at, finished_at
+      FROM kickoffs
+     WHERE deployment_id = %(deployment)s AND (%(before)s::uuid IS NULL OR id < %(before)s::uuid)
+     ORDER BY id DESC
+     LIMIT %(most_read)s
+), page AS (
+    SELECT *
+      FROM seen
+     WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
+       AND (%(owner)s::uuid IS NULL OR user_id = %(owner)s::uuid)
+       AND (%(user)s::text IS NULL OR user_id = (SELECT id FROM users WHERE name = %(user)s::text))
+     ORDER BY id DESC
+     LIMIT %(limit)s
+)
+SELECT page.*, users.name AS user_name, edge.last_seen, edge.seen < %(most_read)s AS all_seen
+  FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
+  LEFT JOIN page ON true
+  LEFT JOIN users ON users.id = page.user_id
+ ORDER BY page.id DESC
+
+-- name: events
+-- Returns a page of events whose payloads have %(most_bytes)s bytes at most, but at least one event. `more` is whether the kickoff has later
+-- events. Payloads are returned as text, which is passed on unread.
+SELECT seq, attempt, type, at, payload, place < found AS more
+  FROM (SELECT seq, attempt, type, at, payload::text AS payload, count(*) OVER () AS found,
+               row_number() OVER in_order AS place, sum(octet_length(payload::text)) OVER in_order AS bytes
+          FROM (SELECT *
+                  FROM events
+                 WHERE kickoff_id = %(kickoff)s AND seq > %(after)s AND type <> ALL (%(hidden)s::text[])
+                 ORDER BY seq
+                 LIMIT %(limit)s + 1) AS next
+        WINDOW in_order AS (ORDER BY seq)) AS next
+ WHERE place = 1 OR (place <= %(limit)s AND bytes <= %(most_bytes)s)
+ ORDER BY seq

@@ -49,10 +49,3 @@ SELECT coalesce((SELECT max(seq) FROM events WHERE kickoff_id = %(kickoff)s), 0)
        coalesce((SELECT sum(pg_column_size(payload)) FROM events WHERE kickoff_id = %(kickoff)s), 0)
        + coalesce((SELECT sum(pg_column_size(output)) FROM task_records WHERE kickoff_id = %(kickoff)s), 0)
        + coalesce((SELECT sum(pg_column_size(record)) FROM journal WHERE kickoff_id = %(kickoff)s), 0) AS bytes
-
--- name: events
-SELECT seq, attempt, type, at, payload
-  FROM events
- WHERE kickoff_id = %(kickoff)s AND seq > %(after)s
- ORDER BY seq
- LIMIT %(limit)s
