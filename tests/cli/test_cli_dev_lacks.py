@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from cli.the_command import Command
@@ -63,3 +64,18 @@ def test_a_change_that_breaks_more_than_one_thing_is_told_as_a_whole(open_folder
         server.wait_for("until it can, kickoffs of it fail")
         server.interrupt()
         assert server.end() == 0
+
+
+def test_dev_prints_its_interpreter_and_why_and_refuses_one_that_is_too_old_before_it_starts(open_folder: Path) -> None:
+    project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": STEEP})
+    command = Command(open_folder)
+    with command.started("dev", str(project), "--port", "0", "--python", sys.executable) as server:
+        server.wait_for(f"crews run in {sys.executable} (Python 3.{sys.version_info[1]}), named by --python")
+        server.wait_for("Base URL")
+        server.interrupt()
+        assert server.end() == 0
+    written(project, {".venv/pyvenv.cfg": "version = 3.9.1\n", ".venv/bin/python": ""})
+    ended = Command(open_folder / "other")("dev", str(project), "--port", "0")
+    assert ended.code == 1
+    assert "the project's .venv, is Python 3.9, and crews run on Python 3.10 to 3.13." in ended.err
+    assert not (open_folder / "other" / "windlass").exists(), "nothing was started"

@@ -17,7 +17,15 @@ from windlass.projects.making import KINDS_WITH_TEMPLATES, new_project
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from windlass.projects import Interpreter
     from windlass.projects.findings import Finding
+
+
+python_option = click.option(
+    "--python",
+    metavar="PYTHON",
+    help="Interpreter of the project: a path, or a version such as 3.12 that is found on this machine.",
+)
 
 
 @click.command
@@ -54,8 +62,9 @@ def steps(folder: Path) -> list[str]:
 @click.command
 @click.argument("project", metavar="[PATH]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--strict", is_flag=True, help="Exit with code 1 for warnings too.")
+@python_option
 @json_option
-def check(project: Path, *, strict: bool, json_output: bool) -> int:
+def check(project: Path, *, strict: bool, python: str | None, json_output: bool) -> int:
     """Find all errors of a project in one run.
 
     PATH is the project's folder, by default the current one. Each finding names its file and line, and how to fix it.
@@ -67,7 +76,7 @@ def check(project: Path, *, strict: bool, json_output: bool) -> int:
     from windlass.projects.findings import Level
 
     log.configure("text", "ERROR")
-    found = findings_of(project, (lambda _: None) if json_output else notify)
+    found = findings_of(project, (lambda _: None) if json_output else notify, python)
     if json_output:
         print_json([one.to_json() for one in found])
     else:
@@ -76,7 +85,7 @@ def check(project: Path, *, strict: bool, json_output: bool) -> int:
     return FAILED if failed else 0
 
 
-def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
+def findings_of(project: Path, notify: Callable[[str], None], python: str | None) -> list[Finding]:
     import asyncio
 
     from windlass import config
@@ -85,9 +94,9 @@ def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
     from windlass.deployments.inspection import findings
     from windlass.errors import ProjectError
     from windlass.projects.findings import Finding, Level, in_order
-    from windlass.wiring.crews import notify_passed_variables, runner_for_checks
+    from windlass.wiring.crews import interpreters_of_command, notify_passed_variables, runner_for_checks
 
-    settings, unread = config.load(), []
+    settings, unread, interpreters = config.load(), [], interpreters_of_command(python)
     try:
         environment = crew_environment(project.resolve(), settings.crew_env)
     except ProjectError as error:
@@ -95,10 +104,13 @@ def findings_of(project: Path, notify: Callable[[str], None]) -> list[Finding]:
         unread.append(Finding("env_file", Level.ERROR, error.message, ".env", None, error.hint))
     notify_passed_variables(settings, notify)
 
+    def show(chosen: Interpreter) -> None:
+        notify(f"crews run in {chosen}")
+
     async def find() -> list[Finding]:
         with runner_for_checks(settings, notify) as runner:
             async with serving(runner):
-                return await findings(project, runner, environment)
+                return await findings(project, runner, environment, interpreters, show)
 
     return in_order([*unread, *asyncio.run(find())])
 

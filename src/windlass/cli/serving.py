@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.printing import console_of
+from windlass.cli.project import python_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,7 +61,8 @@ SHOWN_BY_TREE = frozenset({"kickoff.started", "kickoff.ended"})
     help="Show each run live: tasks, agents, model calls, tools, tokens, times, printed lines. On by default on a "
     "terminal.",
 )
-def dev(project: Path, host: str | None, port: int | None, *, tree: bool | None) -> int:
+@python_option
+def dev(project: Path, host: str | None, port: int | None, *, tree: bool | None, python: str | None) -> int:
     """Serve the crew of one project, everything in one process.
 
     PATH is the project's folder, with its pyproject.toml. The first start creates a database and loads the project. It
@@ -81,9 +83,11 @@ def dev(project: Path, host: str | None, port: int | None, *, tree: bool | None)
 
         with closing(LiveTree(console)) as live:
             log_stream = live.log if sys.stderr.isatty() else None
-            return dev(settings, project, Shown(live.notify, [live], unlogged, tokens=terminal, log_stream=log_stream))
+            return dev(
+                settings, project, Shown(live.notify, [live], unlogged, tokens=terminal, log_stream=log_stream), python
+            )
     observers = [RunTree(lambda line: notify(str(line)))] if with_tree else []
-    return dev(settings, project, Shown(notify, observers, unlogged, tokens=terminal))
+    return dev(settings, project, Shown(notify, observers, unlogged, tokens=terminal), python)
 
 
 @click.command

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from windlass.deployments.environment import is_withheld, unread_lines
 from windlass.errors import ProjectError, WindlassError
 from windlass.offline_model.app import NOBODY_LISTENS, model_environment
+from windlass.projects import Interpreters
 from windlass.projects.checks import declared_project
 from windlass.projects.findings import Finding, Level, from_json, in_order
-from windlass.projects.interpreter import interpreter_of
 from windlass.projects.kinds import function_project, kind_named
 from windlass.runner import RunSpec, Terminator
 from windlass.runner.run_context import at_the_latest
@@ -23,7 +23,7 @@ from windlass_child.process.messages import Warned
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from windlass.projects import Recognised
+    from windlass.projects import Interpreter, Recognised
     from windlass.runner import Runner
 
 EXAMINER = "windlass_child.checks:examine"
@@ -33,8 +33,14 @@ STAND_IN = "windlass-check"
 """The value for a variable that is not set. The code continues with it, so that variables read later are found too."""
 
 
-async def findings(path: Path, runner: Runner, environment: Mapping[str, str]) -> list[Finding]:
-    """Returns all findings, in order.
+async def findings(
+    path: Path,
+    runner: Runner,
+    environment: Mapping[str, str],
+    interpreters: Interpreters | None = None,
+    chosen: Callable[[Interpreter], None] | None = None,
+) -> list[Finding]:
+    """Returns all findings, in order. Calls `chosen` with the interpreter that the project is loaded in.
 
     `environment` is the environment that the project's code would have in a kickoff. The runner treats the code as in a
     kickoff: it uses the same system user and the same limits.
@@ -44,26 +50,39 @@ async def findings(path: Path, runner: Runner, environment: Mapping[str, str]) -
     async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
         return await Examiner(runner, recognised, interpreter, {**environment, **offline}).findings()
 
-    return await _all(path, examined)
+    def choose(recognised: Recognised) -> Path:
+        root = Path(recognised.project.root)
+        found = (interpreters or Interpreters()).of(root, recognised.options.python).supported(root)
+        if chosen is not None:
+            chosen(found)
+        return found.path
+
+    return await _all(path, examined, choose)
 
 
-async def additional_findings(path: Path, runner: Runner, environment: Mapping[str, str]) -> list[Finding]:
+async def additional_findings(
+    path: Path, runner: Runner, environment: Mapping[str, str], chosen: Interpreter
+) -> list[Finding]:
     """Returns the `findings` that need no second interpreter and that an inspection does not report."""
 
     async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
         found, _ = await Examiner(runner, recognised, interpreter, dict(environment)).load_findings()
         return found
 
-    return await _all(path, examined)
+    return await _all(path, examined, lambda _: chosen.path)
 
 
-async def _all(path: Path, examined: Callable[[Recognised, Path], Awaitable[list[Finding]]]) -> list[Finding]:
+async def _all(
+    path: Path,
+    examined: Callable[[Recognised, Path], Awaitable[list[Finding]]],
+    choose: Callable[[Recognised], Path],
+) -> list[Finding]:
     recognised, found = await asyncio.to_thread(declared_project, path)
     found += map(of_env_line, await asyncio.to_thread(lambda: unread_lines(path.resolve())))
     if recognised is None:
         return in_order(found)
     try:
-        interpreter = interpreter_of(Path(recognised.project.root))
+        interpreter = choose(recognised)
     except ProjectError as error:
         return in_order([*found, *of_files(recognised, []), of_interpreter(error)])
     reported = await examined(recognised, interpreter)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from windlass import log
 from windlass.deployments.inspection import additional_findings
 from windlass.errors import ProjectError
-from windlass.projects import Recognised, digest, interpreter_of, recognise
+from windlass.projects import Interpreter, Interpreters, Recognised, digest, recognise
 from windlass.projects.checks import declared_project
 from windlass.projects.findings import Level, counts
 from windlass_child.process.messages import Warned
@@ -32,15 +32,20 @@ class Registration:
     """Describes a project before it is loaded: how it was recognised, its interpreter, and the digest of its files."""
 
     recognised: Recognised
-    interpreter: Path
+    chosen: Interpreter
     digest: str
 
     @classmethod
-    def of(cls, path: Path) -> Registration:
+    def of(cls, path: Path, interpreters: Interpreters = Interpreters()) -> Registration:  # noqa: B008 - it is immutable
         """Raises ProjectError, with a message for a person, when `path` holds no crew."""
         recognised = recognise(path)
         root = Path(recognised.project.root)
-        return cls(recognised, interpreter_of(root), digest(root, recognised.options.ignore))
+        chosen = interpreters.of(root, recognised.options.python).supported(root)
+        return cls(recognised, chosen, digest(root, recognised.options.ignore))
+
+    @property
+    def interpreter(self) -> Path:
+        return self.chosen.path
 
     @property
     def slug(self) -> str:
@@ -103,10 +108,10 @@ def slug_of(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-") or "crew"
 
 
-def read_project(path: Path, notify: Notify) -> Registration:
+def read_project(path: Path, notify: Notify, interpreters: Interpreters) -> Registration:
     """Reads the project's pyproject.toml. Reports all errors in it before it raises ProjectError."""
     try:
-        return Registration.of(path)
+        return Registration.of(path, interpreters)
     except ProjectError:
         _, found = declared_project(path)
         notify_errors(found, notify)
@@ -129,9 +134,9 @@ async def loaded(
             store, runner, environment, lambda message: notify(f"warning: {message}")
         )
     except ProjectError:
-        notify_errors(await additional_findings(registration.root, runner, environment), notify)
+        notify_errors(await additional_findings(registration.root, runner, environment, registration.chosen), notify)
         raise
-    notify_findings(await additional_findings(registration.root, runner, environment), notify)
+    notify_findings(await additional_findings(registration.root, runner, environment, registration.chosen), notify)
     return deployment
 
 

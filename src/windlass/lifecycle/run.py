@@ -16,7 +16,7 @@ from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
 from windlass.lifecycle.background_tasks import until_stored, until_the_database_answers
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
-from windlass.projects import Options, TrustedProjects, interpreter_of
+from windlass.projects import Interpreters, Options, TrustedProjects
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
 from windlass.runner.run_spec import no_journal
 from windlass.runner.runner import timed_out
@@ -63,7 +63,7 @@ class WorkerConfig:
     """Configures a worker.
 
     It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
-    none. `projects` are those whose code the worker may run.
+    none. `projects` are those whose code the worker may run, and `interpreters` chooses their interpreters.
     """
 
     slots: int
@@ -72,6 +72,7 @@ class WorkerConfig:
     max_losses: int
     limits: Limits = field(default_factory=Limits)
     projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
+    interpreters: Interpreters = field(default_factory=Interpreters)
 
 
 class OverLimit(Exception):  # noqa: N818 - describes the run
@@ -188,7 +189,7 @@ class Run:
         return RunSpec(
             kickoff_id=str(self.claimed.id),
             attempt=self.claimed.attempt,
-            interpreter=interpreter_of(root),
+            interpreter=self._config.interpreters.of_kickoff(root, declares=self._options.python is not None),
             preload=source["preload"],
             project=Project(source["kind"], str(root), source["entrypoint"]),
             environment=environment,

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from windlass.errors import ProjectError
 from windlass.projects.findings import Finding, Level
-from windlass.projects.kinds import Declared, Recognised, Unrecognised, chosen, entrypoint_options, kind_of, read
+from windlass.projects.kinds import (
+    Declared,
+    Recognised,
+    Unrecognised,
+    chosen,
+    entrypoint_options,
+    kind_of,
+    options_of,
+    read,
+)
 from windlass.projects.kinds.declared import FILE
 from windlass.projects.options import TABLES, Options
 
@@ -27,9 +37,17 @@ def declared_project(path: Path) -> tuple[Recognised | None, list[Finding]]:
         return None, [unreadable(error, path.resolve())]
     found = [*wrong_options(declared), *passed_over(declared)]
     try:
-        return kind_of(declared), found
+        return replace(kind_of(declared), options=usable_options(declared)), found
     except Unrecognised as error:
         return None, [*found, of_pyproject(error.code, error, declared.root)]
+
+
+def usable_options(declared: Declared) -> Options:
+    """Returns the options, or the default ones if one of them is wrong, which is a finding."""
+    try:
+        return options_of(declared)
+    except ProjectError:
+        return Options()
 
 
 def unreadable(error: ProjectError, root: Path) -> Finding:

@@ -28,6 +28,7 @@ class Options:
     - `preload`: with "project", its processes are forked from one that has imported the project's modules too.
     - `start`: with "exec", its processes are not forked. They start as fresh interpreters.
     - `ignore`: patterns of paths in the project. A change of a matching file does not change the project.
+    - `python`: its interpreter, as a path or a version.
     """
 
     concurrency: int | None = None
@@ -40,6 +41,7 @@ class Options:
     retention: Retention = field(default_factory=Retention)
     retries: Retries = field(default_factory=Retries)
     ignore: list[str] = field(default_factory=list)
+    python: str | None = None
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], file: Path, others: Collection[str] = ()) -> Self:
@@ -102,6 +104,10 @@ def _is_pattern(value: Any) -> bool:
     )
 
 
+def _is_python(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
 def _one_of(*words: str) -> Check:
     listed = " or ".join(f'"{word}"' for word in words)
     return Check(lambda value: isinstance(value, str) and value in words, listed)
@@ -115,6 +121,7 @@ CHECKS = {
     "weight": Check(_is_weight, f"a number from {LEAST} to {MOST}"),
     "concurrency_strategy": _one_of("enqueue", "reject", "cancel_running"),
     "preload": _one_of("framework", "project"),
+    "python": Check(_is_python, 'a version such as "3.12", or the path of an interpreter or an environment'),
     "start": _one_of("fork", "exec"),
     "ignore": Check(_are_patterns, 'a list of paths in the project, such as ["data/*", "*.csv"]'),
 }

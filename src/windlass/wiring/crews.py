@@ -19,6 +19,7 @@ from windlass.embedded_postgres.home import Paths, account_for, make_home
 from windlass.errors import SettingsError
 from windlass.offline_model.app import offline_model_app
 from windlass.offline_model.script import Script
+from windlass.projects import Interpreters
 from windlass.runner import Runner, RunnerConfig
 from windlass.runner.cgroups import Cgroups, NotDelegated, delegated, divided
 from windlass.runner.crew_account import check_apart, crew_account
@@ -83,6 +84,11 @@ def cgroups_of_runs() -> Cgroups | None:
         return None
     logger.event("limits.cgroups", folder=cgroups.folder)
     return cgroups
+
+
+def interpreters_of_command(python: str | None) -> Interpreters:
+    """Returns the interpreters of projects for a command with this --python, and its environment's $VIRTUAL_ENV."""
+    return Interpreters.of_command(python, config.environment().get("VIRTUAL_ENV"))
 
 
 @contextmanager

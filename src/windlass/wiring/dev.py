@@ -17,7 +17,7 @@ from windlass.deployments.registration import read_project
 from windlass.files import write_whole
 from windlass.projects import glance
 from windlass.store.deployments import DeploymentStore
-from windlass.wiring.crews import dev_environments, notify_passed_variables
+from windlass.wiring.crews import dev_environments, interpreters_of_command, notify_passed_variables
 from windlass.wiring.process import run_until_shutdown
 from windlass.wiring.reloading import Reloading
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from windlass.access.tokens import ShownTokens
     from windlass.config import Settings
     from windlass.lifecycle.run import Observer
+    from windlass.projects import Interpreters
     from windlass.store.deployments import Deployment
     from windlass.wiring.infrastructure import Infrastructure, Notify
     from windlass.wiring.services import Services
@@ -56,20 +57,21 @@ class Shown:
             handler.addFilter(lambda record: record.msg not in self.unlogged)
 
 
-def dev(settings: Settings, project: Path, shown: Shown) -> int:
+def dev(settings: Settings, project: Path, shown: Shown, python: str | None = None) -> int:
     """Serves one project at the root, with all parts in this process. Returns an exit code after a stop signal."""
 
     async def compose(services: Services) -> None:
-        await _serve_project(services, project, shown)
+        await _serve_project(services, project, shown, interpreters_of_command(python))
 
     return run_until_shutdown(settings, compose, shown.notify)
 
 
-async def _serve_project(services: Services, project: Path, shown: Shown) -> None:
+async def _serve_project(services: Services, project: Path, shown: Shown, interpreters: Interpreters) -> None:
     settings, stack, notify = services.settings, services.stack, shown.notify
     # a person reads the lines of `notify`, which the log would repeat
     shown.log_as(settings, "WARNING" if shown.tokens else settings.log_level)
-    registration = read_project(project, notify)
+    registration = read_project(project, notify, interpreters)
+    notify(f"crews run in {registration.chosen}")
     seen = glance(registration.root, registration.recognised.options.ignore)
     infrastructure = await services.start_infrastructure()
     runner = await services.start_runner()
@@ -77,10 +79,12 @@ async def _serve_project(services: Services, project: Path, shown: Shown) -> Non
     environments = await dev_environments(settings, registration.root, stack, notify)
     store = DeploymentStore(infrastructure.database)
     environment = partial(environments.of_project, registration.root)
-    reloading = Reloading(registration, seen, store, runner, environment, notify)
+    reloading = Reloading(registration, seen, store, runner, environment, notify=notify, interpreters=interpreters)
     deployment = await reloading.first()
     await services.start_side_jobs()
-    await services.start_worker(runner, environments, observers=shown.observers, given=registration.root)
+    await services.start_worker(
+        runner, environments, observers=shown.observers, given=registration.root, interpreters=interpreters
+    )
     address = await services.start_http(registration.slug)
     stack.callback(settings.address_file.unlink, missing_ok=True)
     write_whole(settings.address_file, f"{address}\n{deployment.slug}\n", 0o644)

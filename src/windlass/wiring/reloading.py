@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from windlass.deployments.registration import Registration
+    from windlass.projects import Interpreters
     from windlass.projects.digest import Snapshot
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
@@ -54,9 +55,12 @@ class Reloading:
         store: DeploymentStore,
         runner: Runner,
         environment: Callable[[], Awaitable[Mapping[str, str]]],
+        *,
         notify: Notify,
+        interpreters: Interpreters,
     ) -> None:
         self._served = registration
+        self._interpreters = interpreters
         self._root = registration.root
         self._loads = False
         """Whether the last load succeeded."""
@@ -124,7 +128,7 @@ class Reloading:
     async def _load(self, changed: Collection[str]) -> None:
         until = f"kickoffs of it begin with the options of version {self._number}"
         try:
-            found = await asyncio.to_thread(read_project, self._root, self._notify)
+            found = await asyncio.to_thread(read_project, self._root, self._notify, self._interpreters)
             await self._follow(found.recognised.options.ignore)
             if found.slug != self._served.slug:
                 self._notify_name(found.slug)

@@ -34,7 +34,7 @@ from windlass.store.migrate import is_migrated
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJobs
 from windlass.store.tokens import TokenStore
-from windlass.wiring.crews import runner_of
+from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.infrastructure import open_infrastructure
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from windlass.config import Settings
     from windlass.deployments.environment import CrewEnvironments
     from windlass.lifecycle.run import Observer
+    from windlass.projects import Interpreters
     from windlass.runner import Runner
     from windlass.wiring.infrastructure import Infrastructure, Notify
 
@@ -87,6 +88,7 @@ class Services:
         *,
         observers: Sequence[Observer] = (),
         given: Path | None = None,
+        interpreters: Interpreters | None = None,
     ) -> Worker:
         """Starts a worker. `given` is the project that the server was started with, or None."""
         settings, store = self.settings, KickoffStore(self.infrastructure.database)
@@ -99,6 +101,7 @@ class Services:
             settings.max_losses,
             settings.limits,
             TrustedProjects.of(settings.project_owners, given),
+            interpreters or interpreters_of_command(None),
         )
         listener, key_ring = self.infrastructure.listener, self.infrastructure.key_ring
         worker = Worker(store, listener, runner, environments, key_ring, config, observers=observers)

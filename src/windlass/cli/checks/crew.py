@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from windlass.cli.checks.machine import Finding, Level
 from windlass.cli.printing import notify
 from windlass.offline_model.app import NOBODY_LISTENS, has_provider_key, model_environment, names_another_model
-from windlass.projects import interpreter_of, recognise
-from windlass.wiring.crews import runner_for_checks
+from windlass.projects import recognise
+from windlass.wiring.crews import interpreters_of_command, runner_for_checks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
     from windlass.kickoffs.manifest import Manifest
+    from windlass.projects import Interpreter
     from windlass.runner import Runner
 
 
 def interpreter(project: Path) -> Finding:
-    found = interpreter_of(project)
-    own = found.is_relative_to(project.resolve())
-    return Finding(f"{found}, {'of the project' if own else 'of Windlass, as the project has no .venv'}")
+    return Finding(str(chosen(project)))
+
+
+def chosen(project: Path) -> Interpreter:
+    return interpreters_of_command(None).of(project, recognise(project).options.python).supported(project)
 
 
 def loads(project: Path, settings: Settings, environment: Mapping[str, str]) -> Finding:
@@ -54,7 +57,7 @@ async def _inspected(project: Path, runner: Runner, environment: Mapping[str, st
     await runner.start()
     try:
         return await runner.inspect(
-            interpreter_of(project),
+            chosen(project).path,
             recognised.preload,
             recognised.project,
             {**environment, **offline},

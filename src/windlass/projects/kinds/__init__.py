@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS", "Declared", "Kind", "Recognised", "Unrecognised", "chosen", "entrypoint_options", "function_project",
-    "kind_named", "kind_of", "read", "recognise",
+    "kind_named", "kind_of", "options_of", "read", "recognise",
 ]  # fmt: skip
 
 KINDS: list[Kind] = [FUNCTION, CREW, FLOW, JSON_CREW, DECLARATIVE_FLOW]
