@@ -69,7 +69,7 @@ async def test_what_is_wrong_with_an_item_is_told_as_of_a_single_kickoff_and_spo
     for item, answer in zip(bad, found[1:-1], strict=True):
         alone = await crew.post(item)
         assert answer["error"] == {"status": alone.status_code, **alone.json()}
-    assert [answer["error"]["status"] for answer in found[1:-1]] == [400, 422, 400, 400, 400]
+    assert [answer["error"]["status"] for answer in found[1:-1]] == [422, 422, 400, 400, 400]
     assert await number_of_kickoffs(crew) == 2
 
 

@@ -56,15 +56,32 @@ def with_audience(text: str) -> bytes:
         (b"1.5", "not a number"),
         (b"true", "not a boolean"),
         (b"null", "not null"),
-        (b"{}", "The member `inputs` is missing"),
-        (b'{"input": {"topic": "tides"}}', "The member `inputs` is missing"),
         (b'{"inputs": ["tides"]}', "The member `inputs` is not an object"),
-        (b'{"inputs": null}', "The member `inputs` is not an object"),
+        (b'{"inputs": false}', "The member `inputs` is not an object"),
         (b'{"inputs": "tides"}', "The member `inputs` is not an object"),
     ],
 )
 async def test_what_is_no_object_with_inputs_is_refused_in_words(crew: Crew, body: bytes, words: str) -> None:
     assert words in await refused(crew, body)
+
+
+NO_INPUTS: list[dict[str, Any]] = [{}, {"inputs": None}, {"inputs": {}}, {"input": {"topic": "tides"}}]
+
+
+@pytest.mark.parametrize("body", NO_INPUTS)
+async def test_no_inputs_or_null_is_an_object_without_inputs(crew: Crew, body: dict[str, Any]) -> None:
+    answer = await crew.post(body)
+    assert (answer.status_code, answer.json()["details"]) == (422, {"missing_inputs": ["topic", "audience"]})
+    undemanding = await crew.server.crew(inputs_schema={"type": "object", "properties": {"topic": {}}})
+    accepted = await undemanding.post({**body, "idempotencyKey": "k", "taskWebhookUrl": None})
+    assert accepted.status_code == 200, accepted.text
+    assert (await undemanding.row(accepted.json()["kickoff_id"]))["inputs"] == {}
+
+
+async def test_every_form_of_no_inputs_is_the_same_request(crew: Crew) -> None:
+    undemanding = await crew.server.crew(inputs_schema={"type": "object"})
+    answers = [await undemanding.post({**body, "idempotencyKey": "k"}) for body in NO_INPUTS[:3]]
+    assert len({answer.text for answer in answers}) == 1, answers
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])

@@ -64,8 +64,12 @@ class KickoffRules:
 def new_kickoff(
     body: dict[str, Any], key_in_header: str | None, crew: Crew, user: UUID | None, rules: KickoffRules
 ) -> NewKickoff:
-    """Returns the row to store. Raises Problem 400, or 422 with the names of all missing inputs."""
-    _check_inputs(body, crew)
+    """Returns the row to store. Missing or null `inputs` count as {}, because some clients send null for no inputs.
+
+    Raises Problem 400, or 422 with the names of all missing inputs.
+    """
+    body = body if body.get("inputs") is not None else {**body, "inputs": {}}
+    _check_inputs(body["inputs"], crew)
     given = _members(body)
     if user:
         _check_bounds_of_users(given, rules)
@@ -116,12 +120,10 @@ def _limits(given: KickoffRequest) -> str | None:
     return to_json(limits.to_json()) if limits != Limits() else None
 
 
-def _check_inputs(body: dict[str, Any], crew: Crew) -> None:
+def _check_inputs(inputs: Any, crew: Crew) -> None:
     """Checks the inputs. It runs before all other checks, so that missing inputs are reported first."""
-    inputs = body.get("inputs")
     if not isinstance(inputs, dict):
-        state = "is missing" if "inputs" not in body else "is not an object"
-        raise bad_request(f'The member `inputs` {state}: send {{"inputs": {{name: value, ...}}}}.')
+        raise bad_request('The member `inputs` is not an object: send {"inputs": {name: value, ...}}.')
     match crew.check(inputs):
         case Missing(names):
             listed = ", ".join(names)

@@ -153,7 +153,11 @@ def crew_document(slug: str, manifest: Manifest, base_url: str) -> dict[str, Any
         "paths": _paths(example_inputs(manifest.inputs_schema)),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": SCOPES}},
-            "schemas": {**_schemas(), "Inputs": _inputs_schema(manifest)},
+            "schemas": {
+                **_schemas(),
+                "KickoffRequest": _kickoff_schema(manifest),
+                "Inputs": _inputs_schema(manifest),
+            },
             "responses": {str(status): _error(status) for status in ERRORS},
         },
     }
@@ -162,6 +166,15 @@ def crew_document(slug: str, manifest: Manifest, base_url: str) -> dict[str, Any
 def _inputs_schema(manifest: Manifest) -> dict[str, Any]:
     """Returns the crew's input schema with its references to `#` adapted to its place in the document."""
     return {"title": "Inputs", **rebase_refs(manifest.inputs_schema, "#/components/schemas/Inputs")}
+
+
+def _kickoff_schema(manifest: Manifest) -> dict[str, Any]:
+    """Returns the schema of a kickoff request. `inputs` may be null or missing if the crew has no required input."""
+    request = _schemas()["KickoffRequest"]
+    inputs: dict[str, Any] = {"$ref": "#/components/schemas/Inputs"}
+    required = {"required": ["inputs"]} if manifest.inputs_schema.get("required") else {}
+    inputs = inputs if required else {"anyOf": [inputs, {"type": "null"}]}
+    return {**request, **required, "properties": {**request["properties"], "inputs": inputs}}
 
 
 class _WithoutTitles(GenerateJsonSchema):
@@ -178,7 +191,6 @@ def _schemas() -> dict[str, Any]:
         modes, ref_template="#/components/schemas/{model}", schema_generator=_WithoutTitles
     )
     schemas: dict[str, Any] = document["$defs"]
-    schemas["KickoffRequest"]["properties"]["inputs"] = {"$ref": "#/components/schemas/Inputs"}
     schemas["KickoffRequest"].pop("examples", None)
     return schemas
 

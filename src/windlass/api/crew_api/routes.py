@@ -82,8 +82,7 @@ class CrewApi:
     def routes(self) -> list[Route]:
         return [
             Route("/kickoff", self.kickoff, methods=["POST"]),
-            Route("/kickoffs", self.kickoffs, methods=["POST"]),
-            Route("/kickoffs", self.list_kickoffs, methods=["GET"]),
+            Route("/kickoffs", self.kickoffs, methods=["GET", "POST"]),
             Route("/kickoffs/{kickoff_id}", self.delete, methods=["DELETE"]),
             Route("/status/{kickoff_id}", self.status, methods=["GET"]),
             Route("/attempts/{kickoff_id}", self.attempts, methods=["GET"]),
@@ -115,6 +114,9 @@ class CrewApi:
         return Response(b'{"kickoff_id":"%s"}' % str(kickoff).encode(), media_type="application/json")
 
     async def kickoffs(self, request: Request) -> Response:
+        return await (self.start_kickoffs if request.method == "POST" else self.list_kickoffs)(request)
+
+    async def start_kickoffs(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.RUN)
         batch = await read_list(
             request, MEMBER, most=LARGEST_BATCH, largest=self.largest_body, seconds=self.request_timeout

@@ -158,7 +158,10 @@ class KickoffRequest(BaseModel):
         },
     )
 
-    inputs: dict[str, Any] = Field(description="Input name -> value. Any JSON; the crew gets it unchanged.")
+    inputs: dict[str, Any] | None = Field(
+        None,
+        description="Input name -> value. Any JSON; the crew gets it unchanged. Null, or no such member, means {}.",
+    )
     meta: dict[str, Any] | None = Field(None, description="Any object. The status returns it unchanged.")
     idempotencyKey: Key | None = Field(  # noqa: N815 - the wire's name
         None,
