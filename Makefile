@@ -14,7 +14,7 @@ run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PR
 	@echo "==> starting Windlass with $(PROJECT)"
 	@exec $(BIN)/windlass dev $(PROJECT)
 
-test: $(STAMPS)/dev $(STAMPS)/assets  ## install what the tests need, then run them all
+test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel  ## install what the tests need, then run them all
 	@echo "==> running the tests"
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -59,6 +59,12 @@ $(STAMPS)/run: $(STAMPS)/venv requirements/build.txt requirements/run.txt pyproj
 $(STAMPS)/dev: $(STAMPS)/venv requirements/build.txt requirements/dev.txt pyproject.toml
 	$(call install,dev)
 
+# A client that the tests run unmodified. It is not installed beside the tests, because it needs other versions of their libraries.
+$(STAMPS)/semantic-kernel: $(STAMPS)/venv requirements/semantic-kernel.txt
+	@echo "==> installing Semantic Kernel, a client, for its test (once)"
+	@rm -rf $@ && $(BIN)/uv venv --quiet --python $(BIN)/python $@
+	@$(BIN)/uv pip install --quiet --no-deps --python $@/bin/python --require-hashes -r requirements/semantic-kernel.txt || { rm -rf $@; exit 1; }
+
 $(STAMPS)/bench: $(STAMPS)/dev requirements/bench.txt
 	$(call install,bench)
 
@@ -76,6 +82,8 @@ lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer on
 	$(COMPILE) $(ARGS) pyproject.toml --extra crewai --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) $(ARGS) pyproject.toml --extra crewai --group dev --group bench -c requirements/dev.txt -o requirements/bench.txt
 	$(COMPILE) $(ARGS) --group build -c requirements/dev.txt -o requirements/build.txt
+	@# The packages that are left out are large, and its client of crews imports none of them.
+	echo 'semantic-kernel>=1.45,<2' | $(COMPILE) $(ARGS) $(addprefix --no-emit-package ,scipy av aiortc aioice pylibsrtp google-crc32c) - -o requirements/semantic-kernel.txt
 	echo 'pip-audit>=2.9,<3' | $(COMPILE) $(ARGS) - -o requirements/audit.txt
 	npm install --package-lock-only --ignore-scripts --silent
 
