@@ -18,12 +18,14 @@ def project(tmp_path: Path) -> Path:
     return doing("function", tmp_path)
 
 
-async def test_an_interpreter_without_the_framework_says_so(tmp_path: Path, bench: Bench) -> None:
+async def test_an_interpreter_without_the_framework_says_so(tmp_path: Path, bench: Bench, project: Path) -> None:
     python = bare_environment(tmp_path)
     with pytest.raises(ProjectError) as caught:
         await bench.runner.warm(python, "crewai")
-    assert caught.value.message.startswith(f"crewai is not installed in {python}. Install it: ")
-    assert caught.value.message.endswith(" crewai")
+    assert caught.value.message == f"crewai is not installed in {python}."
+    with pytest.raises(ProjectError) as caught:
+        await bench.runner.inspect(python, "crewai", recognise(project).project, {})
+    assert caught.value.hint == f"Make the project's environment: windlass setup {project}"
 
 
 async def test_crews_run_in_an_interpreter_that_knows_nothing_of_windlass(tmp_path: Path, scratch: Path) -> None:

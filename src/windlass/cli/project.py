@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +56,7 @@ def steps(folder: Path) -> list[str]:
     steps = [f"windlass check {path}", f"windlass dev {path}   # then type the lines that it prints"]
     framework = recognise(folder).preload
     if framework and find_spec(framework) is None:
-        steps.insert(0, f"pip install 'windlass[{framework}]'   # {framework} is not installed beside Windlass")
+        steps.insert(0, f"windlass setup {path}   # {framework} is not installed beside Windlass")
     return steps
 
 
@@ -83,6 +84,44 @@ def check(project: Path, *, strict: bool, python: str | None, json_output: bool)
         print_finding("\n".join(lines(found)))
     failed = any(one.level is Level.ERROR or strict for one in found)
     return FAILED if failed else 0
+
+
+@click.command
+@click.argument("project", metavar="[PATH]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@python_option
+def setup(project: Path, python: str | None) -> int:
+    """Make the environment of a project, with the packages that it names.
+
+    PATH is the project's folder, by default the current one. uv installs the packages into PATH/.venv: those of
+    uv.lock, else of poetry.lock, pyproject.toml or requirements.txt. Nothing is installed into Windlass's own
+    environment. An environment that is up to date stays as it is. One that another program made is kept as
+    .venv.before-setup.
+
+    Packages may run code of their own while they are built. Root builds as another user (docs/security.md).
+    """
+    import signal
+
+    from windlass import config
+    from windlass.cli.printing import Screen
+    from windlass.wiring.setup import set_up_project
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # what is half made is removed
+    screen = Screen()
+
+    def show(line: str) -> None:
+        screen.line(line)
+        screen.live("installing; Ctrl-C leaves the project unchanged")
+
+    screen.live("looking for an interpreter")  # imports all that it needs, before root becomes another user
+    try:
+        made = set_up_project(config.load(), project, python, show)
+    finally:
+        screen.clear()
+    state = "is ready" if made.is_new else "is up to date"
+    print_result(f"{made.interpreter.parents[1]} {state}, with the packages of {made.packages.file}")
+    if made.before is not None:
+        notify(f"The former environment is kept in {made.before}. Remove it when you don't need it.")
+    return 0
 
 
 def findings_of(project: Path, notify: Callable[[str], None], python: str | None) -> list[Finding]:

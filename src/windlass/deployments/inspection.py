@@ -18,6 +18,7 @@ from windlass.runner import RunSpec, Terminator
 from windlass.runner.run_context import at_the_latest
 from windlass.runner.run_spec import discard
 from windlass.runner.runner import INSPECTION_SECONDS, too_slow_to_load
+from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ async def _all(
     try:
         interpreter = choose(recognised)
     except ProjectError as error:
-        return in_order([*found, *of_files(recognised, []), of_interpreter(error)])
+        return in_order([*found, *of_files(recognised, []), of_interpreter(error, recognised.project.root)])
     reported = await examined(recognised, interpreter)
     return in_order([*found, *of_files(recognised, reported)])
 
@@ -100,10 +101,9 @@ def of_env_line(line: int) -> Finding:
     return Finding("env_file", Level.WARNING, message, ".env", line, "Write NAME=value, or remove the line.")
 
 
-def of_interpreter(error: WindlassError) -> Finding:
-    message, _, command = error.message.partition(" Install it: ")
-    hint = error.hint or (f"Install it: {command}" if command else "Create the project's environment again.")
-    return Finding("interpreter", Level.ERROR, message, hint=hint)
+def of_interpreter(error: WindlassError, root: str) -> Finding:
+    hint = error.hint or f"Make the project's environment: {setup_command(root)}"
+    return Finding("interpreter", Level.ERROR, error.message, hint=hint)
 
 
 @dataclass
@@ -146,7 +146,7 @@ class Examiner:
             await self.runner.warm(self.interpreter, self.recognised.preload)
         except WindlassError as error:
             self.recognised = replace(self.recognised, preload=None)
-            return of_interpreter(error)
+            return of_interpreter(error, self.recognised.project.root)
         return None
 
     async def _examine(self, *, later: bool = False) -> tuple[Any, Finding]:
@@ -166,7 +166,10 @@ class Examiner:
         )
         with at_the_latest(terminator, INSPECTION_SECONDS, too_slow_to_load()):
             outcome = await self.runner.run(spec, discard, terminator)
-        return outcome.json, Finding(
+        answer = outcome.json
+        for one in answer["findings"] if answer else ():  # crews may use a copy of the project
+            one["hint"] = one["hint"].replace(project.root, self.recognised.project.root)
+        return answer, Finding(
             "load_failed",
             Level.ERROR,
             f"the project could not be loaded: {outcome.error}",

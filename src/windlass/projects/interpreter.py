@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import shlex
 import stat
 import sys
 import tomllib
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from windlass.accounts import ROOT
 from windlass.errors import ProjectError, SettingsError
 from windlass.foreign_files import read_file
+from windlass_child.process.error_text import setup_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -26,11 +26,6 @@ ENVIRONMENTS = (".venv", "venv")
 CONFIGURATION = "pyvenv.cfg"
 VERSION = re.compile(r"\d+(?:\.\d+){0,2}")
 LARGEST_PYPROJECT = 1 << 20
-
-
-def setup_command(project: Path) -> str:
-    """Returns the command that makes the environment of a project."""
-    return f"windlass setup {shlex.quote(str(project))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +153,11 @@ def on_this_machine() -> list[Path]:
     folders += [bins for place in kept for bins in sorted(place.glob("*/bin"), reverse=True)]
     own = Path(os.path.realpath(sys.executable))
     named = [folder / f"python3.{minor}" for folder in folders for minor in range(NEWEST[1], OLDEST[1] - 1, -1)]
-    found = [path for path in [own, *named] if path.is_file() and os.access(path, os.X_OK)]
-    return list({os.path.realpath(path): path for path in reversed(found)}.values())[::-1]
+    found = [path for path in [own, *named] if os.path.isfile(path) and os.access(path, os.X_OK)]  # noqa: PTH113 - `is_file` fails in a closed folder
+    once: dict[str, Path] = {}
+    for path in found:
+        once.setdefault(os.path.realpath(path), path)
+    return list(once.values())
 
 
 def version_of(python: Path) -> tuple[int, int] | None:

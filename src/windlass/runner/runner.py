@@ -37,12 +37,13 @@ from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, 
 from windlass.runner.scratch import DiskUse, Scratch
 from windlass.runner.shared_memory import Share, SharedMemory
 from windlass.runner.spawning import ZygoteSpec
-from windlass.runner.zygote import Zygote
+from windlass.runner.zygote import FrameworkMissing, Zygote
 from windlass.runner.zygote_pool import ZygotePool
+from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Failed, Inspect, Inspected, ProcessEnvironment, Run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from windlass.accounts import Account
     from windlass.runner.run_spec import Report
@@ -165,7 +166,19 @@ class Runner:
         `report` gets the lines that the project writes and its warnings. `limits` are those that the project sets.
         Raises ProjectError with the reason when the project can't be loaded, and ChildLost when its process was lost.
         """
-        project = await self.reachable(project)
+        given, project = project, await self.reachable(project)
+        with named_as(given, project):
+            return await self._inspect(interpreter, preload, project, environment, report, limits)
+
+    async def _inspect(
+        self,
+        interpreter: Path,
+        preload: str | None,
+        project: Project,
+        environment: Mapping[str, str],
+        report: Report | None,
+        limits: Limits | None,
+    ) -> Manifest:
         limits = self.limits_of(limits or Limits())
         spec = RunSpec("inspection", 1, interpreter, preload, project, environment, {}, limits)
         self._check(interpreter, Path(project.root))
@@ -191,10 +204,13 @@ class Runner:
         lease_handle.begin(spec.lease)
         context = RunContext(while_leased(lease_handle, report), terminator, lease_handle)
         try:
-            spec = replace(spec, project=await self.reachable(spec.project))
+            given, spec = spec.project, replace(spec, project=await self.reachable(spec.project))
             self._check(spec.interpreter, Path(spec.project.root))
             async with ended_with_its_lease(lease_handle, terminator):
-                with at_the_latest(terminator, spec.seconds_left, timed_out(spec.limits.timeout)):
+                with (
+                    named_as(given, spec.project),
+                    at_the_latest(terminator, spec.seconds_left, timed_out(spec.limits.timeout)),
+                ):
                     ended = await self._live(spec, lambda place: message_of(spec, place), context)
         except ChildLost as error:
             return decide(Ended(asked=terminator.asked)) if terminator.asked else lost(str(error))
@@ -300,6 +316,21 @@ async def clear(folder: Path, share: Share, shared_memory: SharedMemory) -> None
         await asyncio.to_thread(shared_memory.end, share)
     finally:
         await removed(folder)
+
+
+@contextlib.contextmanager
+def named_as(given: Project, used: Project) -> Iterator[None]:
+    """Names in a ProjectError the command that installs a missing framework, and the project's own folder, not the
+    copy that crews use.
+    """
+    try:
+        yield
+    except ProjectError as error:
+        missing = isinstance(error, FrameworkMissing)
+        if not missing and given.root == used.root:
+            raise
+        hint = f"Make the project's environment: {setup_command(given.root)}" if missing else error.hint
+        raise ProjectError(error.message.replace(used.root, given.root), hint.replace(used.root, given.root)) from error
 
 
 def too_slow_to_load() -> Termination:

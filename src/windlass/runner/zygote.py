@@ -47,6 +47,10 @@ def new_future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
+class FrameworkMissing(ProjectError):  # noqa: N818 - describes the interpreter
+    """The interpreter does not have the framework, or a package that the framework needs."""
+
+
 @dataclass(slots=True)
 class ChildRecord:
     """The reports of a zygote about one child.
@@ -149,7 +153,7 @@ class Zygote:
 
     async def _check_ready(self, answer: Ready | Unready | None, interpreter: Path) -> None:
         if isinstance(answer, Unready):
-            raise ProjectError(answer.message)
+            raise FrameworkMissing(answer.message) if answer.missing_package else ProjectError(answer.message)
         if answer is None and self._fault:
             raise self._fault
         if answer is None:

@@ -8,7 +8,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.checks.findings import Found, warning
-from windlass_child.process.error_text import install_command, interpreter
+from windlass_child.process.error_text import interpreter, setup_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,16 +24,17 @@ def findings(root: Path) -> Iterator[Found]:
     A package that the code imports at load is reported by the failed import.
     """
     text = (root / FILE).read_text("utf-8") if (root / FILE).is_file() else ""
+    hint = f"Install the project's packages into an environment of its own: {setup_command(root)}"
     for wanted in dependencies(tomllib.loads(text)):
         if (name := NAME.match(wanted)) is None or not asked_for(wanted):
             continue
         line = next((number for number, line in enumerate(text.splitlines(), 1) if wanted in line), None)
         if (found := installed(name[0])) is None:
             message = f"the package {name[0]!r} is not installed in {interpreter()}."
-            yield warning("missing_package", message, FILE, line, f"Install it: {install_command(quoted(wanted))}")
+            yield warning("missing_package", message, FILE, line, hint)
         elif not fits(wanted, found):
             message = f"{name[0]} {found} is installed in {interpreter()}, and the project wants {wanted!r}."
-            yield warning("package_version", message, FILE, line, f"Install that: {install_command(quoted(wanted))}")
+            yield warning("package_version", message, FILE, line, hint)
 
 
 def dependencies(declared: dict[str, Any]) -> list[str]:
@@ -66,9 +67,3 @@ def asked_for(wanted: str) -> bool:
 def fits(wanted: str, version: str) -> bool:
     read = requirement(wanted)
     return read is None or bool(read.specifier.contains(version, prereleases=True))
-
-
-def quoted(wanted: str) -> str:
-    """Returns the requirement without its marker, quoted for a shell if necessary."""
-    alone = wanted.partition(";")[0].strip()
-    return alone if re.fullmatch(r"[\w.-]+", alone) else f"'{alone}'"

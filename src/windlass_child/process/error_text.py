@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import re
-import shutil
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -123,7 +122,7 @@ def words_for(error: BaseException, stage: str, root: Path) -> tuple[str, str]:
         code = made(repr, error.code)
         return f"the crew's code ended its process with sys.exit({code}){at}", "Return instead of exiting."
     if isinstance(error, ModuleNotFoundError) and error.name and not of_the_project(error.name, root):
-        return missing_package(error.name, place)
+        return missing_package(error.name, place, root)
     return f"{type(error).__name__}: {text}{at}", remedy(error)
 
 
@@ -192,11 +191,12 @@ def raised_by_the_project(error: BaseException, root: Path) -> BaseException | N
     return next((cause for cause in chain(error) if where(cause, root)), None)
 
 
-def missing_package(name: str, place: str) -> tuple[str, str]:
+def missing_package(name: str, place: str, root: Path) -> tuple[str, str]:
     package = name.partition(".")[0]
     wanted_by = f" (imported at {place})" if place else ""
     message = f"the package {package!r} is not installed in {interpreter()}{wanted_by}"
-    return message, f"Install it: {install_command(DISTRIBUTIONS.get(package, package))}"
+    known = f" ({DISTRIBUTIONS[package]})" if package in DISTRIBUTIONS else ""
+    return message, f"Name its package{known} among the project's dependencies, and run: {setup_command(root)}"
 
 
 def interpreter() -> str:
@@ -211,10 +211,9 @@ def interpreter() -> str:
     return sys.executable
 
 
-def install_command(distribution: str) -> str:
-    if importlib.util.find_spec("pip") is None or shutil.which("uv"):
-        return f"uv pip install --python {interpreter()} {distribution}"
-    return f"{interpreter()} -m pip install {distribution}"
+def setup_command(root: Path | str) -> str:
+    """Returns the command that installs the packages of a project, into an environment of its own."""
+    return f"windlass setup {shlex.quote(str(root))}"
 
 
 def of_the_project(module: str, root: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass_child import frameworks, kinds
-from windlass_child.process.error_text import explain, install_command, interpreter, one_line, text_of
+from windlass_child.process.error_text import explain, interpreter, one_line, text_of
 from windlass_child.process.library_logs import ignore_accidental_setup
 from windlass_child.process.messages import Preload, ProcessEnvironment, Ready, Unready
 from windlass_child.process.process_env import (
@@ -86,10 +86,8 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
 
 def not_installed(framework: str, missing: str | None) -> Unready:
     if missing is None or missing.partition(".")[0] == framework:
-        message = f"{framework} is not installed in {interpreter()}."
-        return Unready(f"{message} Install it: {install_command(framework)}", framework)
-    message = f"{framework} can't be imported by {interpreter()}: it needs {missing}, which is missing."
-    return Unready(f"{message} Install it again: {install_command(framework)}", missing)
+        return Unready(f"{framework} is not installed in {interpreter()}.", framework)
+    return Unready(f"{framework} can't be imported by {interpreter()}: it needs {missing}, which is missing.", missing)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,365 @@
+"""Makes the environment of a project, `.venv`, with uv (docs/interpreters.md).
+
+The environment is made beside its place and moved there when it is complete. So a run never sees half of one, and an
+interrupted setup changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass.accounts import ROOT, end_processes_of
+from windlass.errors import ProjectError, WindlassError
+from windlass.projects.interpreter import (
+    NEWEST,
+    OLDEST,
+    VERSION,
+    on_this_machine,
+    python_named,
+    version_of,
+    with_version,
+)
+from windlass.projects.packages import PINS, Packages, explained, packages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from windlass.accounts import Account
+
+ENVIRONMENT = ".venv"
+STAMP = "windlass-setup.json"
+BEFORE = ".venv.before-setup"
+MAKING = ".venv.setup-"
+FORM = 1
+"""The version of the way in which environments are made. A new number makes all again."""
+LAST_LINES = 200
+CLOSED_TO_OTHERS = 0o755
+MICROS = (0, 99)
+"""The last numbers of versions of Python that stand for all: an interpreter's own is not known without a start."""
+VERSIONS = [f"3.{minor}.{micro}" for minor in range(OLDEST[1], NEWEST[1] + 1) for micro in MICROS]
+QUIET = re.compile(r"\s*([+~-] |Downloaded |Built )")
+"""Lines of uv that follow others about the same package."""
+PASSED = re.compile(
+    r"UV_\w+|\w+_PROXY|SSL_CERT_(FILE|DIR)|PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|NETRC|CC|CXX|CFLAGS|LDFLAGS|"
+    r"XDG_(CACHE|DATA|CONFIG)_HOME|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",
+    re.IGNORECASE,
+)
+"""Variables that uv gets, and with it the builds of packages: foreign code that must see no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """The user that runs uv and the builds of packages.
+
+    `account` is None for this process's own. Then the environment belongs to that user. Otherwise the process is root,
+    and gives the finished environment to root. `environment` are the variables of this process. `reaches` returns
+    whether crews can start an interpreter.
+    """
+
+    uv: Path
+    environment: Mapping[str, str]
+    reaches: Callable[[Path], bool]
+    account: Account | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The environment of a project. `is_new` is whether it was made just now. `before` is where the former one is."""
+
+    interpreter: Path
+    packages: Packages
+    is_new: bool
+    before: Path | None = None
+
+
+def set_up(
+    root: Path, python: str | None, framework: str | None, builder: Builder, report: Callable[[str], None]
+) -> Made:
+    """Makes the project's environment, unless it is up to date.
+
+    `python` is a version or a path, None for any that fits. `framework` is the package that the project's kind needs.
+    Raises ProjectError, and leaves the project unchanged then.
+    """
+    with locked(root):
+        packages = packages_of(root)
+        place = root / ENVIRONMENT
+        stamp = {"form": FORM, "digest": packages.digest, "asked": python}
+        if stamp_of(place) == stamp and (place / "bin" / "python").exists():
+            return Made(place / "bin" / "python", packages, is_new=False)
+        former = former_place(root, place)
+        base = base_interpreter(python, packages, builder)
+        report(f"making {place} from {packages.file} on {base or f'Python {packages.wanted_python}'}")
+        remove_leftovers(root)
+        with making(root, builder) as folder:
+            environment = folder / "env"
+            install(root, base, packages, folder, builder, report)
+            if framework and not is_installed(framework, environment):
+                raise missing_framework(framework, packages, root)
+            take(folder, builder)
+            (environment / STAMP).write_text(json.dumps(stamp))
+            if os.path.lexists(place):
+                place.rename(former or folder / "former")
+            environment.rename(place)
+    return Made(place / "bin" / "python", packages, is_new=True, before=former)
+
+
+def stamp_of(place: Path) -> object:
+    try:
+        return json.loads((place / STAMP).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def former_place(root: Path, place: Path) -> Path | None:
+    """Returns where an environment goes that was not made here. None for one that can be removed, or for none."""
+    if not os.path.lexists(place) or stamp_of(place) is not None or place.is_symlink():
+        return None
+    if os.path.lexists(root / BEFORE):
+        raise ProjectError(
+            f"{place} was not made by this command, and {BEFORE} beside it keeps an earlier one.",
+            f"Remove one of them, then run the command again: rm -r {root / BEFORE}",
+        )
+    return root / BEFORE
+
+
+def missing_framework(framework: str, packages: Packages, root: Path) -> ProjectError:
+    return ProjectError(
+        f"{packages.file} does not name {framework}, which the project needs: its environment could not run it. No "
+        "environment was made.",
+        f"Add {framework} to the dependencies of the project. Without a {ENVIRONMENT}, {root.name} runs on Windlass's "
+        f"own interpreter, which has {framework}.",
+    )
+
+
+def base_interpreter(python: str | None, packages: Packages, builder: Builder) -> Path | None:
+    """Returns the interpreter to make the environment on. None leaves the choice to uv, which may download one.
+
+    Raises ProjectError when there is none that fits and this user must not download one.
+    """
+    refuse_unless(any(packages.runs_on(version) for version in VERSIONS), "no such Python can be used", packages)
+    if python and not VERSION.fullmatch(python):
+        chosen = python_named(python, Path.cwd(), "--python")
+        refuse_unless(fits(chosen, packages), f"--python names {chosen}", packages)
+        return chosen
+    found = list(with_version(python)) if python else on_this_machine()
+    usable = [one for one in found if fits(one, packages)]
+    reached = next((one for one in usable if builder.reaches(one)), None)
+    if reached is None and builder.account is not None:
+        unreached = f" Crews can't reach {usable[0]}." if usable else ""
+        raise ProjectError(
+            f"{packages.file} needs Python {python or packages.wanted_python}, and this machine has none that crews "
+            f"can start.{unreached}",
+            "Install one for all users, for example with the package manager of the system.",
+        )
+    if python and not usable:
+        asked = (*map(int, python.split(".")[:2]), 0)[:2]
+        refuse_unless(OLDEST <= asked <= NEWEST and packages.runs_on(python), f"--python is {python}", packages)
+    return reached
+
+
+def refuse_unless(fitting: bool, what: str, packages: Packages) -> None:
+    if not fitting:
+        raise ProjectError(
+            f"{packages.file} needs Python {packages.wanted_python}, and {what}: crews run on Python "
+            f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}.",
+            "Choose another Python, or change the constraint.",
+        )
+
+
+def fits(python: Path, packages: Packages) -> bool:
+    version = version_of(python)
+    if version is None:
+        return True
+    minor = f"{version[0]}.{version[1]}"
+    return OLDEST <= version <= NEWEST and any(packages.runs_on(f"{minor}.{micro}") for micro in MICROS)
+
+
+def install(
+    root: Path, base: Path | None, packages: Packages, folder: Path, builder: Builder, report: Callable[[str], None]
+) -> None:
+    environment = folder / "env"
+    uv = Uv(root, folder, builder, packages, report)
+    chosen = str(base or packages.any_python)
+    uv.run("venv", "--relocatable", "--no-project", "--python", chosen, str(environment))
+    if packages.pins is not None:
+        file = folder / PINS
+        file.write_text("\n".join(packages.pins(markers_of(environment))) + "\n")
+        file.chmod(0o644)
+    arguments = [str(folder / PINS) if one == PINS else one for one in packages.install]
+    target = [] if arguments[0] == "sync" else ["pip", "install", "--python", str(environment / "bin" / "python")]
+    uv.run(*target, *arguments, "--compile-bytecode")
+
+
+def markers_of(environment: Path) -> dict[str, str]:
+    """Returns the environment markers of its interpreter on this machine."""
+    text = (environment / "pyvenv.cfg").read_text("utf-8")
+    found = re.search(r"^version(?:_info)?\s*=\s*((\d+\.\d+)\S*)", text, re.MULTILINE)
+    full, minor = (found[1], found[2]) if found else (platform.python_version(), sysconfig.get_python_version())
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": os.name,
+        "platform_machine": platform.machine(),
+        "platform_python_implementation": "CPython",
+        "platform_release": platform.release(),
+        "platform_system": platform.system(),
+        "platform_version": platform.version(),
+        "python_full_version": full,
+        "python_version": minor,
+        "sys_platform": sys.platform,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Uv:
+    """Runs uv as the builder, in a session of its own, and reports the lines that it prints."""
+
+    root: Path
+    folder: Path
+    builder: Builder
+    packages: Packages
+    report: Callable[[str], None]
+
+    def run(self, *arguments: str) -> None:
+        """Raises ProjectError with uv's reason when uv fails."""
+        account = self.builder.account
+        process = subprocess.Popen(  # noqa: S603 - uv, with arguments of this module
+            [self.builder.uv, *arguments],
+            cwd=self.root,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+        )
+        try:
+            printed = list(self._lines(process))
+            code = process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if code:
+            raise explained(printed, self.packages)
+
+    def _lines(self, process: subprocess.Popen[str]) -> Iterator[str]:
+        """Yields the last lines that it prints."""
+        kept: list[str] = []
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        with process.stdout as lines:
+            for line in lines:
+                text = line.rstrip()
+                kept = [*kept[-LAST_LINES:], text]
+                if text.strip() and not QUIET.match(text) and not kept[0].startswith("error"):
+                    self.report(text.strip())
+        yield from kept
+
+    def _environment(self) -> dict[str, str]:
+        given = {name: value for name, value in self.builder.environment.items() if PASSED.fullmatch(name)}
+        given.setdefault("UV_SYSTEM_CERTS", "true")
+        given |= {
+            "UV_PROJECT_ENVIRONMENT": str(self.folder / "env"),
+            "UV_NO_PROGRESS": "true",
+            "UV_LINK_MODE": given.get("UV_LINK_MODE", "copy" if self.builder.account is None else "hardlink"),
+        }
+        if self.builder.account is not None:
+            own = {name: str(self.folder / "cache") for name in ("UV_CACHE_DIR", "HOME", "TMPDIR")}
+            given |= {**own, "UV_PYTHON_DOWNLOADS": "never"}
+        return given
+
+
+def uv_program() -> Path:
+    """Returns uv: that beside Windlass's interpreter, else one on PATH. Raises WindlassError when there is none."""
+    beside = [Path(sys.executable).parent / "uv", Path(sysconfig.get_path("scripts")) / "uv"]
+    found = next((path for path in beside if os.access(path, os.X_OK)), shutil.which("uv"))
+    if found is None:
+        raise WindlassError("uv, which makes environments, was not found.", "Install Windlass again: it depends on uv.")
+    return Path(found)
+
+
+def is_installed(package: str, environment: Path) -> bool:
+    return any(environment.glob(f"lib/python*/site-packages/{package}-*.dist-info"))
+
+
+@contextlib.contextmanager
+def making(root: Path, builder: Builder) -> Iterator[Path]:
+    """Yields a new folder beside the environment's place. Removes it at the end, with all that is still in it."""
+    folder = root / f"{MAKING}{secrets.token_hex(4)}"
+    try:
+        folder.mkdir(mode=0o755)
+    except OSError as error:
+        raise ProjectError(
+            f"{root} can't be written: {error.strerror}.", "Run the command as the user who owns the project."
+        ) from None
+    try:
+        for one in (folder, folder / "cache"):
+            one.mkdir(exist_ok=True)
+            if builder.account is not None:
+                builder.account.give(one)
+        yield folder
+    finally:
+        if builder.account is not None:
+            end_processes_of(builder.account)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def take(folder: Path, builder: Builder) -> None:
+    """Gives the environment to root, after no process of the builder is left that could change it."""
+    account = builder.account
+    if account is None:
+        return
+    end_processes_of(account)
+    os.chown(folder, ROOT, ROOT)
+    for _, folders, files, here in os.fwalk(folder / "env", follow_symlinks=False):
+        os.fchown(here, ROOT, ROOT)
+        os.fchmod(here, 0o755)
+        for name in (*folders, *files):
+            os.chown(name, ROOT, ROOT, dir_fd=here, follow_symlinks=False)
+            mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
+            if stat.S_ISREG(mode):
+                os.chmod(name, stat.S_IMODE(mode) & CLOSED_TO_OTHERS, dir_fd=here)
+
+
+def remove_leftovers(root: Path) -> None:
+    """Removes what an interrupted setup left. The caller holds the lock of the project."""
+    for folder in root.glob(f"{MAKING}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Holds the lock of the project, so that one setup at a time works there."""
+    try:
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise ProjectError(f"{root} can't be opened: {error.strerror}.", "Name the folder of a project.") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"another command makes the environment of {root}."
+            raise ProjectError(message, "Wait until it has ended.") from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,125 @@
+"""Decides which user makes the environment of a project, and makes it (docs/security.md)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from windlass import config
+from windlass.accounts import ROOT, Account, become, owner_of
+from windlass.errors import ProjectError, SettingsError
+from windlass.projects.checks import declared_project
+from windlass.projects.setup import ENVIRONMENT, Builder, Made, set_up, uv_program
+from windlass.runner.crew_account import crew_account
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from windlass.config import Settings
+    from windlass.wiring.infrastructure import Notify
+
+BUILDER = "windlass-build"
+UNNAMED_BUILDER = 59_998
+"""The number of the user that builds packages if the system has no user BUILDER. No crew and no server has it."""
+
+
+def set_up_project(settings: Settings, project: Path, python: str | None, notify: Notify) -> Made:
+    """Makes the environment of the project in this folder. Raises ProjectError."""
+    root = project.resolve()
+    if not root.is_dir():
+        raise ProjectError(f"{root} is not a folder.", "Name the folder of a project.")
+    recognised, _ = declared_project(root)  # one that can't be recognised may have an environment, too
+    framework = recognised.preload if recognised else None
+    with builder_for(settings, root) as builder:
+        return set_up(root, python, framework, builder, notify)
+
+
+@contextmanager
+def builder_for(settings: Settings, root: Path) -> Iterator[Builder]:
+    """Yields the builder for a project.
+
+    Packages run code of their own when they are built. So root builds none: in a project of another user this process
+    becomes that user, for good, and in a project of root a user without any rights builds.
+    """
+    crews = crew_account(settings.crew_user)
+    if crews is None:
+        yield Builder(uv_program(), config.environment(), lambda _: True)
+        return
+
+    def reaches(python: Path) -> bool:
+        return crews.first_closed(Path(os.path.realpath(python)).parent) is None
+
+    check_place(root, crews)
+    owner = owner_of(root.stat().st_uid)
+    account = build_account() if owner.uid == ROOT else owner
+    with TemporaryDirectory(prefix="windlass-setup-", ignore_cleanup_errors=True) as folder:
+        account.give(Path(folder))
+        uv = uv_for(account, Path(folder))
+        if owner.uid == ROOT:
+            yield Builder(uv, config.environment(), reaches, account)
+            return
+        become(owner)
+        yield Builder(uv, environment_of(owner), reaches)
+
+
+def check_place(root: Path, crews: Account) -> None:
+    found = root.stat()
+    if closed := crews.first_closed(root):
+        raise ProjectError(
+            f"crews run as the user {crews.name}, which can't reach {root / ENVIRONMENT}: {closed} is closed to it.",
+            "Move the project to a folder such as /srv. In its place it runs on Windlass's own interpreter.",
+        )
+    if found.st_uid == crews.uid:
+        raise ProjectError(
+            f"{root} belongs to {crews.name}, the user of the crews, which could replace its environment.",
+            f"Give the project to another user: chown -R root {root}",
+        )
+    if found.st_uid == ROOT and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ProjectError(
+            f"{root} belongs to root, and other users may write to it.",
+            f"Run: chmod go-w {root}, or give the folder to the user who writes to it.",
+        )
+
+
+def build_account() -> Account:
+    """Returns the user that builds packages for root. Raises SettingsError if its number belongs to another user."""
+    try:
+        entry = pwd.getpwnam(BUILDER)
+    except KeyError:
+        with suppress(KeyError):
+            taken = pwd.getpwuid(UNNAMED_BUILDER).pw_name
+            raise SettingsError(
+                f"The user number {UNNAMED_BUILDER}, with which packages are built, is that of {taken}.",
+                f"Make a user for builds alone: useradd --system {BUILDER}",
+            ) from None
+        return Account(UNNAMED_BUILDER, UNNAMED_BUILDER, BUILDER, is_ours=False)
+    return Account(entry.pw_uid, entry.pw_gid, entry.pw_name, is_ours=False)
+
+
+def uv_for(account: Account, folder: Path) -> Path:
+    """Returns uv at a place that the account can reach: a copy in `folder` if need be."""
+    program = uv_program()
+    if account.first_closed(program.parent) is None:
+        return program
+    copy = folder / program.name
+    shutil.copyfile(program, copy)
+    copy.chmod(0o755)
+    return copy
+
+
+def environment_of(owner: Account) -> dict[str, str]:
+    """Returns this process's variables with the home of the owner, whose cache uv then uses. No home means no cache."""
+    given = config.environment()
+    try:
+        home = pwd.getpwuid(owner.uid).pw_dir
+    except KeyError:
+        home = ""
+    if home and Path(home).is_dir():
+        return {**given, "HOME": home, "USER": owner.name, "LOGNAME": owner.name}
+    return {**given, "HOME": "/", "UV_NO_CACHE": "true"}
