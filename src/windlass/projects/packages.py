@@ -82,8 +82,8 @@ def packages_of(root: Path) -> Packages:
     raise ProjectError(
         f"No file in {root} names the packages of the project: there is no {UV_LOCK}, {POETRY_LOCK} or {REQUIREMENTS}, "
         f"and no dependencies in a {PYPROJECT}.",
-        f"Write a {REQUIREMENTS} with a package on each line. Without an environment the project runs on Windlass's own "
-        "interpreter.",
+        f"Write a {REQUIREMENTS} with a package on each line. Without an environment the project runs on Windlass's "
+        "own interpreter.",
     )
 
 
