@@ -51,6 +51,9 @@ class Adapter(Protocol):
     def watching(self, order: Run, report: Report) -> AbstractContextManager[Any]:
         """Guards and journals all that code of the project runs with the framework, inside the `with` block."""
 
+    def without_kickoffs(self) -> AbstractContextManager[None]:
+        """Refuses kickoffs inside the `with` block, with StartedAtImport. It is called only if it is imported."""
+
     def option_for(self, found: Any) -> str | None:
         """Returns the option of [tool.windlass] that names such an object of the framework, or None for others."""
 

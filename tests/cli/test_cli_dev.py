@@ -102,5 +102,5 @@ def shown_on_a_terminal(windlass: Command, project: Path) -> str:
 def test_a_project_that_is_none_is_told_at_once(folder: Path) -> None:
     ended = Command(folder)("dev", str(folder))
     assert ended.code == 1
-    assert ended.err.startswith(f"error: there is no pyproject.toml in {folder}")
+    assert ended.err.startswith(f"error: there is no pyproject.toml and no Python file in {folder}")
     assert not (folder / "windlass").exists()

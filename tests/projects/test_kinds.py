@@ -96,13 +96,15 @@ def test_a_crew_that_is_not_there_is_told_with_where_it_was_looked_for(tmp_path:
 
 def test_a_folder_without_pyproject_is_told(tmp_path: Path) -> None:
     fault = fault_of(tmp_path)
-    assert fault.message == f"there is no pyproject.toml in {tmp_path}."
+    assert fault.message == f"there is no pyproject.toml and no Python file in {tmp_path}."
     assert "[tool.crewai]" in fault.hint
 
 
 def test_a_pyproject_that_tells_of_no_crew_is_told(tmp_path: Path) -> None:
     fault = fault_of(project(tmp_path, '[project]\nname = "library"\n'))
-    assert fault.message == f"{tmp_path / 'pyproject.toml'} declares no crew."
+    assert fault.message.startswith(
+        f"{tmp_path / 'pyproject.toml'} declares no crew, and {tmp_path} has no Python file"
+    )
 
 
 def test_a_pyproject_that_is_no_toml_is_told_with_the_line(tmp_path: Path) -> None:

@@ -6,13 +6,15 @@ import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from windlass.cli.exit_codes import FAILED
 from windlass.cli.printing import json_option, notify, print_finding, print_json, print_result
+from windlass.errors import ProjectError
 from windlass.projects import recognise
+from windlass.projects.kinds import folder_of
 from windlass.projects.making import KINDS_WITH_TEMPLATES, new_project
 
 if TYPE_CHECKING:
@@ -60,15 +62,28 @@ def steps(folder: Path) -> list[str]:
     return steps
 
 
+class ProjectPath(click.Path):
+    """The path of a project: its folder, a Python file in it, or file:object."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(super().convert(value, param, ctx))  # type: ignore[arg-type]  # never bytes, as path_type is Path
+        try:
+            folder_of(path)
+        except ProjectError as error:
+            self.fail(str(error), param, ctx)
+        return path
+
+
 @click.command
-@click.argument("project", metavar="[PATH]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("project", metavar="[PATH]", default=".", type=ProjectPath(path_type=Path))
 @click.option("--strict", is_flag=True, help="Exit with code 1 for warnings too.")
 @python_option
 @json_option
 def check(project: Path, *, strict: bool, python: str | None, json_output: bool) -> int:
     """Find all errors of a project in one run.
 
-    PATH is the project's folder, by default the current one. Each finding names its file and line, and how to fix it.
+    PATH is the project's folder, by default the current one. crew.py names the crew or flow of a file, and
+    crew.py:build_crew an object in it. Each finding names its file and line, and how to fix it.
     The project is loaded as a server would load it, as the same user and within the same limits. No crew runs.
 
     Exits with 0 when there are no errors, with 1 when there are errors, and with 2 for a wrong command line.
@@ -131,13 +146,12 @@ def findings_of(project: Path, notify: Callable[[str], None], python: str | None
     from windlass.aio import serving
     from windlass.deployments.environment import crew_environment
     from windlass.deployments.inspection import findings
-    from windlass.errors import ProjectError
     from windlass.projects.findings import Finding, Level, in_order
     from windlass.wiring.crews import interpreters_of_command, notify_passed_variables, runner_for_checks
 
     settings, unread, interpreters = config.load(), [], interpreters_of_command(python)
     try:
-        environment = crew_environment(project.resolve(), settings.crew_env)
+        environment = crew_environment(folder_of(project), settings.crew_env)
     except ProjectError as error:
         environment = crew_environment(None, settings.crew_env)
         unread.append(Finding("env_file", Level.ERROR, error.message, ".env", None, error.hint))

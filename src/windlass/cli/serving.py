@@ -65,11 +65,12 @@ SHOWN_BY_TREE = frozenset({"kickoff.started", "kickoff.ended"})
 def dev(project: Path, host: str | None, port: int | None, *, tree: bool | None, python: str | None) -> int:
     """Serve the crew of one project, everything in one process.
 
-    PATH is the project's folder, with its pyproject.toml. The first start creates a database and loads the project. It
-    reports missing packages, variables and files. Then it prints the crew's URL, and the tokens if the output is a
-    terminal. When files of the project change, including its .env, the project is loaded again. Runs in progress
-    continue with the code that they have imported. Ctrl-C stops the server. At the next start, accepted kickoffs
-    continue after their last finished task. After SIGTERM, runs have WINDLASS_DRAIN_GRACE seconds to finish.
+    PATH is the project's folder. crew.py names the crew or flow of a file, and crew.py:build_crew an object in it. The
+    first start creates a database and loads the project. It reports missing packages, variables and files. Then it
+    prints the crew's URL, and the tokens if the output is a terminal. When files of the project change, including its
+    .env, the project is loaded again. Runs in progress continue with the code that they have imported. Ctrl-C stops the
+    server. At the next start, accepted kickoffs continue after their last finished task. After SIGTERM, runs have
+    WINDLASS_DRAIN_GRACE seconds to finish.
     """
     settings = serving_settings({"host": host, "port": port})
     from windlass.cli.run_tree import RunTree

@@ -13,7 +13,7 @@ from windlass.offline_model.app import NOBODY_LISTENS, model_environment
 from windlass.projects import Interpreters
 from windlass.projects.checks import declared_project
 from windlass.projects.findings import Finding, Level, from_json, in_order
-from windlass.projects.kinds import function_project, kind_named
+from windlass.projects.kinds import folder_of, function_project, kind_named
 from windlass.runner import RunSpec, Terminator
 from windlass.runner.run_context import at_the_latest
 from windlass.runner.run_spec import discard
@@ -79,7 +79,7 @@ async def _all(
     choose: Callable[[Recognised], Path],
 ) -> list[Finding]:
     recognised, found = await asyncio.to_thread(declared_project, path)
-    found += map(of_env_line, await asyncio.to_thread(lambda: unread_lines(path.resolve())))
+    found += map(of_env_line, await asyncio.to_thread(lambda: unread_lines(folder_of(path))))
     if recognised is None:
         return in_order(found)
     try:

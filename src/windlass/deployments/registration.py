@@ -29,11 +29,15 @@ logger = log.logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Describes a project before it is loaded: how it was recognised, its interpreter, and the digest of its files."""
+    """Describes a project before it is loaded: how it was recognised, its interpreter, and the digest of its files.
+
+    `path` is what the person named: the folder, or a file or an object in it.
+    """
 
     recognised: Recognised
     chosen: Interpreter
     digest: str
+    path: Path
 
     @classmethod
     def of(cls, path: Path, interpreters: Interpreters = Interpreters()) -> Registration:  # noqa: B008 - it is immutable
@@ -41,7 +45,7 @@ class Registration:
         recognised = recognise(path)
         root = Path(recognised.project.root)
         chosen = interpreters.of(root, recognised.options.python).supported(root)
-        return cls(recognised, chosen, digest(root, recognised.options.ignore))
+        return cls(recognised, chosen, digest(root, recognised.options.ignore), path)
 
     @property
     def interpreter(self) -> Path:
@@ -134,9 +138,9 @@ async def loaded(
             store, runner, environment, lambda message: notify(f"warning: {message}")
         )
     except ProjectError:
-        notify_errors(await additional_findings(registration.root, runner, environment, registration.chosen), notify)
+        notify_errors(await additional_findings(registration.path, runner, environment, registration.chosen), notify)
         raise
-    notify_findings(await additional_findings(registration.root, runner, environment, registration.chosen), notify)
+    notify_findings(await additional_findings(registration.path, runner, environment, registration.chosen), notify)
     return deployment
 
 

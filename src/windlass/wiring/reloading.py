@@ -128,7 +128,7 @@ class Reloading:
     async def _load(self, changed: Collection[str]) -> None:
         until = f"kickoffs of it begin with the options of version {self._number}"
         try:
-            found = await asyncio.to_thread(read_project, self._root, self._notify, self._interpreters)
+            found = await asyncio.to_thread(read_project, self._served.path, self._notify, self._interpreters)
             await self._follow(found.recognised.options.ignore)
             if found.slug != self._served.slug:
                 self._notify_name(found.slug)

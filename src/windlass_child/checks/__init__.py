@@ -44,7 +44,9 @@ def examine(kind: str, root: str, entrypoint: str, *, later: bool = False) -> di
 def load(project: Project, *, later: bool) -> Loaded | BaseException:
     try:
         with clock.ahead() if later else clock.as_it_is():
-            return kinds.load(project)
+            loaded = kinds.load(project)
+            loaded.construct()
+            return loaded
     except BaseException as error:  # noqa: BLE001 - runs crew code: every exception that it raises is a finding
         return error
 

@@ -72,6 +72,12 @@ def watching(order: Run, report: Report) -> Iterator[None]:
         yield
 
 
+def without_kickoffs() -> contextlib.AbstractContextManager[None]:
+    from windlass_child.crewai import kickoffs
+
+    return kickoffs.refused()
+
+
 def option_for(found: Any) -> str | None:
     return next((option for option, mark in OPTIONS.items() if getattr(found, mark, False)), None)
 

@@ -52,6 +52,9 @@ class Loaded(Protocol):
     def warnings(self) -> list[Warned]:
         """Returns the parts that will not work, or will work in another way than the author may expect."""
 
+    def construct(self) -> None:
+        """Builds what a run builds before it begins, and discards it. `windlass check` calls it."""
+
     def run(self, order: Run, report: Report) -> Succeeded:
         """Runs the project, reports its progress, and returns its result.
 

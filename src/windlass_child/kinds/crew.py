@@ -1,4 +1,8 @@
-"""Loads classic crews: packages with a class that is decorated with @CrewBase."""
+"""Loads crews that are written in Python.
+
+The entrypoint is a class with @CrewBase, another class with a method crew(), a function that returns a crew, or a crew
+that a module makes.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,20 @@ from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, pr
 from windlass_child.crewai.tasks import TaskFollower, described
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.kinds import results
-from windlass_child.kinds.importing import entry_module, named_in, only_one
-from windlass_child.process.error_text import InputsRefused, ProjectFault, inside, text_of, unset_variable, where
+from windlass_child.kinds.importing import entry_module, named_in, only_one, refuse_arguments
+from windlass_child.process.error_text import (
+    InputsRefused,
+    ProjectFault,
+    StartedAtImport,
+    inside,
+    text_of,
+    unset_variable,
+    where,
+)
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
     from windlass_child.process.messages import Project, Run
@@ -28,16 +41,41 @@ if TYPE_CHECKING:
 
 def load(project: Project) -> LoadedCrew:
     events.telemetry_as_wanted()
-    module = entry_module(project)
-    crew_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
-    crew = build(crew_class, project)
-    return LoadedCrew(crew, crew_class.__name__, inputs.find(crew, preparations(crew, crew_class)))
+    try:
+        module = entry_module(project)
+    except StartedAtImport as started:
+        return of_a_script(started, project)
+    found = named_in(module, project) if ":" in project.entrypoint else only_class(module, project)
+    crew = built(found, project)
+    name = getattr(found, "__name__", project.entrypoint.rpartition(":")[2])
+    return LoadedCrew(crew, name, inputs.find(crew, preparations(crew, found)))
+
+
+def of_a_script(started: StartedAtImport, project: Project) -> LoadedCrew:
+    """Loads the crew of a module that kicks off a crew at import. The inputs of that kickoff become defaults.
+
+    Raises `started` if the entrypoint is not defined above that kickoff.
+    """
+    _, _, name = project.entrypoint.partition(":")
+    own = [one for one in started.names.values() if is_crew_class(one) and one.__module__ == started.names["__name__"]]
+    found = started.names.get(name) if name else own[0] if len(own) == 1 else None
+    if found is None:
+        raise started
+    crew = built(found, project)
+    found_inputs = inputs.find(crew, preparations(crew, found), started.inputs)
+    return LoadedCrew(crew, name or found.__name__, found_inputs, [of_the_rest(started, project)])
+
+
+def of_the_rest(started: StartedAtImport, project: Project) -> Warned:
+    place = where(started, Path(project.root))
+    message = f"{place} starts the crew while it is imported. The lines from this one on never run here. {started.hint}"
+    return Warned(started.code, message)
 
 
 class LoadedCrew:
     """A crew that is built. `inputs` are those that its texts use and those that the project declares."""
 
-    def __init__(self, crew: Any, name: str, inputs: list[inputs.Input]) -> None:
+    def __init__(self, crew: Any, name: str, inputs: list[inputs.Input], warned: Sequence[Warned] = ()) -> None:
         if not crew.tasks:
             raise ProjectFault(
                 f"no kickoff can run {name}: it has no tasks",
@@ -48,6 +86,7 @@ class LoadedCrew:
         self._name = name
         self._tasks = [described(task) for task in crew.tasks]
         self._inputs = inputs
+        self._warned = warned
 
     def manifest(self) -> dict[str, Any]:
         return {
@@ -61,7 +100,11 @@ class LoadedCrew:
         }
 
     def warnings(self) -> list[Warned]:
-        return [Warned(APPROVALS_NOT_THERE, str(fault), position) for position, fault in self._asking()]
+        asking = [Warned(APPROVALS_NOT_THERE, str(fault), position) for position, fault in self._asking()]
+        return [*self._warned, *asking]
+
+    def construct(self) -> None:
+        """Does nothing: the crew is built when it is loaded."""
 
     def run(self, order: Run, report: Report) -> Succeeded:
         self._refuse_missing(order.inputs)
@@ -99,16 +142,11 @@ class LoadedCrew:
             raise InputsRefused(f"the crew needs inputs that were not given: {', '.join(missing)}")
 
 
-def class_named(module: ModuleType, project: Project) -> Any:
-    found = named_in(module, project)
-    if not is_crew_class(found):
-        raise ProjectFault(
-            f"{project.entrypoint} is not a crew", "Name a class that is decorated with @CrewBase in pyproject.toml."
-        )
-    return found
-
-
 def only_class(module: ModuleType, project: Project) -> Any:
+    """Returns the only class with @CrewBase of a module, or the only crew that a module without such a class makes."""
+    made = [found for found in vars(module).values() if isinstance(found, Crew)]
+    if len(made) == 1 and not any(map(is_crew_class, vars(module).values())):
+        return made[0]
     return only_one(
         module, project, is_crew_class, kind="crew", mark="with @CrewBase", hint="Decorate the crew's class with it."
     )
@@ -118,23 +156,60 @@ def is_crew_class(found: Any) -> bool:
     return bool(getattr(found, "is_crew_class", False))
 
 
-def build(crew_class: Any, project: Project) -> Any:
-    method = getattr(crew_class, "crew", None)
-    if method is None:
+def built(found: Any, project: Project) -> Any:
+    """Returns the crew of the entrypoint, which is a crew, a class, or a function without arguments."""
+    called = getattr(found, "__name__", project.entrypoint)
+    if isinstance(found, type):
+        made_by, crew = f"{called}.{crew_method(found, project)}()", built_by(found, project)
+    elif callable(getattr(found, "crew", None)):
+        made_by, crew = f"{project.entrypoint}.crew()", found.crew()
+    elif callable(found):
+        refuse_arguments(found, called)
+        made_by, crew = f"{called}()", found()
+    else:
+        made_by, crew = project.entrypoint, found
+    if isinstance(crew, Crew):
+        return crew
+    raise ProjectFault(f"{made_by} gave a {type(crew).__name__}", "It must return a crewai.Crew.")
+
+
+def built_by(crew_class: Any, project: Project) -> Any:
+    refuse_arguments(crew_class, crew_class.__name__)
+    try:
+        return getattr(crew_class(), crew_method(crew_class, project))()
+    except (KeyError, AttributeError) as error:
+        if unset_variable(error) or not is_crew_class(crew_class):
+            raise
+        raise misconfigured(error, crew_class, project) from error
+
+
+def crew_method(crew_class: Any, project: Project) -> str:
+    """Returns "crew", or the name of the method with @crew, or of one that is annotated to return a crew."""
+    methods = {name: inspect.getattr_static(crew_class, name) for name in dir(crew_class) if not name.startswith("__")}
+    if "crew" in methods:
+        return "crew"
+    for is_one in is_decorated, returns_crew:
+        if found := next((name for name, method in methods.items() if is_one(method)), None):
+            return found
+    if is_crew_class(crew_class):
         raise ProjectFault(
             f"the class {crew_class.__name__} has no method crew()", "Give it one, decorated with @crew."
         )
-    try:
-        crew = crew_class().crew()
-    except (KeyError, AttributeError) as error:
-        if unset_variable(error):
-            raise
-        raise misconfigured(error, crew_class, project) from error
-    if not isinstance(crew, Crew):
-        raise ProjectFault(
-            f"{crew_class.__name__}.crew() gave a {type(crew).__name__}", "It must return a crewai.Crew."
-        )
-    return crew
+    raise ProjectFault(
+        f"{project.entrypoint} is not a crew",
+        "Name a class with @CrewBase, a class with a method crew(), a function that returns a crewai.Crew, or a Crew.",
+    )
+
+
+def is_decorated(method: Any) -> bool:
+    """Returns whether @crew made a method: the only decorator of crewai that leaves no mark on it."""
+    if not inspect.isfunction(method) or any(name.startswith("is_") for name in vars(method)):
+        return False
+    return method.__globals__.get("__name__") in {"crewai.project.annotations", "crewai.project.utils"}
+
+
+def returns_crew(method: Any) -> bool:
+    return getattr(method, "__annotations__", {}).get("return") in (Crew, "Crew")
 
 
 def misconfigured(error: Exception, crew_class: Any, project: Project) -> ProjectFault:
@@ -160,6 +235,7 @@ def config_files(crew_class: Any) -> list[Path | None]:
     return [Path(crew_class.base_directory) / path if isinstance(path, str) else None for path in named]
 
 
-def preparations(crew: Any, crew_class: Any) -> list[Any]:
-    marked = [method for method in vars(crew_class).values() if getattr(method, "is_before_kickoff", False)]
+def preparations(crew: Any, found: Any) -> list[Any]:
+    members = vars(found).values() if isinstance(found, type) else ()
+    marked = [method for method in members if getattr(method, "is_before_kickoff", False)]
     return [getattr(method, "_meth", method) for method in marked] + list(crew.before_kickoff_callbacks)

@@ -15,8 +15,8 @@ from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds import results
-from windlass_child.kinds.importing import entry_module, named_in, only_one
-from windlass_child.process.error_text import InputsRefused, ProjectFault, text_of
+from windlass_child.kinds.importing import entry_module, named_in, only_one, refuse_arguments
+from windlass_child.process.error_text import InputsRefused, ProjectFault, StartedAtImport, text_of
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def load(project: Project) -> LoadedFlow:
     events.telemetry_as_wanted()
     hush()
-    module = entry_module(project)
-    flow_class = class_named(module, project) if ":" in project.entrypoint else only_class(module, project)
+    found = found_in(project)
+    flow_class: Any = found if isinstance(found, type) else type(found)
     definition = flow_class.flow_definition()
     refuse_without_start(definition, flow_class.__name__, "Decorate one with @start().")
     if missing := flow_inputs.without_value(flow_class):
@@ -40,7 +40,23 @@ def load(project: Project) -> LoadedFlow:
             "Give each a default: crewai makes the state first, and puts the inputs into it then.",
             "never_runs",
         )
-    return LoadedFlow(flow_class, definition, flow_class.__qualname__, flow_inputs.schema(flow_class))
+    if found is flow_class:
+        refuse_arguments(flow_class, flow_class.__name__)
+    make = flow_class if found is flow_class else lambda: found
+    return LoadedFlow(make, definition, flow_class.__qualname__, flow_inputs.schema(flow_class))
+
+
+def found_in(project: Project) -> Any:
+    """Returns the flow class of the entrypoint, or the flow that its module makes."""
+    try:
+        module = entry_module(project)
+    except StartedAtImport as started:
+        _, _, name = project.entrypoint.partition(":")
+        found = started.names.get(name, started.started)
+        if is_flow(found) or is_flow(type(found)):
+            return found
+        raise
+    return flow_named(module, project) if ":" in project.entrypoint else only_class(module, project)
 
 
 class LoadedFlow:
@@ -69,6 +85,12 @@ class LoadedFlow:
             for at, (name, method) in enumerate(self._methods.items())
             if asks_a_person(method)
         ]
+
+    def construct(self) -> None:
+        """Constructs the flow without a memory of its own, whose import takes a second."""
+        if isinstance(self._make, type):
+            self._make._skip_auto_memory = True  # type: ignore[attr-defined]  # noqa: SLF001 - crewai has no option
+        self._make()
 
     def run(self, order: Run, report: Report) -> Succeeded:
         report.send(TasksKnown(self._tasks))
@@ -116,9 +138,9 @@ def methods_of(flow_class: Any) -> Any:
     return flow_class.flow_definition().methods
 
 
-def class_named(module: ModuleType, project: Project) -> Any:
+def flow_named(module: ModuleType, project: Project) -> Any:
     found = named_in(module, project)
-    if not is_flow(found):
+    if not is_flow(found) and not is_flow(type(found)):
         raise ProjectFault(
             f"{project.entrypoint} is not a flow",
             "Name a subclass of crewai's Flow in pyproject.toml, that has methods with @start and @listen of its own.",

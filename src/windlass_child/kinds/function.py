@@ -92,6 +92,9 @@ class LoadedFunction:
     def warnings(self) -> list[Warned]:
         return []
 
+    def construct(self) -> None:
+        """Does nothing: only a run calls the function."""
+
     def run(self, order: Run, report: Report) -> Succeeded:
         arguments = self._arguments(order.inputs)
         task = self._task()

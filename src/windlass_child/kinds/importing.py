@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import contextlib
+import inspect
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windlass_child import frameworks
 from windlass_child.process.error_text import ProjectFault, inside
 
 if TYPE_CHECKING:
@@ -15,11 +18,18 @@ if TYPE_CHECKING:
 
 
 def entry_module(project: Project) -> ModuleType:
-    """Imports the module of the project's entrypoint as part of its package, so that relative imports work."""
+    """Imports the module of the project's entrypoint as part of its package, so that relative imports work.
+
+    Raises StartedAtImport if the module kicks off a crew.
+    """
     make_importable(Path(project.root))
     name, _, _ = project.entrypoint.partition(":")
+    add_folder_of(name, Path(project.root))
     try:
-        return import_module(name)
+        with contextlib.ExitStack() as guarded:
+            for adapter in frameworks.imported():
+                guarded.enter_context(adapter.without_kickoffs())
+            return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
@@ -39,6 +49,13 @@ def make_importable(root: Path) -> None:
     sys.path[:] = folders + [entry for entry in sys.path if entry not in folders]
 
 
+def add_folder_of(module: str, root: Path) -> None:
+    """Puts the folder of a module last on sys.path, as for a script that is started there: `from tools import ...`."""
+    package = module.rpartition(".")[0].replace(".", "/")
+    folders = [str(folder / package) for folder in (root / "src", root) if package and (folder / package).is_dir()]
+    sys.path += [folder for folder in folders[:1] if folder not in sys.path]
+
+
 def named_in(module: ModuleType, project: Project) -> Any:
     """Returns the object that the entrypoint names after its colon."""
     found: Any = module
@@ -51,6 +68,22 @@ def named_in(module: ModuleType, project: Project) -> Any:
             )
         found = getattr(found, attribute)
     return found
+
+
+def refuse_arguments(made: Any, called: str) -> None:
+    """Raises ProjectFault for a class or function that can't be called without arguments."""
+    try:
+        parameters = inspect.signature(made).parameters.values()
+    except (TypeError, ValueError):  # it has no signature
+        return
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needs = [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
+    if needs:
+        raise ProjectFault(
+            f"no kickoff can run {called}: it needs the arguments {', '.join(needs)}",
+            "Give each a default, or take the values from the inputs of the kickoff.",
+            "never_runs",
+        )
 
 
 def only_one(

@@ -83,6 +83,23 @@ class NobodyAnswers(ProjectFault, EOFError):  # noqa: N818 - as above
     """
 
 
+class StartedAtImport(ProjectFault):
+    """A module of the project kicks off a crew or a flow, `started`, while it is imported.
+
+    `inputs` are those of this kickoff, `names` the variables of the module.
+    """
+
+    def __init__(self, started: Any, inputs: dict[str, Any], names: dict[str, Any]) -> None:
+        super().__init__(
+            f"the code starts {type(started).__name__}.kickoff() while it is imported, so that each load would run it",
+            'Move this line below `if __name__ == "__main__":`.',
+            "runs_at_import",
+        )
+        self.started = started
+        self.inputs = inputs
+        self.names = names
+
+
 INSTEAD_OF_A_PERSON = "or let a person approve the result after the kickoff."
 """The end of the hints for projects that ask a person."""
 
@@ -114,7 +131,7 @@ def words_for(error: BaseException, stage: str, root: Path) -> tuple[str, str]:
     text = own_text(error, root)
     to_place = stage == "load" or isinstance(error, SyntaxError) or text in (NO_TEXT, UNREADABLE)
     at = f" ({place})" if place and to_place else ""
-    if isinstance(error, NobodyAnswers):
+    if isinstance(error, NobodyAnswers | StartedAtImport):
         return f"{error.message} ({place})" if place else error.message, error.hint
     if isinstance(error, ProjectFault):
         return error.message, error.hint

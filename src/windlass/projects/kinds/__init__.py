@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from windlass.projects.kinds.choice import Choice
 from windlass.projects.kinds.crewai import CREW, DECLARATIVE_FLOW, FLOW, JSON_CREW
-from windlass.projects.kinds.declared import Declared, Unrecognised, read
+from windlass.projects.kinds.declared import FILE, Declared, Unrecognised, folder_of, read
 from windlass.projects.kinds.function import FUNCTION
 from windlass.projects.kinds.kind import EntrypointOption, Kind
 from windlass.projects.options import Options
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "KINDS", "Declared", "Kind", "Recognised", "Unrecognised", "chosen", "entrypoint_options", "function_project",
-    "kind_named", "kind_of", "options_of", "read", "recognise",
+    "KINDS", "Declared", "Kind", "Recognised", "Unrecognised", "chosen", "entrypoint_options", "folder_of",
+    "function_project", "kind_named", "kind_of", "options_of", "read", "recognise",
 ]  # fmt: skip
 
 KINDS: list[Kind] = [FUNCTION, CREW, FLOW, JSON_CREW, DECLARATIVE_FLOW]
@@ -59,7 +60,7 @@ def kind_named(name: str) -> Kind:
 
 def kind_of(declared: Declared) -> Recognised:
     """Recognises a project, with the default options. Raises Unrecognised if no kind fits."""
-    for kind, option, entrypoint in chosen(declared):
+    for kind, option, entrypoint in chosen(declared) if declared.target is None else ():
         if not re.fullmatch(option.pattern, entrypoint):
             message = f"the {option.name} {entrypoint!r} of {declared.root} is not of the form {option.form}."
             raise Unrecognised(message, how_to_declare())
@@ -67,9 +68,8 @@ def kind_of(declared: Declared) -> Recognised:
     for kind in KINDS:
         if found := kind.entrypoint(declared):
             return of_kind(kind, declared, found)
-    if not declared.file.exists():
-        raise Unrecognised(f"there is no {declared.file.name} in {declared.root}.", how_to_declare(), "pyproject")
-    raise Unrecognised(f"{declared.file} declares no crew.", how_to_declare())
+    error = Choice(declared).nothing_found()
+    raise Unrecognised(error.message, error.hint or how_to_declare(), error.code)
 
 
 def chosen(declared: Declared) -> list[tuple[Kind, EntrypointOption, str]]:
@@ -87,7 +87,7 @@ def of_kind(kind: Kind, declared: Declared, entrypoint: str) -> Recognised:
 
 def how_to_declare() -> str:
     *others, last = [kind.declared_by for kind in KINDS if kind.declared_by]
-    return f"Add {', '.join(others)}, or {last}."
+    return f"Add to {FILE}: {', '.join(others)}, or {last}."
 
 
 def function_project(root: str, entrypoint: str) -> Project:

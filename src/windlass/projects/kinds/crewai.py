@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windlass.projects.kinds.choice import Choice
 from windlass.projects.kinds.declared import Unrecognised, is_file
 from windlass.projects.kinds.json_crew import file_findings
 from windlass.projects.kinds.kind import EntrypointOption, Kind
@@ -25,32 +26,52 @@ def framework(_: Declared) -> str:
 
 
 def crew(declared: Declared) -> str | None:
-    """Returns the module of the crew: crew.py in the package that the project names, or else the only crew.py."""
+    """Returns the crew in the project's code: "module", or "module:object"."""
     if is_flow(declared) or json_crew(declared):
         return None
-    template, kind = template_package(declared), type_of(declared)
-    if kind == "crew" or template is not None:
-        packages = [*([] if template is None else [template]), declared.package]
-        return declared.only_module("crew", [f"{package}.crew" for package in packages if package])
-    if kind:
+    kind = type_of(declared)
+    if kind not in {None, "crew"}:
         raise Unrecognised(
             f"{declared.file} declares no crew: [tool.crewai] type is {kind!r}, which is neither crew nor flow.",
             f"Write {AS_CREW}, or {AS_FLOW}.",
         )
-    return None
+    template = template_package(declared)
+    packages = [*([] if template is None else [template]), declared.package]
+    modules = [f"{package}.crew" for package in packages if package]
+    return in_code(declared, "crew", modules if kind or template is not None else [])
 
 
 def flow(declared: Declared) -> str | None:
-    """Returns the module of the flow: that of the command `kickoff`, or else main.py, by the same rule as crew.py."""
-    if not is_flow(declared) or definition(declared):
+    """Returns the flow in the project's code: "module", or "module:object"."""
+    if definition(declared) or json_crew(declared) or type_of(declared) not in {None, "flow"}:
         return None
-    script = declared.script("kickoff")
-    return declared.only_module("flow", [*([script] if script else []), f"{declared.package}.main"])
+    scripts = [module for name in ("kickoff", "run_crew") if (module := declared.script(name))]
+    return in_code(declared, "flow", [*scripts, f"{declared.package}.main"] if is_flow(declared) else [])
+
+
+def function(declared: Declared) -> str | None:
+    """Returns the function in the project's code that runs a crew, if there is neither a crew nor a flow."""
+    if type_of(declared) is not None or json_crew(declared):
+        return None
+    return in_code(declared, "function", [])
+
+
+def in_code(declared: Declared, kind: str, modules: list[str]) -> str | None:
+    """Returns the entrypoint that was chosen in the code, if it is of this kind.
+
+    Without one, returns the first of `modules` that exists, or the only module with such a name: its code may make the
+    crew in a way that only an import shows.
+    """
+    choice, declared_type = Choice(declared), type_of(declared)
+    found = choice.of([declared_type] if declared_type else ["flow", "crew", "function"])
+    if found is not None:
+        return choice.entrypoint(found) if found.kind == kind else None
+    return declared.only_module(kind, modules) if modules and declared.target is None else None
 
 
 def json_crew(declared: Declared) -> str | None:
     """Returns the path of the file that declares the crew. A classic crew may have a stray file of this name."""
-    if is_flow(declared):
+    if is_flow(declared) or declared.target is not None:
         return None
     if named := definition(declared):
         return declaration(declared, named, "crew")
@@ -62,7 +83,7 @@ def json_crew(declared: Declared) -> str | None:
 def declarative_flow(declared: Declared) -> str | None:
     """Returns the path of the file that declares the flow."""
     named = definition(declared)
-    return declaration(declared, named, "flow") if named and is_flow(declared) else None
+    return declaration(declared, named, "flow") if named and is_flow(declared) and declared.target is None else None
 
 
 def type_of(declared: Declared) -> str | None:

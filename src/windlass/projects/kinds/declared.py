@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from windlass.errors import ProjectError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from windlass.projects.kinds.code import Code
 
 FILE = "pyproject.toml"
+REQUIREMENTS = "requirements.txt"
+NEAREST = 8
+"""The number of folders above a file that are searched for those two."""
 BYTE_ORDER_MARK = "\ufeff"
 NAME = r"\w+(?:\.\w+)*"
 """Matches the name of a module, and of an attribute of one."""
@@ -26,12 +29,20 @@ class Unrecognised(ProjectError):  # noqa: N818 - describes the project
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Declared:
-    """The folder of a project, and the contents of its pyproject.toml, which may be missing."""
+    """The folder of a project, and the contents of its pyproject.toml, which may be missing.
+
+    `target` is the file and the object in it that the command line names; either may be None.
+    """
 
     root: Path
     document: dict[str, Any]
+    target: tuple[str | None, str | None] | None = None
+
+    @cached_property
+    def code(self) -> Code:
+        return Code(self.root)
 
     @property
     def file(self) -> Path:
@@ -58,9 +69,23 @@ class Declared:
 
     def script(self, command: str) -> str | None:
         """Returns the module of the command with this name, or None if there is none."""
+        found = self.scripts.get(command)
+        return found[0] if found else None
+
+    @property
+    def scripts(self) -> dict[str, tuple[str, str]]:
+        """The module and the function of each command."""
         named = self.table("project", "scripts") | self.table("tool", "poetry", "scripts")
-        module = str(named.get(command, "")).partition(":")[0]
-        return module if re.fullmatch(NAME, module) else None
+        parts = {command: str(target).partition(":") for command, target in named.items()}
+        return {
+            command: (module, function)
+            for command, (module, _, function) in parts.items()
+            if re.fullmatch(NAME, module)
+        }
+
+    @property
+    def has_dependencies(self) -> bool:
+        return bool(self.table("project").get("dependencies") or self.table("tool", "poetry", "dependencies"))
 
     def depends_on(self, package: str) -> bool:
         named = self.table("project").get("dependencies")
@@ -96,10 +121,11 @@ class Declared:
 
 
 def read(path: Path) -> Declared:
-    """Reads the pyproject.toml of a folder. Raises ProjectError if it can't be read, but not if it is missing."""
-    root = path.resolve()
-    if not root.is_dir():
-        raise ProjectError(f"{root} is not a folder.", "Name the folder of a project, with its pyproject.toml.")
+    """Reads the pyproject.toml of a project. Raises ProjectError if it can't be read, but not if it is missing.
+
+    `path` is its folder or a Python file in it, and may end in ":object".
+    """
+    root, target = placed(path)
     file = root / FILE
     try:
         text = file.read_text("utf-8")
@@ -107,15 +133,45 @@ def read(path: Path) -> Declared:
             raise ProjectError(
                 f"{file} begins with a byte order mark, which TOML has not.", "Save it as UTF-8 without."
             )
-        return Declared(root, tomllib.loads(text))
+        return Declared(root, tomllib.loads(text), target)
     except FileNotFoundError:
-        return Declared(root, {})
+        return Declared(root, {}, target)
     except RecursionError:
         raise ProjectError(f"{file} can't be read: its values are too deep in one another.") from None
     except ValueError as error:  # no TOML, no UTF-8, or a number of too many digits
         raise ProjectError(f"{file} can't be read: {error}.") from None
     except OSError as error:
         raise ProjectError(f"{file} can't be read: {error.strerror}.") from None
+
+
+def folder_of(path: Path) -> Path:
+    """Returns the folder of the project that `path` names. Raises ProjectError if there is none."""
+    return placed(path)[0]
+
+
+def placed(path: Path) -> tuple[Path, tuple[str | None, str | None] | None]:
+    """Returns the folder of the project, and the target: a file in it and an object, or None for the whole folder."""
+    text, _, name = (str(path), "", "") if path.exists() else str(path).partition(":")
+    place = Path(text).resolve()
+    if place.is_dir():
+        return place, (None, name) if name else None
+    if place.suffix != ".py" or not is_file(place):
+        message = f"{place} is not a folder." if place.suffix != ".py" else f"there is no file {place}."
+        raise ProjectError(message, "Name the folder of a project, or a Python file: crew.py, or crew.py:object.")
+    root = root_of(place)
+    return root, (place.relative_to(root).as_posix(), name or None)
+
+
+def root_of(file: Path) -> Path:
+    """Returns the folder of the project that a file is in: the nearest one with pyproject.toml or requirements.txt.
+
+    Without one, or if the file is no module of that project, it is the folder of the file's package.
+    """
+    package = next(folder for folder in file.parents if not is_file(folder / "__init__.py"))
+    for folder in file.parents[:NEAREST]:
+        if is_file(folder / FILE) or is_file(folder / REQUIREMENTS):
+            return folder if Code(folder).module_of(file.relative_to(folder).as_posix()) else package
+    return package
 
 
 def is_file(path: Path) -> bool:

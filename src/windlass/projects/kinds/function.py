@@ -15,18 +15,19 @@ FRAMEWORKS = (crewai.FRAMEWORK,)
 DECLARED_BY = '[tool.windlass] entrypoint = "module:function" for a function'
 
 
-def by_option_only(_: Declared) -> None:
-    return None
-
-
 def framework(declared: Declared) -> str | None:
-    """Returns the framework that the project depends on."""
-    return next((package for package in FRAMEWORKS if declared.depends_on(package)), None)
+    """Returns the framework that the project depends on, or that its code imports if it declares no dependencies."""
+    if declared.has_dependencies:
+        return next((package for package in FRAMEWORKS if declared.depends_on(package)), None)
+    imported = {
+        source.partition(".")[0] for one in declared.code.modules.values() for source, _ in one.imports.values()
+    }
+    return next((package for package in FRAMEWORKS if package in imported), None)
 
 
 FUNCTION = Kind(
     "function",
-    by_option_only,
+    crewai.function,
     framework,
     EntrypointOption("entrypoint", "module:function", f"{NAME}:{NAME}"),
     DECLARED_BY,
