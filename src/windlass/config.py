@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from windlass.errors import SettingsError
+from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.retention import Retention, age
 
@@ -211,6 +212,11 @@ class Settings(BaseSettings):
         description="Size of the data of one kickoff in the database: events, task outputs, journal; for crews that "
         "set no `stored_limit`.",
     )
+    stored_files: int = Field(
+        1000, ge=0, le=10_000, description="Files of one kickoff that are stored (docs/files.md); 0 stores none."
+    )
+    stored_file_size: Size = Field(20 * MB, description="Size of one file of a kickoff; larger ones are not stored.")
+    stored_files_size: Size = Field(100 * MB, description="Size of all stored files of one kickoff together.")
     stall_after: Seconds = Field(
         300.0,
         description="Seconds without a sign of life from a run after which the stacks of its threads are recorded, "
@@ -308,6 +314,11 @@ class Settings(BaseSettings):
     def limits(self) -> Limits:
         """The limits of runs whose deployment sets none."""
         return Limits(**{name: getattr(self, name) for name in asdict(Limits()) if name in type(self).model_fields})
+
+    @property
+    def files(self) -> FileLimits:
+        """The limits of the files of a kickoff."""
+        return FileLimits(self.stored_files, self.stored_file_size, self.stored_files_size)
 
     @property
     def retention(self) -> Retention:

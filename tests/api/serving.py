@@ -35,6 +35,7 @@ from windlass.lifecycle.statuses import Statuses
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
+from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.migrate import is_migrated
@@ -229,6 +230,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             STOP_GRACE,
             Deletions(RetentionStore(database)),
             kept := LargeAnswers(Path(tempfile.gettempdir()), large_answers),
+            FileStore(database),
         )
 
         async def ready() -> bool:

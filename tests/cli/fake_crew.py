@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ class FakeCrew:
     attempts: list[dict[str, Any]] = field(default_factory=list)
     pages: list[dict[str, Any]] = field(default_factory=list)
     """The pages of a list or of events, given one after the other, with any query."""
+    files: list[dict[str, Any]] = field(default_factory=list)
+    contents: dict[str, bytes] = field(default_factory=dict)
     refusal: Response | None = None
     seen: list[Seen] = field(default_factory=list)
     port: int = 0
@@ -103,6 +106,9 @@ class FakeCrew:
             return self.refusal
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return problem(401, "Unauthorized", "The request needs a valid token of this crew.")
+        if (name := path.removeprefix(f"/files/{KICKOFF}/")) in self.contents:
+            start, end = request.headers["range"].removeprefix("bytes=").split("-")
+            return Response(self.contents[name][int(start) : int(end) + 1], 206)
         return self._of_crew(path)
 
     def _of_crew(self, path: str) -> Response:
@@ -117,11 +123,17 @@ class FakeCrew:
             "/stop": {"stopped": 3, "message": "3 kickoffs are stopped."},
             f"/stop/{KICKOFF}": {"kickoff_id": KICKOFF, "status": "running", "state": "STARTED", "message": STOPPING},
             f"/kickoffs/{KICKOFF}": {"kickoff_id": KICKOFF, "message": "The kickoff is deleted for good."},
+            f"/files/{KICKOFF}": {"kickoff_id": KICKOFF, "files": self.files},
             f"/attempts/{KICKOFF}": {"kickoff_id": KICKOFF, "attempts": self.attempts},
         }
         if path in answers:
             return JSONResponse(answers[path])
         return problem(404, "Not Found", "There is no kickoff with this id here.")
+
+
+def file(path: str, content: bytes) -> dict[str, Any]:
+    digest = hashlib.sha256(content).hexdigest()
+    return {"path": path, "size": len(content), "sha256": digest, "media_type": "text/plain"}
 
 
 def problem(status: int, title: str, message: str, **details: Any) -> JSONResponse:

@@ -170,6 +170,9 @@ def test_every_operation_of_the_contract_is_there_with_its_errors(document: Docu
         ("get", "/attempts/{kickoff_id}"): SCOPED | {"200"},
         ("get", "/kickoffs"): SCOPED | {"200"},
         ("get", "/events/{kickoff_id}"): SCOPED | {"200"},
+        ("get", "/files/{kickoff_id}"): SCOPED | {"200"},
+        ("get", "/files/{kickoff_id}.zip"): SCOPED | {"200"},
+        ("get", "/files/{kickoff_id}/{path}"): SCOPED | {"200", "206", "304", "416"},
         ("post", "/stop"): SCOPED | {"200", "413"},
         ("post", "/stop/{kickoff_id}"): SCOPED | {"200"},
     }
@@ -201,7 +204,8 @@ def test_every_error_has_its_title_and_the_one_form(document: Document) -> None:
 
 def test_the_headers_of_errors_are_told(document: Document) -> None:
     told = {status: set(found.get("headers", {})) for status, found in document["components"]["responses"].items()}
-    wanted = {"401": {"WWW-Authenticate"}, "405": {"Allow"}, "429": {"Retry-After"}, "503": {"Retry-After"}}
+    wanted = {"401": {"WWW-Authenticate"}, "405": {"Allow"}, "416": {"Content-Range"}}
+    wanted |= {status: {"Retry-After"} for status in ("429", "503")}
     assert told == {status: wanted.get(status, set()) for status in told}
 
 
@@ -270,6 +274,7 @@ def test_the_limits_of_a_kickoff_are_told_by_their_names_and_forms(document: Doc
 
 def test_the_titles_of_errors_are_the_standards_but_where_the_crew_api_has_its_own() -> None:
     own = {422: "Validation Error", 500: "Server Error"}
-    standard = {413: "Content Too Large"}  # Python 3.11 and 3.12 have the name of an older RFC
+    # Python 3.11 and 3.12 have the names of an older RFC
+    standard = {413: "Content Too Large", 416: "Range Not Satisfiable"}
     for status, title in TITLES.items():
         assert title == (own | standard).get(status, HTTPStatus(status).phrase)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 USUAL = Retention(kickoffs=90, events=30, journal=7)
-EVENTS, ENTRIES = 3, 2
+EVENTS, ENTRIES, FILES, CHUNKS = 3, 2, 2, 5
 
 
 @pytest.fixture
@@ -55,6 +55,15 @@ async def fill(database: Database, kickoff: UUID) -> None:
         "SELECT %(id)s, number, 1, 'key', 'sealed' FROM generate_series(1, %(count)s) AS number",
         {"id": kickoff, "count": ENTRIES},
     )
+    await database.execute(
+        "INSERT INTO files SELECT %(id)s, number, 1, '', 'text/plain', %(id)s "
+        "FROM generate_series(1, %(count)s) AS number",
+        {"id": kickoff, "count": FILES},
+    )
+    await database.execute(
+        "INSERT INTO file_chunks SELECT %(id)s, %(id)s, number, 'x' FROM generate_series(1, %(count)s) AS number",
+        {"id": kickoff, "count": CHUNKS},
+    )
 
 
 async def count(rows: Rows, table: str, kickoff: UUID) -> int:
@@ -67,7 +76,15 @@ async def left(rows: Rows, kickoff: UUID) -> dict[str, int]:
     return {table: await count(rows, table, kickoff) for table in ("kickoffs", *TABLES)}
 
 
-WHOLE = {"kickoffs": 1, "events": EVENTS, "journal": ENTRIES, "task_records": 2, "attempts": 1}
+WHOLE = {
+    "kickoffs": 1,
+    "events": EVENTS,
+    "journal": ENTRIES,
+    "files": FILES,
+    "file_chunks": CHUNKS,
+    "task_records": 2,
+    "attempts": 1,
+}
 NOTHING = dict.fromkeys(WHOLE, 0)
 
 

@@ -30,6 +30,7 @@ TITLES: dict[int, str] = {
     408: "Request Timeout",
     409: "Conflict",
     413: "Content Too Large",
+    416: "Range Not Satisfiable",
     421: "Misdirected Request",
     422: "Validation Error",
     429: "Too Many Requests",
@@ -88,6 +89,15 @@ def no_such_kickoff() -> Problem:
     reveal which.
     """
     return Problem(404, "There is no kickoff with this id here. Check the kickoff_id that POST /kickoff returned.")
+
+
+def no_such_file() -> Problem:
+    return Problem(404, "The kickoff has no file with this path. GET /files/{kickoff_id} lists its files.")
+
+
+def no_such_range(size: int) -> Problem:
+    message = f"The file has {size} bytes, and the requested range is not in it. Request a range below its size."
+    return Problem(416, message, {"size": size}, {"Content-Range": f"bytes */{size}"})
 
 
 def not_ended(kickoff: UUID, *, stopping: bool) -> Problem:

@@ -22,6 +22,7 @@ COMMANDS = {
     "why": ("status", "Explain why a kickoff waits, what it does, or why it ended."),
     "show": ("status", "Show a kickoff in full, with its tasks and attempts."),
     "logs": ("logs", "Show what a kickoff did: its events, oldest first."),
+    "files": ("files", "List the files that a run wrote, or download them."),
     "stop": ("stop", "Stop a kickoff, or all open ones with --all."),
     "kickoffs": ("kickoffs", "List the kickoffs of a crew, or delete some for good."),
     "deployments": ("deployments", "List the crews of the server, pause and resume them."),

@@ -14,11 +14,15 @@ from windlass.client.transport import Transport
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
+    from windlass.client import File
     from windlass.client.requests import Request
     from windlass.secrets.secret import Secret
+
+DOWNLOAD_SECONDS = 60.0
+"""How long a download retries while the server is not available."""
 
 __all__ = ["CrewClient", "RequestRefused", "Unreachable", "cli_errors"]
 
@@ -42,7 +46,7 @@ class RequestRefused(WindlassError):  # noqa: N818 - an answer of the server
 
 
 class CrewClient:
-    """A client of one crew. It sends every request once.
+    """A client of one crew. It sends every request once, except in `content`.
 
     Raises Unreachable when no answer arrives, and RequestRefused for an answer that is no success. `here` is the crew's
     name when commands find the crew without its URL.
@@ -90,6 +94,14 @@ class CrewClient:
 
     def events(self, kickoff_id: str, *, after: int, limit: int) -> dict[str, Any]:
         return self._ask(requests.events(kickoff_id, after, limit))
+
+    def files(self, kickoff_id: str) -> dict[str, Any]:
+        return self._ask(requests.files(kickoff_id))
+
+    def content(self, kickoff_id: str, file: File, write: Callable[[bytes], None]) -> None:
+        """Passes the content of the file to `write`, in pieces. Repeats a request while the server is not available."""
+        with cli_errors():
+            self._line.perform(protocol.content(kickoff_id, file, write, protocol.Patience(DOWNLOAD_SECONDS)))
 
     def stop(self, kickoff_id: str) -> dict[str, Any]:
         return self._ask(requests.stop(kickoff_id))

@@ -153,7 +153,8 @@ def kickoff(  # noqa: PLR0913 - one for each option
 
             notify(f"kickoff {kickoff_id}")
             notify_streams("The final output")
-            return print_status(follow(crew, kickoff_id, patience=patience), json_output=json_output)
+            ended = follow(crew, kickoff_id, patience=patience)
+            return print_status(ended, crew.command("files", kickoff_id), json_output=json_output)
     if json_output:
         print_json(answer)
     else:

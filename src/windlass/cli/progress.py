@@ -85,6 +85,12 @@ def ending(status: Status) -> str:
     return ", ".join(["completed", *filter(None, facts)])
 
 
+def file_count(status: Status) -> str | None:
+    """Returns the number of files that the run wrote, in words; None without files."""
+    count = status.get("file_count")
+    return f"{count:,} {'file' if count == 1 else 'files'}" if isinstance(count, int) and count else None
+
+
 def final_output(status: Status) -> str:
     """Returns the text of the crew's result, from either form of the status (docs/tokens.md, profiles)."""
     result = status.get("result")

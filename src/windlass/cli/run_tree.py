@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli.printing import printable
+from windlass.kickoffs.files import FileChanges
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
 from windlass.runner import Output
@@ -74,6 +75,7 @@ class Shown:
     printed: int = 0
     """The number of lines of output since `since`. The first AT_ONCE of them were shown."""
     since: float = 0.0
+    kickoff: str = ""
 
 
 class RunTree:
@@ -133,7 +135,9 @@ class RunTree:
 
     def _begin(self, kickoff: Claimed) -> None:
         self._last += 1
-        self._runs[kickoff.id, kickoff.attempt] = run = Shown(self._last, kickoff.slug, self._clock())
+        self._runs[kickoff.id, kickoff.attempt] = run = Shown(
+            self._last, kickoff.slug, self._clock(), kickoff=str(kickoff.id)
+        )
         again = f", attempt {kickoff.attempt}" if kickoff.attempt > 1 else ""
         self._print(run, 0, f"{kickoff.slug}: kickoff {kickoff.id}{again}", "run")
 
@@ -152,12 +156,18 @@ class RunTree:
                 run.tokens += message.total
             case Event():
                 return [(2, *words) for words in self._event(run, message)]
-            case Warned():
-                return [(1, f"warning: {shown(message.message)}", "warning")]
+            case Warned() | FileChanges():
+                return [(1, *self._note(run, message))]
             case Outcome():
                 trace = [(1, line, "trace") for line in without_our_frames(message.trace)]
                 return [*trace, (0, *self._outcome(run, message))]
         return []
+
+    def _note(self, run: Shown, message: Warned | FileChanges) -> tuple[str, str]:
+        if isinstance(message, Warned):
+            return f"warning: {shown(message.message)}", "warning"
+        files = "1 file" if message.count == 1 else f"{message.count:,} files"
+        return f"{files}: windlass files {run.kickoff}", "files"
 
     def _end_of_task(self, run: Shown, task: TaskEnded) -> list[tuple[int, str, str]]:
         activity = run.tasks.pop(task.position, None)

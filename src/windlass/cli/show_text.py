@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli.printing import columns
-from windlass.cli.progress import moment, task_name, task_words, tasks_of
+from windlass.cli.progress import file_count, moment, task_name, task_words, tasks_of
 from windlass.cli.why_text import explain
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ MOST_NAMED = 10
 
 
 def describe(status: Status, attempts: Sequence[Attempt], at: datetime) -> list[str]:
-    summary = [*explain(status, at), _dates(status), _tokens(status)]
+    summary = [*explain(status, at), _dates(status), _tokens(status), _files(status)]
     return [
         f"Kickoff {status.get('kickoff_id')}",
         *(line for line in summary if line),
@@ -48,6 +48,11 @@ def _dates(status: Status) -> str:
     steps = {"created_at": "Accepted", "started_at": "started", "finished_at": "ended"}
     known = [f"{words} {_when(status[member])}" for member, words in steps.items() if status.get(member)]
     return f"{', '.join(known)}." if known else ""
+
+
+def _files(status: Status) -> str:
+    count = file_count(status)
+    return f"Its run wrote {count}: windlass files {status.get('kickoff_id')}" if count else ""
 
 
 def _tokens(status: Status) -> str:

@@ -10,7 +10,7 @@ import click
 from windlass.cli.crew_options import KickoffAt, client_at, kickoff_options, watch_options
 from windlass.cli.exit_codes import FAILED
 from windlass.cli.printing import notify, print_json, print_result
-from windlass.cli.progress import changes, did_fail, ending, final_output, has_ended, now
+from windlass.cli.progress import changes, did_fail, ending, file_count, final_output, has_ended, now
 from windlass.cli.show_text import describe
 from windlass.cli.why_text import explain
 
@@ -32,7 +32,8 @@ def status(
     """
     with client_at(kickoff, token, token_file) as crew:
         found = _followed(crew, kickoff.id, patience) if watch else _once(crew, kickoff.id, quiet=json_output)
-    return print_status(found, json_output=json_output)
+        command = crew.command("files", kickoff.id)
+    return print_status(found, command, json_output=json_output)
 
 
 def _followed(crew: CrewClient, kickoff_id: str, patience: float) -> Status:
@@ -48,8 +49,10 @@ def _once(crew: CrewClient, kickoff_id: str, *, quiet: bool) -> Status:
     return status
 
 
-def print_status(status: Status, *, json_output: bool) -> int:
-    """Prints the progress of the kickoff, or its end and its final output. Returns the exit code."""
+def print_status(status: Status, files: str, *, json_output: bool) -> int:
+    """Prints the progress of the kickoff, or its end and its final output. Returns the exit code. `files` is the
+    command that lists its files.
+    """
     if json_output:
         print_json(status)
     elif not has_ended(status):
@@ -58,6 +61,8 @@ def print_status(status: Status, *, json_output: bool) -> int:
         notify(ending(status))
         if not did_fail(status):
             print_result(final_output(status))
+        if count := file_count(status):
+            notify(f"{count}: {files}")
     return FAILED if did_fail(status) else 0
 
 

@@ -21,6 +21,7 @@ from windlass.client.errors import (
 )
 from windlass.client.requests import Kickoff
 from windlass.client.results import (
+    File,
     Inputs,
     KickoffFailed,
     Result,
@@ -38,6 +39,7 @@ __all__ = [
     "Conflict",
     "Crew",
     "CrewError",
+    "File",
     "Forbidden",
     "Inputs",
     "InvalidRequest",

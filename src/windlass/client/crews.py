@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from windlass.client import protocol, requests
+from windlass.client.downloads import Download, chosen
 from windlass.client.protocol import Patience
 from windlass.client.requests import Kickoff, bodies, body, seconds
 from windlass.client.transport import AsyncTransport, Transport, address, known_token
@@ -12,12 +14,13 @@ from windlass.client.transport import AsyncTransport, Transport, address, known_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime, timedelta
+    from os import PathLike
 
     import httpx
 
     from windlass.client.errors import Refused
     from windlass.client.requests import Item
-    from windlass.client.results import Inputs, Result, Status, Stopped
+    from windlass.client.results import File, Inputs, Result, Status, Stopped
 
 PATIENCE = 60.0
 
@@ -101,6 +104,24 @@ class Crew(_AnyCrew):
         """
         return self._transport.perform(protocol.wait(kickoff_id, _limit(timeout), self._patience))
 
+    def files(self, kickoff_id: str) -> list[File]:
+        """Returns the files that the run wrote, by path."""
+        return self._transport.perform(protocol.files(kickoff_id, self._patience))
+
+    def download(
+        self, kickoff_id: str, folder: str | PathLike[str], paths: Iterable[str] | None = None, *, force: bool = False
+    ) -> list[Path]:
+        """Downloads the files that the run wrote into the folder, or those with these paths, and returns where they
+        are. Checks their digests. Raises CrewError for a file that exists, unless `force` is true, and for a path that
+        would lead out of the folder.
+        """
+        found = []
+        for file in chosen(self.files(kickoff_id), paths):
+            with Download(Path(folder), file.path, force=force) as download:
+                self._transport.perform(protocol.content(kickoff_id, file, download.write, self._patience))
+            found.append(download.path)
+        return found
+
     def stop(self, kickoff_id: str) -> Stopped:
         return self._transport.perform(protocol.stop(kickoff_id, self._patience))
 
@@ -180,6 +201,19 @@ class AsyncCrew(_AnyCrew):
         timeout: float | timedelta | None = None,  # noqa: ASYNC109 - it applies to the whole exchange
     ) -> Status:
         return await self._transport.perform(protocol.wait(kickoff_id, _limit(timeout), self._patience))
+
+    async def files(self, kickoff_id: str) -> list[File]:
+        return await self._transport.perform(protocol.files(kickoff_id, self._patience))
+
+    async def download(
+        self, kickoff_id: str, folder: str | PathLike[str], paths: Iterable[str] | None = None, *, force: bool = False
+    ) -> list[Path]:
+        found = []
+        for file in chosen(await self.files(kickoff_id), paths):
+            with Download(Path(folder), file.path, force=force) as download:
+                await self._transport.perform(protocol.content(kickoff_id, file, download.write, self._patience))
+            found.append(download.path)
+        return found
 
     async def stop(self, kickoff_id: str) -> Stopped:
         return await self._transport.perform(protocol.stop(kickoff_id, self._patience))

@@ -4,18 +4,20 @@ parsed result. It does no I/O.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Generator
+from http import HTTPStatus
 from itertools import chain, repeat
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from windlass.client import requests
-from windlass.client.errors import CrewError, InvalidRequest, NotACrew, Refused
+from windlass.client.errors import Conflict, CrewError, InvalidRequest, NotACrew, Refused
 from windlass.client.requests import ANSWER_SECONDS, Request
-from windlass.client.responses import Answer, Outcome, parse_outcome, refused_item
-from windlass.client.results import Inputs, KickoffFailed, Result, Status, StillRunning, Stopped
+from windlass.client.responses import Answer, Outcome, parse_content, parse_outcome, refused_item
+from windlass.client.results import File, Inputs, KickoffFailed, Result, Status, StillRunning, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +40,8 @@ MOST_OF_A_BATCH = 1000
 LARGEST_BATCH = 900_000
 """Bytes. If the server's limit is lower, a batch is halved until it fits."""
 TOO_LARGE = 413
+PIECE = 1 << 20
+"""Bytes of a file that one request asks for."""
 
 
 class Patience:
@@ -98,6 +102,10 @@ def once(request: Request) -> Exchange[Answer]:
 
 
 def retried(request: Request, patience: Patience) -> Exchange[Answer]:
+    return _retried(request, patience, parse_outcome)
+
+
+def _retried(request: Request, patience: Patience, parse: Callable[[Outcome], Parsed]) -> Exchange[Parsed]:
     """Repeats a request while `patience` allows. The end of its `wait` stays the same in each try."""
     sent = patience.clock() + request.after
     due = sent + request.wait
@@ -106,7 +114,7 @@ def retried(request: Request, patience: Patience) -> Exchange[Answer]:
         ready = max(sent, due)
         outcome = yield request.held(min(request.wait, ready - sent), patience.grace(ready))
         try:
-            answer = parse_outcome(outcome)
+            answer = parse(outcome)
         except CrewError as error:
             request = request.later(patience.pause(error))
             sent = patience.clock() + request.after
@@ -125,6 +133,34 @@ def kickoff(body: bytes, patience: Patience) -> Exchange[str]:
 
 def status(kickoff_id: str, wait: float, patience: Patience) -> Exchange[Status]:
     return Status.of((yield from retried(requests.status(kickoff_id, min(wait, LONGEST_WAIT)), patience)))
+
+
+def files(kickoff_id: str, patience: Patience) -> Exchange[list[File]]:
+    found = (yield from retried(requests.files(kickoff_id), patience)).get("files")
+    if not isinstance(found, list):
+        raise NotACrew(200, "The answer has no `files`, so it is not from a crew.", "Check the address.")
+    return [File.of(file if isinstance(file, dict) else {}) for file in found]
+
+
+def content(kickoff_id: str, file: File, write: Callable[[bytes], None], patience: Patience) -> Exchange[None]:
+    """Passes the content of the file to `write`, in pieces. Raises Conflict if the content is another one by now."""
+    digest, start = hashlib.sha256(), 0
+    while start < file.size:
+        end = min(start + PIECE, file.size)
+        request = requests.piece(kickoff_id, file.path, file.sha256, start, end)
+        piece = yield from _retried(request, patience, parse_content)
+        if len(piece) != end - start:
+            raise _changed(file)
+        digest.update(piece)
+        write(piece)
+        start = end
+    if digest.hexdigest() != file.sha256:
+        raise _changed(file)
+
+
+def _changed(file: File) -> Conflict:
+    message = f"The content of {file.path!r} is not the one that the list of files describes."
+    return Conflict(HTTPStatus.CONFLICT, message, "The run may still change it: list the files again.")
 
 
 def stop(kickoff_id: str, patience: Patience) -> Exchange[Stopped]:

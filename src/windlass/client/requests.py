@@ -48,6 +48,7 @@ class Request:
     wait: float = 0.0
     grace: float = ANSWER_SECONDS
     after: float = 0.0
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def target(self) -> str:
@@ -105,6 +106,16 @@ def list_kickoffs(state: str | None, user: str | None, limit: int, cursor: str |
 
 def events(kickoff_id: str, after: int, limit: int) -> Request:
     return Request("GET", f"/events/{_segment(kickoff_id)}?after={after}&limit={limit}")
+
+
+def files(kickoff_id: str) -> Request:
+    return Request("GET", f"/files/{_segment(kickoff_id)}")
+
+
+def piece(kickoff_id: str, path: str, sha256: str, start: int, end: int) -> Request:
+    """Requests bytes of a file. The whole file is the answer if its content is not the one with this digest."""
+    headers = {"Range": f"bytes={start}-{end - 1}", "If-Range": f'"{sha256}"', "Accept": "*/*"}
+    return Request("GET", f"/files/{_segment(kickoff_id)}/{quote(path)}", headers=headers)
 
 
 def stop(kickoff_id: str) -> Request:

@@ -41,6 +41,15 @@ def parse_outcome(outcome: Outcome) -> Answer:
     return response
 
 
+def parse_content(outcome: Outcome) -> bytes:
+    """Returns the content of a success. Raises as `parse_outcome` does."""
+    if isinstance(outcome, NoAnswer):
+        raise _unreachable(outcome) from outcome.error
+    if not outcome.is_success:
+        raise _refusal(outcome)
+    return outcome.content
+
+
 def refused_item(response: Any) -> Refused:
     """Returns the error of one item of a batch, from its entry in the answer."""
     if not isinstance(response, dict) or not isinstance(response.get("status"), int):

@@ -42,6 +42,23 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """A file that the run wrote. `path` is relative, with `/` between names. `size` is in bytes."""
+
+    path: str
+    size: int
+    sha256: str
+    media_type: str
+
+    @classmethod
+    def of(cls, member: Mapping[str, Any]) -> Self:
+        path, size, sha256 = member.get("path"), member.get("size"), member.get("sha256")
+        if not (isinstance(path, str) and isinstance(size, int) and isinstance(sha256, str)):
+            raise _not_a_crew("files")
+        return cls(path, size, sha256, str(member.get("media_type")))
+
+
+@dataclass(frozen=True, slots=True)
 class TaskOutput:
     """The output of one task. `execution_time` is in seconds."""
 
@@ -102,7 +119,7 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Status:
     """The status of a kickoff. `result` is set if it succeeded, `reason` and `error` if it failed. `execution_time` is
-    in seconds.
+    in seconds. `files` are the first 100 files that the run wrote.
     """
 
     kickoff_id: str
@@ -114,6 +131,7 @@ class Status:
     meta: dict[str, Any] | None
     tasks: list[Task]
     warnings: list[Warning_]
+    files: list[File]
     current_task: str | None
     completed_tasks: int | None
     total_tasks: int | None
@@ -146,6 +164,7 @@ class Status:
             meta=answer.get("meta"),
             tasks=[_record(Task, task) for task in _objects(answer, "tasks")],
             warnings=[_record(Warning_, warning) for warning in _objects(answer, "warnings")],
+            files=[File.of(file) for file in _objects(answer, "files")],
             current_task=answer.get("current_task"),
             completed_tasks=progress.get("completed_tasks"),
             total_tasks=progress.get("total_tasks"),

@@ -149,8 +149,9 @@ def _options(base_url: str, token: str) -> dict[str, Any]:
 
 
 def _parts(request: Request) -> dict[str, Any]:
+    content_type = {"Content-Type": "application/json"} if request.content is not None else {}
     return {
         "content": request.content,
-        "headers": {"Content-Type": "application/json"} if request.content is not None else None,
+        "headers": {**content_type, **request.headers},
         "timeout": httpx.Timeout(request.seconds, connect=min(CONNECT_SECONDS, request.seconds)),
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.errors import WindlassError
 from windlass.store.kickoffs import StopFilter
-from windlass.store.retention import DETAILS, EVER, FIRST, TABLES
+from windlass.store.retention import DETAILS, EVER, FIRST, LARGE, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ async def drop_all(store: RetentionStore, table: Table, kickoffs: Sequence[UUID]
     dropped, more = 0, True
     while more:
         some = await store.drop_rows(table, kickoffs)
-        dropped, more = dropped + some, some == store.rows_at_once
+        dropped, more = dropped + some, some == store.most_rows(table)
         await asyncio.sleep(pause)
     return dropped
 
@@ -95,7 +95,7 @@ class Retaining:
     async def _remove_kickoffs(self, deployment: UUID, days: float) -> int:
         removed = 0
         while days and (found := await self._store.ended(deployment, days)).kickoffs:
-            for table in DETAILS:
+            for table in LARGE:
                 await drop_all(self._store, table, found.kickoffs, BREATH)
             removed += await self._store.drop_kickoffs(found.kickoffs)
         return removed
@@ -131,7 +131,7 @@ class Deletions:
 
     async def delete(self, kickoffs: Sequence[UUID]) -> int:
         """Returns the number of deleted kickoffs. Deletes the rows of the kickoffs themselves last."""
-        for table in DETAILS:
+        for table in LARGE:
             await drop_all(self._store, table, kickoffs, PAUSE)
         deleted = await self._store.delete_kickoffs(kickoffs)
         for kickoff in deleted:

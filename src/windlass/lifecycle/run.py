@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.errors import Unstorable, WindlassError
 from windlass.kickoffs.events import TRACEBACK
+from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, lost_too_often, stopped
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
 from windlass.lifecycle.background_tasks import until_stored, until_the_database_answers
+from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
 from windlass.projects import Interpreters, Options, TrustedProjects
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
@@ -37,11 +39,15 @@ from windlass_child.process.messages import (
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
+    from windlass.kickoffs.files import FileChanges
+    from windlass.runner.run_folder import RunFolder
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.kickoffs import KickoffStore
 
 Observer = Callable[["Claimed", object], None]
-"""Is called with None when a run begins, with each of its reports, and at last with its Outcome. It must not raise."""
+"""Is called with None when a run begins, with each of its reports, with the FileChanges at its end if there are any,
+and at last with its Outcome. It must not raise.
+"""
 
 Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
 """Returns the environment of the crew of a kickoff that starts now. The child redacts its values in all it sends."""
@@ -63,7 +69,8 @@ class WorkerConfig:
     """Configures a worker.
 
     It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
-    none. `projects` are those whose code the worker may run, and `interpreters` chooses their interpreters.
+    none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run, and
+    `interpreters` chooses their interpreters.
     """
 
     slots: int
@@ -71,6 +78,7 @@ class WorkerConfig:
     renewal: float
     max_losses: int
     limits: Limits = field(default_factory=Limits)
+    files: FileLimits = field(default_factory=FileLimits)
     projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
     interpreters: Interpreters = field(default_factory=Interpreters)
 
@@ -108,6 +116,8 @@ class Run:
         self._records = TaskRecords(claimed.manifest.tasks)
         self._reports = RunRecorder(store, claimed, self._records, lease_handle, self._limits, self._terminator)
         self._journal = Journal(store, key_ring, claimed.id)
+        self.files = RunFiles(store, claimed, config.files, self._reports.warn)
+        self._file_changes: FileChanges | None = None
         self._calls_past_limit = 0
         self._began = time.monotonic()
         self.over = False
@@ -129,6 +139,18 @@ class Run:
 
     def stop(self) -> None:
         self._terminator.end(stopped())
+
+    async def begin(self, folder: RunFolder) -> None:
+        await self.files.begin(folder)
+
+    async def end(self, outcome: Outcome) -> None:
+        """Stores the files of the run, unless another attempt follows: that one goes on from the last finished step."""
+        if outcome.reason is Reason.LOST or self._pause(outcome) is not None:
+            return
+        self.over = True
+        self._file_changes = await self.files.at_end()
+        if self._file_changes is not None:
+            self._show(self._file_changes)
 
     async def lose(self, why: str) -> None:
         """Settles a run without an outcome as a loss. The kickoff is run again, unless it was lost too often."""
@@ -204,6 +226,7 @@ class Run:
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,
             model_calls_made=self.claimed.model_calls,
+            folder_user=self,
         )
 
     async def _handle(self, report: Message | Output | Preparing) -> None:
@@ -227,7 +250,8 @@ class Run:
                 self._reports.model_calls += 1
                 self._check_budget()
             case JournalAppend():
-                await self._reports.journal(await self._journal.entry(report))
+                files = await self.files.at_step()
+                await self._reports.journal(replace(await self._journal.entry(report), files=files))
             case Warned():
                 self._reports.warn(
                     Warning_(report.code[:LONGEST_TYPE], report.message, self._records.task_id(report.task))
@@ -256,6 +280,7 @@ class Run:
             message = f"the result is {size_in_words(size)}, and {error}"
             reduced = failure(Reason.LIMIT, beginning(message, LONGEST_WORDS), final=True)
             self._records.warnings.clear()
+            self._file_changes = None
             await until_the_database_answers(lambda: self._settle(reduced))
             return reduced
         return outcome
@@ -270,7 +295,9 @@ class Run:
         elif await self._retry(outcome):
             return
         kickoff, attempt = self.claimed.id, self.claimed.attempt
-        settled = await self._store.settle(kickoff, attempt, outcome, self._reports.usage, self._records.warnings)
+        settled = await self._store.settle(
+            kickoff, attempt, outcome, self._reports.usage, self._records.warnings, changes=self._file_changes
+        )
         logger.event(
             "kickoff.ended" if settled else "kickoff.taken",
             kickoff_id=kickoff,
@@ -281,14 +308,20 @@ class Run:
         )
 
     async def _retry(self, outcome: Outcome) -> bool:
-        pause = self._options.retries.pause(outcome, self.claimed.retries)
-        if pause is None or (self._seconds_left is not None and pause >= self._seconds_left):
-            return False  # the kickoff would reach its timeout before the next attempt
+        pause = self._pause(outcome)
+        if pause is None:
+            return False
         kickoff, attempt, why = self.claimed.id, self.claimed.attempt, outcome.error or ""
         retried = await self._store.retry(kickoff, attempt, self._interruption(why), pause=pause)
         if retried:
             logger.event("kickoff.retried", kickoff_id=kickoff, attempt=attempt, why=why, pause=round(pause, 1))
         return retried
+
+    def _pause(self, outcome: Outcome) -> float | None:
+        """Returns the seconds until the next attempt that the project requests, or None for no further attempt."""
+        pause = self._options.retries.pause(outcome, self.claimed.retries)
+        late = pause is not None and self._seconds_left is not None and pause >= self._seconds_left
+        return None if late else pause  # the kickoff would reach its timeout before the next attempt
 
     async def _requeue(self, why: str) -> bool:
         kickoff, attempt = self.claimed.id, self.claimed.attempt

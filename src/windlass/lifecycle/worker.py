@@ -50,7 +50,9 @@ class Running:
 
     def end(self) -> None:
         """Cancels the run, unless the crew has ended: its result may be expensive to compute again."""
-        if not self.run.over:
+        if self.run.over:
+            self.run.files.hurry()
+        else:
             self.task.cancel()
 
 

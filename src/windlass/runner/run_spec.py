@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from windlass.errors import WindlassError
 from windlass.kickoffs.limits import Limits
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from windlass.accounts import Account
+    from windlass.kickoffs.outcome import Outcome
     from windlass.runner.cgroups import Cgroups
+    from windlass.runner.run_folder import RunFolder
     from windlass_child.process.messages import ProcessEnvironment
 
 
@@ -30,6 +32,14 @@ async def no_journal() -> AsyncIterator[Sequence[JournalReplay]]:
         yield part
 
 
+class FolderUser(Protocol):
+    """Uses the working folder of a run, before its process starts and after all its processes have ended."""
+
+    async def begin(self, folder: RunFolder) -> None: ...
+
+    async def end(self, outcome: Outcome) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """One attempt of one kickoff.
@@ -40,7 +50,7 @@ class RunSpec:
     first attempt's start. `isolated` gives the run a zygote that no other run shares. `lease` is the second of
     CLOCK_BOOTTIME until which the run may go on unless its LeaseHandle is extended; None for no lease. `journal`
     reads the entries of earlier attempts. `tokens_used` and `model_calls_made` are the sums of earlier attempts, and
-    count against the limits.
+    count against the limits. `folder_user` is None for a run whose folder nobody else uses.
     """
 
     kickoff_id: str
@@ -60,6 +70,7 @@ class RunSpec:
     journal: Replay = no_journal
     tokens_used: int = 0
     model_calls_made: int = 0
+    folder_user: FolderUser | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from windlass.runner.run_context import (
     unless_ended,
     while_leased,
 )
+from windlass.runner.run_folder import RunFolder
 from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
 from windlass.runner.scratch import DiskUse, Scratch
 from windlass.runner.shared_memory import Share, SharedMemory
@@ -225,6 +227,9 @@ class Runner:
         name = f"{spec.kickoff_id}-{spec.attempt}"
         async with self._folder(account, spec.limits) as (folder, share), contextlib.AsyncExitStack() as stack:
             message = sendable(message_in(self._process_environment(spec, folder, account)))
+            if spec.folder_user is not None:
+                run_folder = stack.enter_context(closing(RunFolder(folder, account, Path(spec.project.root))))
+                await spec.folder_user.begin(run_folder)
             child = await unless_ended(context.terminator, lambda: self._child(spec, name, context, stack))
             if child is None:
                 return Ended(asked=context.terminator.asked)
@@ -232,7 +237,10 @@ class Runner:
             supervision = Supervision(
                 context, self._monitor, spec.limits, self._config.grace, cooperative, share.disk, share
             )
-            return await child.follow(spec.journal, message, supervision)
+            ended = await child.follow(spec.journal, message, supervision)
+            if spec.folder_user is not None and not context.lease_handle.lapsed:
+                await spec.folder_user.end(decide(ended))
+            return ended
 
     async def _child(self, spec: RunSpec, name: str, context: RunContext, stack: contextlib.AsyncExitStack) -> Child:
         """Starts a child that lives as long as the stack. Tries a second time when the zygote ended before the fork."""

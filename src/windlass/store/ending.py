@@ -10,6 +10,7 @@ from windlass.aio import offload
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.outcome import STOPPED, failure, lost_too_often
 from windlass.kickoffs.states import Reason, State
+from windlass.store import files
 from windlass.store.database import fetch, queries
 from windlass.store.reporting import text, warnings_json
 from windlass.store.values import SQL as STAGING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from windlass.kickoffs.files import FileChanges
     from windlass.kickoffs.outcome import Outcome, TokenUsage
     from windlass.kickoffs.tasks import Warning_
     from windlass.store.database import Database, Row
@@ -80,22 +82,37 @@ class Matching:
 
 
 async def settle(
-    database: Database, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
+    database: Database,
+    kickoff: UUID,
+    attempt: int,
+    outcome: Outcome,
+    usage: TokenUsage,
+    warnings: Sequence[Warning_],
+    *,
+    changes: FileChanges | None = None,
 ) -> bool:
     if not outcome.state.ended:
         raise ValueError(f"no run ends as {outcome.state}")
     try:
-        return await _settle(database, kickoff, attempt, outcome, usage, warnings)
+        return await _settle(database, kickoff, attempt, outcome, usage, warnings, changes=changes)
     except psycopg.Error as error:
         if not refused(error):
             raise
         if outcome.structured is None:
             raise unstorable(error) from error
-    return await _settle(database, kickoff, attempt, failure(Reason.CRASHED, NO_JSON_ERROR), usage, warnings)
+    crashed = failure(Reason.CRASHED, NO_JSON_ERROR)
+    return await _settle(database, kickoff, attempt, crashed, usage, warnings, changes=changes)
 
 
 async def _settle(
-    database: Database, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
+    database: Database,
+    kickoff: UUID,
+    attempt: int,
+    outcome: Outcome,
+    usage: TokenUsage,
+    warnings: Sequence[Warning_],
+    *,
+    changes: FileChanges | None,
 ) -> bool:
     output, structured = outcome.output, outcome.structured
     values = {
@@ -114,13 +131,16 @@ async def _settle(
         large[0] = await offload(len(output), lambda: encoded(output))
     if structured is not None and is_large(structured):
         large[1] = structured.data if isinstance(structured, Encoded) else structured.encode()
-    if not large:
+    if not large and changes is None:
         return bool(await database.rows(SQL["settle"], values))
     async with database.transaction(size=sum(map(len, large.values()))) as connection:
-        await stage(connection, large)
+        if large:
+            await stage(connection, large)
         settled = bool(await fetch(connection, SQL["settle"], values))
-        if settled:
+        if settled and large:
             await connection.execute(STAGING["move_result"], values)
+        if settled and changes is not None:
+            await files.apply(connection, kickoff, changes)
     return settled
 
 

@@ -9,6 +9,7 @@ from windlass.store import accepting, claiming, ending, reading, reporting
 from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Reserved
 from windlass.store.claiming import Claimed, JournalRow, Promoted, WorkerStore
 from windlass.store.ending import OPEN, Interruption, Matching, StopFilter
+from windlass.store.files import FileStore
 from windlass.store.reading import EventRow, KickoffFilter, KickoffPage, KickoffStatus, ListedKickoff, Pieces, Stored
 from windlass.store.reporting import Batch, JournalEntry, StoredSoFar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
+    from windlass.kickoffs.files import FileChanges
     from windlass.kickoffs.outcome import Outcome, TokenUsage
     from windlass.kickoffs.states import Attempt, State
     from windlass.kickoffs.tasks import TaskRecord, Warning_
@@ -73,6 +75,7 @@ class KickoffStore:
             database, keep=idempotency_lasts, max_waiting=max_waiting, user_share=user_share
         )
         self.workers = WorkerStore(database)
+        self.files = FileStore(database)
 
     async def accept(self, batch: Sequence[NewKickoff]) -> Accepted:
         """Inserts and commits the kickoffs that the queues and keys permit."""
@@ -139,13 +142,21 @@ class KickoffStore:
         return await reporting.write_reports(self._database, kickoff, attempt, batch)
 
     async def settle(
-        self, kickoff: UUID, attempt: int, outcome: Outcome, usage: TokenUsage, warnings: Sequence[Warning_]
+        self,
+        kickoff: UUID,
+        attempt: int,
+        outcome: Outcome,
+        usage: TokenUsage,
+        warnings: Sequence[Warning_],
+        *,
+        changes: FileChanges | None = None,
     ) -> bool:
-        """Writes the outcome as the final state. Adds only warnings that the kickoff does not have.
+        """Writes the outcome as the final state, and the changes of the files. Adds only warnings that the kickoff does
+        not have.
 
         Returns False, and writes nothing, when the kickoff has gone on to another attempt or has ended.
         """
-        return await ending.settle(self._database, kickoff, attempt, outcome, usage, warnings)
+        return await ending.settle(self._database, kickoff, attempt, outcome, usage, warnings, changes=changes)
 
     async def requeue(
         self, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, isolated: bool = True

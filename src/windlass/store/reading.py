@@ -30,6 +30,8 @@ MOST_READ = 5000
 """Kickoffs that one search for a page of a list reads at most."""
 PAGE_BYTES = 2 * 1024 * 1024
 """Bytes of payloads in one page of events. A page has at least one event, of any size."""
+MOST_FILES = 100
+"""Files that a status lists."""
 LARGE_SECONDS = 60.0
 """The time limit for reading all members of one large status."""
 
@@ -49,7 +51,8 @@ class KickoffStatus:
     """The row of a kickoff with the data of its status.
 
     Members with arbitrary JSON are JSON text, which is passed on unread, or Stored where the status is `large`.
-    `waiting_for` is what a started kickoff waits for, as reported by its worker.
+    `waiting_for` is what a started kickoff waits for, as reported by its worker. `files` has the first MOST_FILES of
+    `file_count` files.
     """
 
     id: UUID
@@ -74,11 +77,13 @@ class KickoffStatus:
     completed_tasks: int | None
     current_task: str | None
     task_outputs: Text | None
+    file_count: int
+    files: str | None
     large: bool
 
 
 async def statuses(database: Database, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
-    values = {"ids": list(ids), "most_stored": MOST_STORED, "most": MOST_TOGETHER}
+    values = {"ids": list(ids), "most_stored": MOST_STORED, "most": MOST_TOGETHER, "most_files": MOST_FILES}
     rows = await database.rows(SQL["statuses"], values, soon=True)
     return {row["id"]: _status(row) for row in rows}
 

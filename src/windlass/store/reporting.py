@@ -8,6 +8,7 @@ import psycopg
 from windlass.aio import offload
 from windlass.kickoffs.events import StoredEvent, to_json
 from windlass.kickoffs.tasks import TaskRecord
+from windlass.store import files
 from windlass.store.database import fetch, queries
 from windlass.store.values import SQL as STAGING
 from windlass.store.values import encoded, is_large, json_of, refused, sanitized_json, sanitized_text, stage, unstorable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from windlass.kickoffs.files import FileChanges
     from windlass.kickoffs.outcome import TokenUsage
     from windlass.kickoffs.tasks import Warning_
     from windlass.store.database import Database
@@ -29,7 +31,8 @@ class JournalEntry:
     """A finished step for the journal.
 
     `record` is sealed. `position` is the position of its task record, None when it has none. `output_elsewhere` means
-    that the output of the step is stored in the task record and not in `record`.
+    that the output of the step is stored in the task record and not in `record`. `files` are the changes of the
+    kickoff's files since the entry before.
     """
 
     number: int
@@ -37,6 +40,7 @@ class JournalEntry:
     record: str
     position: int | None = None
     output_elsewhere: bool = False
+    files: FileChanges | None = None
 
 
 class StoredSoFar(NamedTuple):
@@ -108,28 +112,33 @@ async def write_reports(database: Database, kickoff: UUID, attempt: int, batch: 
     ]
     columns = await offload(sum(len(one) for one in staged if one and is_large(one)), lambda: _columns(batch))
     values = {"kickoff": kickoff, "attempt": attempt, **columns}
+    with_files = any(entry.files for entry in batch.entries)
     try:
-        if not any(map(is_large, staged)):
+        if not with_files and not any(map(is_large, staged)):
             return bool(await database.rows(SQL["write_reports"], values))
-        return await _write_large(database, batch, values)
+        return await _write_together(database, batch, values)
     except psycopg.Error as error:
         if refused(error):
             raise unstorable(error) from error
         raise
 
 
-async def _write_large(database: Database, batch: Batch, values: dict[str, Any]) -> bool:
+async def _write_together(database: Database, batch: Batch, values: dict[str, Any]) -> bool:
+    """Writes the batch in a transaction of several statements: large values are staged, files have their own tables."""
     # A record and an entry may have the same number, so entries get negative keys.
     large = {
         one.position: encoded(one.output) for one in batch.records if one.output is not None and is_large(one.output)
     }
     large |= {-one.number: one.record.encode() for one in batch.entries if is_large(one.record)}
-    async with database.transaction(size=batch.size) as connection:
-        await stage(connection, large)
+    async with database.transaction(size=batch.size if large else 0) as connection:
+        if large:
+            await stage(connection, large)
         written = bool(await fetch(connection, SQL["write_reports"], values))
-        if written:
+        if written and large:
             await connection.execute(STAGING["move_outputs"], values)
             await connection.execute(STAGING["move_entries"], values)
+        for changes in [entry.files for entry in batch.entries if written and entry.files]:
+            await files.apply(connection, values["kickoff"], changes)
     return written
 
 

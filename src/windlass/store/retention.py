@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
 SQL = queries("retention")
 Details = Literal["events", "journal"]
-Table = Literal["events", "journal", "task_records", "attempts"]
+Table = Literal["events", "journal", "files", "file_chunks", "task_records", "attempts"]
 DETAILS: tuple[Details, ...] = ("events", "journal")
-TABLES: tuple[Table, ...] = ("events", "journal", "task_records", "attempts")
+LARGE: tuple[Table, ...] = (*DETAILS, "files", "file_chunks")
+"""Tables whose rows are removed in parts before the kickoff. A file is removed before its chunks."""
+TABLES: tuple[Table, ...] = (*LARGE, "task_records", "attempts")
 FIRST = UUID(int=0)
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 KICKOFFS_AT_ONCE = 50
 """The removal of so many kickoffs with results of 20 MB and a thousand tasks each stays below the statement timeout."""
 SEEN_AT_ONCE = 1000
 ROWS_AT_ONCE = 5000
+CHUNKS_AT_ONCE = 200
+"""Each chunk of a file has up to 256 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,13 @@ class RetentionStore:
         values = {"deployment": deployment, "what": what, "finished_at": until}
         await self._database.execute(SQL["set_progress"], values)
 
+    def most_rows(self, table: Table) -> int:
+        """Returns the number of rows that one transaction removes at most."""
+        return min(self.rows_at_once, CHUNKS_AT_ONCE) if table == "file_chunks" else self.rows_at_once
+
     async def drop_rows(self, table: Table, kickoffs: Sequence[UUID]) -> int:
-        """Removes at most `rows_at_once` rows and returns their number. A smaller number means that all are removed."""
-        values = {"kickoffs": list(kickoffs), "limit": self.rows_at_once}
+        """Removes some rows and returns their number. A number below `most_rows` means that all are removed."""
+        values = {"kickoffs": list(kickoffs), "limit": self.most_rows(table)}
         return await self._database.execute(_of(table, SQL["drop_rows"]), values)
 
     async def drop_kickoffs(self, kickoffs: Sequence[UUID]) -> int:

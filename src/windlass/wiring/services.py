@@ -29,6 +29,7 @@ from windlass.lifecycle.worker import Worker
 from windlass.loopback import http_url, is_loopback
 from windlass.projects import TrustedProjects
 from windlass.store.deployments import DeploymentStore
+from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.migrate import is_migrated
 from windlass.store.retention import RetentionStore
@@ -100,6 +101,7 @@ class Services:
             settings.renewal,
             settings.max_losses,
             settings.limits,
+            settings.files,
             TrustedProjects.of(settings.project_owners, given),
             interpreters or interpreters_of_command(None),
         )
@@ -128,6 +130,7 @@ class Services:
             settings.stop_grace,
             Deletions(RetentionStore(database)),
             LargeAnswers(settings.home, settings.large_answers),
+            FileStore(database),
         )
         health = health_routes({"database": self._migrated, "worker": self._claiming})
         addresses = Addresses(root, settings.crew_domain)

@@ -82,6 +82,18 @@ class TaskOutputBody(BaseModel):
     execution_time: float | None = Field(description="Seconds.")
 
 
+class FileBody(BaseModel):
+    path: str = Field(description="The path in the working folder of the run, with `/` between names.")
+    size: int = Field(description="Bytes.")
+    sha256: str
+    media_type: str = Field(description="Derived from the ending of the path.")
+
+
+class FilesAnswer(BaseModel):
+    kickoff_id: str
+    files: list[FileBody] = Field(description="By path.")
+
+
 class Result(BaseModel):
     output: str = Field(description="The final output.")
     structured: Any = Field(alias="json", description="The structured output, or null if the crew has none.")
@@ -112,6 +124,10 @@ class StatusAnswer(BaseModel):
     )
     error: str | None = Field(None, description="FAILED only: one line for a person about the error.")
     warnings: list[WarningBody] | None = Field(None, description="Only if there are any.")
+    files: list[FileBody] | None = Field(
+        None, description="Files that the run wrote, if there are any: the first 100 by path. `/files` lists all."
+    )
+    file_count: int | None = Field(None, description="Number of files, if there are any.")
     current_task: str | None = Field(None, description="Until the end: name of the running task.")
     progress: Progress | None = Field(None, description="Until the end: counts of tasks.")
     waiting_for: WaitingBody | None = Field(

@@ -101,6 +101,14 @@ STATUS_EXAMPLES: dict[str, dict[str, Any]] = {
 }
 
 
+FILE_EXAMPLE = {
+    "path": "output/report.md",
+    "size": 5120,
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "media_type": "text/markdown",
+}
+STATUS_EXAMPLES["completed"] |= {"files": [FILE_EXAMPLE], "file_count": 1}
+
 BATCH_ANSWER = {
     "kickoffs": [
         {"kickoff_id": EXAMPLE_ID},

@@ -16,6 +16,7 @@ from windlass.api.crew_api.answers import (
     DeleteAnswer,
     ErrorBody,
     EventsAnswer,
+    FilesAnswer,
     InputsAnswer,
     KickoffAnswer,
     KickoffListAnswer,
@@ -24,7 +25,14 @@ from windlass.api.crew_api.answers import (
     StopAllAnswer,
     StopAnswer,
 )
-from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, STATUS_EXAMPLES, example_inputs
+from windlass.api.crew_api.examples import (
+    AT,
+    BATCH_ANSWER,
+    EXAMPLE_ID,
+    FILE_EXAMPLE,
+    STATUS_EXAMPLES,
+    example_inputs,
+)
 from windlass.api.crew_api.schemas import EventsQuery, KickoffRequest, KickoffsQuery, KickoffsRequest, StopRequest
 from windlass.api.errors import TITLES
 from windlass.kickoffs.states import Scope
@@ -69,6 +77,7 @@ def _at(reference: Any, place: str) -> Any:
 
 
 JSON = "application/json"
+ZIP = "application/zip"
 TAG = "crew"
 KICKOFF_ID = {
     "name": "kickoff_id",
@@ -83,7 +92,7 @@ DESCRIPTION = (
 )
 SCOPES = (
     "A token of the crew. Each operation names the scopes that the token needs, in its `security`. "
-    "`read`: inputs, status, list, attempts, events. `run`: kickoff and stop. "
+    "`read`: inputs, status, list, attempts, events, files. `run`: kickoff and stop. "
     "`admin`: delete; for organization tokens only. "
     "A token has all scopes of its kind unless it was created with fewer."
 )
@@ -105,6 +114,7 @@ ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
         {"kickoff_id": EXAMPLE_ID},
     ),
     413: ("The body is too large.", {"limit": 1048576}),
+    416: ("The file does not have the requested range.", {"size": 5120}),
     421: ("The server does not accept the host name of the request.", {}),
     422: ("Required inputs are missing.", {"missing_inputs": ["topic", "audience"]}),
     429: (
@@ -120,6 +130,7 @@ RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "in
 HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}}},
     405: {"Allow": {"schema": {"type": "string"}}},
+    416: {"Content-Range": {"schema": {"type": "string"}}},
     429: RETRY_AFTER,
     503: RETRY_AFTER,
 }
@@ -135,6 +146,7 @@ MODELS = (
     KickoffListAnswer,
     AttemptsAnswer,
     EventsAnswer,
+    FilesAnswer,
     StopAnswer,
     StopRequest,
     StopAllAnswer,
@@ -218,6 +230,9 @@ def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
         },
         "/attempts/{kickoff_id}": {"get": _attempts()},
         "/events/{kickoff_id}": {"get": _events()},
+        "/files/{kickoff_id}": {"get": _files()},
+        "/files/{kickoff_id}.zip": {"get": _zip()},
+        "/files/{kickoff_id}/{path}": {"get": _file()},
         "/stop": {"post": _stop_all()},
         "/stop/{kickoff_id}": {"post": _stop()},
     }
@@ -293,6 +308,52 @@ def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
     return found
 
 
+def _files() -> dict[str, Any]:
+    answer = _json("FilesAnswer", {"kickoff_id": EXAMPLE_ID, "files": [FILE_EXAMPLE]})
+    operation = _operation("files", "List the files that the run of a kickoff wrote", (), answer, Scope.READ)
+    operation["parameters"] = [KICKOFF_ID]
+    return operation
+
+
+def _zip() -> dict[str, Any]:
+    operation = _operation("files_as_zip", "Get all files of a kickoff as one zip", (), _binary(ZIP), Scope.READ)
+    operation["parameters"] = [KICKOFF_ID]
+    return operation
+
+
+def _file() -> dict[str, Any]:
+    operation = _operation("file", "Get the content of one file", (), _binary("*/*"), Scope.READ)
+    operation["responses"] |= {
+        "206": _binary("*/*", "The requested range of the file"),
+        "304": {"description": "The file has the ETag that `If-None-Match` names.", "content": {}},
+        "416": {"$ref": "#/components/responses/416"},
+    }
+    path = {
+        "name": "path",
+        "in": "path",
+        "required": True,
+        "description": "The path of the file, as the list has it. The slashes of a file in a folder are not encoded.",
+        "schema": {"type": "string", "pattern": r"^(?!\.{1,2}$)[^/\\]+$"},
+        "example": "report.md",
+    }
+    headers = {
+        "If-None-Match": "The ETag of a known content: the same content gets 304.",
+        "Range": "One range of bytes, such as `bytes=0-1023`.",
+        "If-Range": "The ETag for which the range holds; for another content the answer is the whole file.",
+    }
+    described = [
+        {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
+        for name, description in headers.items()
+    ]
+    operation["parameters"] = [KICKOFF_ID, path, *described]
+    return operation
+
+
+def _binary(media_type: str, description: str = "Success") -> dict[str, Any]:
+    content = {"schema": {"type": "string", "format": "binary"}, "example": "# Tides\n"}
+    return {"description": description, "content": {media_type: content}}
+
+
 def _stop() -> dict[str, Any]:
     example = {
         "kickoff_id": EXAMPLE_ID,
@@ -319,7 +380,7 @@ def _stop_all() -> dict[str, Any]:
 
 
 def _delete() -> dict[str, Any]:
-    message = "The kickoff is deleted for good, with its events, journal, attempts and task records."
+    message = "The kickoff is deleted for good, with its events, journal, files, attempts and task records."
     answer = _json("DeleteAnswer", {"kickoff_id": EXAMPLE_ID, "message": message})
     operation = _operation("delete", "Delete a kickoff permanently, with all its data", (409,), answer, Scope.ADMIN)
     stop = {

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from windlass.api.application import source_of_request
 from windlass.api.bodies import read_list, read_object
+from windlass.api.crew_api.files import file_response, find_file, zip_response
 from windlass.api.crew_api.kickoff_requests import (
     MEMBER,
     KickoffRules,
@@ -35,6 +36,7 @@ from windlass.api.crew_api.views import (
 from windlass.api.docs_page import assets, docs_page
 from windlass.api.errors import bad_request, forbidden, no_such_crew, no_such_kickoff, not_ended, unauthorized
 from windlass.api.streaming_json import LargeAnswers, json_text
+from windlass.kickoffs.files import listed
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope, State, may_see
 from windlass.store.kickoffs import OPEN, KickoffFilter, StopFilter
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.accept import Acceptor, Stops
     from windlass.lifecycle.deletion import Deletions
     from windlass.lifecycle.statuses import Statuses
+    from windlass.store.files import FileStore
     from windlass.store.kickoffs import KickoffStatus
     from windlass.store.tokens import TokenRow
 
@@ -78,6 +81,7 @@ class CrewApi:
     stop_grace: float
     deletions: Deletions
     large_answers: LargeAnswers
+    stored_files: FileStore
 
     def routes(self) -> list[Route]:
         return [
@@ -87,6 +91,9 @@ class CrewApi:
             Route("/status/{kickoff_id}", self.status, methods=["GET"]),
             Route("/attempts/{kickoff_id}", self.attempts, methods=["GET"]),
             Route("/events/{kickoff_id}", self.events, methods=["GET"]),
+            Route("/files/{kickoff_id}.zip", self.files_as_zip, methods=["GET"]),
+            Route("/files/{kickoff_id}", self.files, methods=["GET"]),
+            Route("/files/{kickoff_id}/{path:path}", self.file, methods=["GET"]),
             Route("/stop", self.stop_all, methods=["POST"]),
             Route("/stop/{kickoff_id}", self.stopped, methods=["POST"]),
             Route("/inputs", self.inputs, methods=["GET"]),
@@ -155,6 +162,21 @@ class CrewApi:
         events = await self.statuses.events(kickoff.id, query.after, query.limit, asker=token.user_id)
         return await json_text(events_body(kickoff, events, query.after))
 
+    async def files(self, request: Request) -> Response:
+        kickoff = await self._with_files(request)
+        files = await self.stored_files.of(kickoff.id) if kickoff.file_count else []
+        return answer({"kickoff_id": str(kickoff.id), "files": listed(files)})
+
+    async def file(self, request: Request) -> Response:
+        kickoff = await self._with_files(request)
+        file = await find_file(self.stored_files, kickoff, request.path_params["path"])
+        return file_response(self.stored_files, kickoff.id, file, request)
+
+    async def files_as_zip(self, request: Request) -> Response:
+        kickoff = await self._with_files(request)
+        files = await self.stored_files.of(kickoff.id) if kickoff.file_count else []
+        return zip_response(self.stored_files, kickoff.id, files, request)
+
     async def stopped(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.RUN)
         before = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
@@ -182,7 +204,7 @@ class CrewApi:
             raise not_ended(kickoff.id, stopping=stop)
         if not await self.deletions.delete([kickoff.id]):
             raise no_such_kickoff()
-        message = "The kickoff is deleted for good, with its events, journal, attempts and task records."
+        message = "The kickoff is deleted for good, with its events, journal, files, attempts and task records."
         return answer({"kickoff_id": str(kickoff.id), "message": message})
 
     async def openapi(self, request: Request) -> Response:
@@ -252,6 +274,10 @@ class CrewApi:
         if kickoff.version_id == crew.version_id:
             return crew.manifest
         return await self.crews.manifest(kickoff.version_id) or crew.manifest
+
+    async def _with_files(self, request: Request) -> KickoffStatus:
+        crew, token = await self._authenticated(request, Scope.READ)
+        return await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
 
     async def _find(self, kickoff: UUID | None, crew: Crew, token: TokenRow) -> KickoffStatus:
         found = await self.statuses.get(kickoff) if kickoff else None

@@ -138,6 +138,8 @@ def status_body(
     members = _always(kickoff) | _tasks(kickoff, registered)
     if kickoff.warnings != "[]":
         members["warnings"] = kickoff.warnings
+    if kickoff.files:
+        members |= {"files": kickoff.files, "file_count": str(kickoff.file_count)}
     if kickoff.state.ended:
         members |= _at_the_end(kickoff)
     else:

@@ -14,6 +14,7 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
        CASE WHEN NOT judged.large THEN texts.tasks END AS tasks,
        records.total AS total_tasks, records.completed AS completed_tasks, records.current AS current_task,
        CASE WHEN NOT judged.large THEN texts.outputs END AS task_outputs,
+       file_count, written.files,
        CASE WHEN judged.large
             THEN ARRAY[CASE WHEN meta IS NOT NULL THEN 'meta' END, CASE WHEN pg_column_size(warnings) > 8 THEN 'warnings' END,
                        CASE WHEN kickoffs.output IS NOT NULL THEN 'output' END, CASE WHEN structured IS NOT NULL THEN 'structured' END,
@@ -30,6 +31,11 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
          FROM task_records
         WHERE kickoff_id = kickoffs.id
        ) AS records ON kickoffs.state <> 'PENDING'
+  LEFT JOIN LATERAL (
+       SELECT json_agg(json_build_object('path', path, 'size', size, 'sha256', encode(sha256, 'hex'), 'media_type', media_type)
+                       ORDER BY path)::text AS files
+         FROM (SELECT * FROM files WHERE kickoff_id = kickoffs.id ORDER BY path LIMIT %(most_files)s) AS first
+       ) AS written ON file_count > 0
  CROSS JOIN LATERAL (
        SELECT coalesce(records.stored, 0) + pg_column_size(warnings) + coalesce(pg_column_size(meta), 0)
               + coalesce(pg_column_size(kickoffs.output), 0) + coalesce(pg_column_size(structured), 0) AS bytes

@@ -34,8 +34,8 @@ VALUES (%(deployment)s, %(what)s, %(finished_at)s)
 DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT ctid FROM {table} WHERE kickoff_id = ANY (%(kickoffs)s) LIMIT %(limit)s))
 
 -- name: drop_kickoffs
--- Removes ended kickoffs together with their task records and attempts, so that no reader sees a kickoff without its tasks. Events and
--- journals, which can be many rows, are removed before.
+-- Removes ended kickoffs together with their task records and attempts, so that no reader sees a kickoff without its tasks. Events,
+-- journals and files, which can be many rows, are removed before.
 WITH gone AS (
     DELETE FROM kickoffs
      WHERE id = ANY (%(kickoffs)s) AND state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED')

@@ -1,0 +1,268 @@
+"""Files that a run writes into its working folder, from the folder to the database and into the next attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lifecycle.test_fencing import take_away, until_logged
+from lifecycle.test_retried_runs import with_retries
+from lifecycle.waiting import until
+from projects_for_tests.making import function_project
+from store.whole import loaded
+from windlass.deployments.registration import Registration
+from windlass.errors import StatementGivenUp
+from windlass.kickoffs.files import CHUNK, FileLimits
+from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.states import State
+from windlass.store.deployments import DeploymentStore
+from windlass.store.files import FileStore
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from lifecycle.running import Place, World
+
+CODE = '''
+import os, pathlib, time
+
+def run(steps, code, place=""):
+    """Executes Python code."""
+    found = {"os": os, "Path": pathlib.Path, "time": time, "steps": steps, "place": place, "hold": hold}
+    exec(code, found)
+    return found.get("result", "done")
+
+def hold(place):
+    """Until it is let go."""
+    with pathlib.Path(place).joinpath("held").open("a") as held:
+        held.write(f"{os.getpid()}\\n")
+    while not pathlib.Path(place).joinpath("let go").exists():
+        time.sleep(0.005)
+'''
+WRITE = "Path('report.md').write_text('# Tides'); Path('out').mkdir(); Path('out/data.csv').write_text('a,b')"
+
+
+@pytest.fixture
+async def written(world: World) -> World:
+    """The world, with a crew that executes the code that it is given."""
+    world.project = function_project(world.folder / "writes", CODE)
+    world.registration = Registration.of(world.project)
+    world.deployment = await world.registration.inspect(DeploymentStore(world.database), world.runner, {})
+    return world
+
+
+async def files(world: World, kickoff: UUID) -> dict[str, bytes]:
+    """Each file with its content, which is the one that its digest and size describe."""
+    found = {}
+    for file in await world.store.files.of(kickoff):
+        chunks = [await world.store.files.chunk(kickoff, file.content, at) for at in range(-(-file.size // CHUNK))]
+        found[file.path] = b"".join(chunk or b"" for chunk in chunks)
+        assert hashlib.sha256(found[file.path]).digest() == file.sha256
+        assert len(found[file.path]) == file.size
+    return found
+
+
+async def chunks(world: World) -> int:
+    (row,) = await world.database.rows("SELECT count(*) AS n FROM file_chunks")
+    return int(row["n"])
+
+
+async def run(world: World, code: str, **inputs: Any) -> UUID:
+    kickoff = await world.accept(code=code, **inputs)
+    await world.ended(kickoff)
+    return kickoff
+
+
+def warnings(status: Any) -> dict[str, str]:
+    return {warning["code"]: warning["message"] for warning in json.loads(status.warnings)}
+
+
+async def test_files_of_a_run_are_kept_with_its_kickoff(written: World) -> None:
+    await written.worker()
+    kickoff = await run(written, WRITE)
+    assert await files(written, kickoff) == {"report.md": b"# Tides", "out/data.csv": b"a,b"}
+    status = await written.status(kickoff)
+    assert status.file_count == 2
+    assert [file["path"] for file in json.loads(status.files or "[]")] == ["out/data.csv", "report.md"]
+    assert warnings(status) == {}
+
+
+async def test_a_run_without_files_stores_nothing(written: World) -> None:
+    await written.worker()
+    kickoff = await run(written, "steps.run('one', lambda: 1)")
+    status = await written.status(kickoff)
+    assert (status.state, status.file_count, status.files) == (State.SUCCESS, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("raise ValueError('no')", "error"),
+        ("os._exit(3)", "crashed"),
+        ("time.sleep(600)", "timed_out"),
+    ],
+)
+async def test_files_of_a_run_that_fails_help_to_find_the_cause(written: World, end: str, reason: str) -> None:
+    await written.worker(limits=Limits(timeout=3.0))
+    kickoff = await run(written, f"{WRITE}; {end}")
+    assert (await written.status(kickoff)).reason == reason
+    assert (await files(written, kickoff)).keys() == {"report.md", "out/data.csv"}
+
+
+async def test_files_of_a_stopped_run_are_kept(written: World, place: Place) -> None:
+    await written.worker()
+    kickoff = await written.accept(code=f"{WRITE}; hold(place)", place=str(place.folder))
+    await place.until_held()
+    await written.store.stop(kickoff)
+    assert (await written.ended(kickoff)).state is State.CANCELLED
+    assert (await files(written, kickoff)).keys() == {"report.md", "out/data.csv"}
+
+
+async def test_what_is_no_file_of_the_run_is_not_kept(written: World) -> None:
+    secret = written.folder / "secret"
+    secret.write_text("outside")
+    for path in ("data.csv", "changed.csv", "knowledge/facts.md"):
+        written.project.joinpath(path).parent.mkdir(exist_ok=True)
+        written.project.joinpath(path).write_text("the project's")
+        os.utime(written.project / path, (1_000_000_000, 1_000_000_000))
+    await written.worker()
+    kickoff = await run(
+        written,
+        "import shutil, socket, tempfile\n"
+        "assert Path('data.csv').read_text() == \"the project's\"\n"
+        f"Path({str(written.project)!r}, 'data.csv').write_text('a person edits the project meanwhile')\n"
+        "Path('changed.csv').write_text('changed')\n"
+        f"os.symlink({str(secret)!r}, 'link')\n"
+        f"os.symlink({str(written.folder)!r}, 'folder')\n"
+        "os.mkfifo('pipe')\n"
+        "s = socket.socket(socket.AF_UNIX); s.bind('socket')\n"
+        "tempfile.mkstemp()\n"
+        f"Path({str(written.folder)!r}, 'elsewhere').write_text('x')\n"
+        "for name in ('__pycache__', '.cache', '.git', 'lib/node_modules', '.local'):\n"
+        "    os.makedirs(name); Path(name, 'file').write_text('x')\n"
+        "Path('module.pyc').write_text('x')\n"
+        "Path('.gitignore').write_text('x')",
+    )
+    assert (await files(written, kickoff)).keys() == {"changed.csv", ".gitignore"}
+
+
+async def test_a_resumed_run_finds_the_files_of_finished_steps(written: World, place: Place) -> None:
+    """The files of the interrupted step are not there: it runs again from its beginning."""
+    await written.worker()
+    code = (
+        "def one():\n"
+        "    Path('out').mkdir(); Path('out/one.txt').write_text('one'); Path('log').write_text('1')\n"
+        "def two():\n"
+        "    seen = sorted(str(p) for p in Path('.').rglob('*.txt'))\n"
+        "    Path('log').open('a').write('2'); Path('two.txt').write_text('two')\n"
+        "    if not Path(place, 'again').exists():\n"
+        "        Path(place, 'again').touch(); os.kill(os.getppid(), 9); time.sleep(60)\n"
+        "    return seen\n"
+        "steps.run('one', one)\n"
+        "result = steps.run('two', two)"
+    )
+    kickoff = await written.accept(code=code, place=str(place.folder))
+    await until_lost(written, kickoff)
+    assert await files(written, kickoff) == {"out/one.txt": b"one", "log": b"1"}
+    await written.database.execute("UPDATE kickoffs SET run_at = now() WHERE run_at IS NOT NULL")
+    status = await written.ended(kickoff)
+    assert (status.state, status.attempt) == (State.SUCCESS, 2)
+    assert loaded(status.structured) == ["out/one.txt"]
+    assert await files(written, kickoff) == {"out/one.txt": b"one", "log": b"12", "two.txt": b"two"}
+    assert await chunks(written) == 3
+
+
+async def until_lost(world: World, kickoff: UUID) -> None:
+    async def is_waiting() -> bool:
+        return (await world.status(kickoff)).state is State.PENDING and await world.losses(kickoff) > 0
+
+    await until(is_waiting)
+
+
+async def test_a_failed_attempt_that_is_repeated_leaves_no_files(written: World, place: Place) -> None:
+    await with_retries(written, attempts=2, backoff=0.01)
+    await written.worker()
+    code = (
+        "first = not Path(place, 'again').exists()\n"
+        "Path(place, 'again').touch(); Path('first' if first else 'second').write_text('x')\n"
+        "assert not first"
+    )
+    kickoff = await run(written, code, place=str(place.folder))
+    assert (await written.status(kickoff)).attempt == 2
+    assert (await files(written, kickoff)).keys() == {"second"}
+
+
+async def test_only_changed_files_are_stored_again_at_the_next_step(written: World) -> None:
+    await written.worker()
+    kickoff = await run(
+        written,
+        "steps.run('one', lambda: [Path(name).write_text(name) for name in ('a', 'b', 'c')])\n"
+        "steps.run('two', lambda: Path('a').write_text('two'))\n"
+        "steps.run('three', lambda: Path('c').unlink())",
+    )
+    assert await files(written, kickoff) == {"a": b"two", "b": b"b"}
+    assert await chunks(written) == 2
+    rows = await written.database.rows("SELECT path FROM files ORDER BY stored_at DESC")
+    assert [row["path"] for row in rows] == ["a", "b"]
+
+
+async def test_files_over_the_limits_are_left_out_with_a_warning(written: World) -> None:
+    await written.worker(files=FileLimits(count=3, size=100, total=250))
+    kickoff = await run(
+        written,
+        "for number in range(5): Path(f'small-{number}').write_text('x')\n"
+        "Path('huge').write_text('x' * 101); Path('a').write_text('x' * 100); Path('b').write_text('x' * 100)\n"
+        "Path('c').write_text('x' * 100)",
+    )
+    assert (await files(written, kickoff)).keys() == {"a", "b", "small-0"}
+    message = warnings(await written.status(kickoff))["files_cut"]
+    assert "6 files of the run are not stored" in message
+    assert "huge (it has 101 bytes, more than WINDLASS_STORED_FILE_SIZE of 100 bytes)" in message
+    assert message.endswith("1 more.")
+
+
+async def test_files_of_several_chunks_are_whole(written: World) -> None:
+    await written.worker()
+    kickoff = await run(written, "Path('large').write_bytes(os.urandom(1_000_000)); Path('empty').touch()")
+    found = await files(written, kickoff)
+    assert {path: len(content) for path, content in found.items()} == {"large": 1_000_000, "empty": 0}
+
+
+async def test_a_server_that_stores_no_files_keeps_none(written: World) -> None:
+    await written.worker(files=FileLimits(count=0))
+    assert await files(written, await run(written, WRITE)) == {}
+
+
+async def test_a_run_that_was_taken_away_stores_no_files(
+    written: World, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+    await written.worker(slots=1, lease=600.0, renewal=600.0)
+    await written.accept(code=f"{WRITE}; hold(place)", place=str(place.folder))
+    await place.until_held()
+    await take_away(written)
+    place.let_go()
+    await until_logged("kickoff.taken", caplog)
+    assert await chunks(written) == 0
+    assert await written.database.rows("SELECT FROM files") == []
+
+
+async def test_a_result_is_not_lost_because_its_files_can_not_be_stored(
+    written: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that is full."""
+
+    async def refuse(*_: object) -> bool:
+        raise StatementGivenUp("The database could not complete the statement.")
+
+    monkeypatch.setattr(FileStore, "append", refuse)
+    monkeypatch.setattr("windlass.lifecycle.background_tasks.BETWEEN_ATTEMPTS", 0.01)
+    await written.worker()
+    status = await written.ended(await written.accept(code=f"{WRITE}; result = 'found'"))
+    assert (status.state, loaded(status.output), status.files) == (State.SUCCESS, "found", None)
+    assert "could not be stored" in warnings(status)["files_not_stored"]
