@@ -51,10 +51,14 @@ def test_a_project_is_served_followed_and_stopped_and_tokens_are_for_terminals_o
 def test_commands_without_an_address_and_a_token_mean_the_server_of_this_home(folder: Path) -> None:
     windlass = Command(folder)
     (folder / "project" / "steep.py").write_text(SLOW_STEEP)
-    with windlass.started("dev", str(folder / "project"), "--port", "0") as server:
+    windlass.folder = folder / "project"
+    with windlass.started("dev", "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
+        assert windlass("inputs").err.endswith("Start it with: windlass kickoff -i leaf=... --watch\n")
         token = windlass("tokens", "show", "--kind", "organization").out.strip()
-        kickoff = windlass("kickoff", url, "-i", "leaf=green", WINDLASS_TOKEN=token).out.strip()
+        assert windlass("inputs", WINDLASS_TOKEN=token).out.startswith("leaf ")
+        assert windlass("inputs", WINDLASS_TOKEN="wlo_wrong").code == 3
+        kickoff = windlass("kickoff", "-i", "leaf=green").out.strip()
         with windlass.started("status", kickoff, "--watch") as watching:
             watching.wait_for("running")
             assert windlass("why", kickoff).out.startswith("It runs the task ")
@@ -73,7 +77,7 @@ def test_commands_without_an_address_and_a_token_mean_the_server_of_this_home(fo
             assert f"give that crew's URL before the id: {url}/crews/SLUG" in unknown.err
         server.interrupt()
         assert server.end() == 0
-    assert windlass("why", kickoff).code == 4
+    assert windlass("why", kickoff).code == windlass("kickoff").code == windlass("inputs").code == 4
 
 
 def shown_on_a_terminal(windlass: Command, project: Path) -> str:
@@ -102,5 +106,5 @@ def shown_on_a_terminal(windlass: Command, project: Path) -> str:
 def test_a_project_that_is_none_is_told_at_once(folder: Path) -> None:
     ended = Command(folder)("dev", str(folder))
     assert ended.code == 1
-    assert ended.err.startswith(f"error: there is no pyproject.toml and no Python file in {folder}")
+    assert ended.err.startswith(f"error: no crew, flow or function found in {folder}")
     assert not (folder / "windlass").exists()

@@ -35,7 +35,7 @@ async def test_a_key_that_goes_and_comes_is_told_and_counts_for_the_next_kickoff
     project, said = env_file.parent, list[str]()
     write(env_file, "OPENAI_API_KEY=sk-for-tests")
     async with AsyncExitStack() as stack:
-        environments = await dev_environments(config.load(), project, stack, said.append)
+        environments = await dev_environments(config.load(), {project: said.append}, stack, said.append)
         assert said == [OWN.format("OPENAI_API_KEY")]
         write(env_file, "")
         assert (await environments.of_project(project))["OPENAI_BASE_URL"].startswith("http://127.0.0.1:")
@@ -51,6 +51,6 @@ async def test_of_a_project_that_was_served_before_nothing_is_told(env_file: Pat
     other.mkdir()
     write(other / ".env", "OPENAI_API_KEY=sk-for-tests")
     async with AsyncExitStack() as stack:
-        environments = await dev_environments(config.load(), env_file.parent, stack, said.append)
+        environments = await dev_environments(config.load(), {env_file.parent: said.append}, stack, said.append)
         assert "OPENAI_BASE_URL" not in await environments.of_project(other)
     assert said == [OFFLINE]

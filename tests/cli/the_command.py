@@ -37,6 +37,8 @@ class Command:
 
     def __init__(self, home: Path, variables: Mapping[str, str] | None = None) -> None:
         machine = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(PACKAGES)}
+        self.folder: Path | None = None
+        """The working folder of the commands, None for that of the tests."""
         self.environment = {**machine, "WINDLASS_HOME": str(home / "windlass"), **(variables or {})}
 
     def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
@@ -48,6 +50,7 @@ class Command:
             text=True,
             encoding="utf-8",
             env={**self.environment, **variables},
+            cwd=self.folder,
             timeout=DEADLINE,
         )
         return Ended(done.returncode, done.stdout, done.stderr)
@@ -62,6 +65,7 @@ class Command:
                 text=True,
                 encoding="utf-8",
                 env={**self.environment, **variables},
+                cwd=self.folder,
             )
         )
 

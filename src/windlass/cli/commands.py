@@ -10,9 +10,9 @@ import click
 from windlass.cli.exit_codes import ReaderGone
 
 COMMANDS = {
-    "dev": ("serving", "Serve the crew of one project, everything in one process."),
+    "dev": ("serving", "Serve the crews of projects, everything in one process."),
     "check": ("project", "Find all errors of a project in one run."),
-    "setup": ("project", "Make the environment of a project, with the packages that it names."),
+    "setup": ("project", "Make the environment of a project from its files."),
     "init": ("project", "Create a project that runs on the offline model."),
     "api": ("serving", "Serve the API of every crew, as one of many processes."),
     "worker": ("serving", "Run kickoffs, as one of many processes."),

@@ -40,6 +40,10 @@ def crew_url(_: click.Context, __: click.Parameter, value: str) -> str:
     return value.rstrip("/")
 
 
+def crew_url_or_none(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    return None if value is None else crew_url(context, parameter, value)
+
+
 @dataclass(frozen=True, slots=True)
 class KickoffAt:
     """A kickoff of the crew with the base URL `url`. None means the crew that this machine's server serves."""
@@ -63,8 +67,8 @@ answer_option = click.option(
 
 
 def crew_options(command: Command) -> Command:
-    """Adds the argument url and the options token and token_file to the command."""
-    return click.argument("url", callback=crew_url)(access_options(command))
+    """Adds the argument url, which may be missing, and the options token and token_file to the command."""
+    return click.argument("url", required=False, callback=crew_url_or_none)(access_options(command))
 
 
 def kickoff_argument(command: Command) -> Command:
@@ -115,12 +119,19 @@ def watch_options(command: Command) -> Command:
     return watch(patience_option(command))
 
 
-def client_for(url: str, token: str | None, token_file: Any) -> CrewClient:
-    """Returns a client of the crew. Raises click.UsageError when no token is given, or one that no header can hold."""
+def client_for(url: str | None, token: str | None, token_file: Any) -> CrewClient:
+    """Returns a client of the crew. Raises click.UsageError when no token is given, or one that no header can hold.
+
+    Without a URL it is the crew of this machine's server. When no token is given, the server's own token is used.
+    """
     from windlass.cli.crew_session import CrewClient
 
-    local = is_loopback(urlsplit(url).hostname or "")
     given = given_token(token, token_file)
+    if url is None:
+        from windlass.cli.this_server import client_here
+
+        return client_here(given)
+    local = is_loopback(urlsplit(url).hostname or "")
     if given is None:
         raise click.UsageError(f"There is no token. {_how_to_get_one(local=local)}")
     if url.startswith("http:") and not local:
@@ -129,15 +140,12 @@ def client_for(url: str, token: str | None, token_file: Any) -> CrewClient:
 
 
 def client_at(kickoff: KickoffAt, token: str | None, token_file: Any) -> CrewClient:
-    """Returns a client of the kickoff's crew, as `client_for` does.
-
-    Without a URL it is the crew of this machine's server. When no token is given, the server's own token is used.
-    """
+    """Returns a client of the kickoff's crew, as `client_for` does."""
     if kickoff.url is not None:
         return client_for(kickoff.url, token, token_file)
     from windlass.cli.this_server import client_here
 
-    return client_here(given_token(token, token_file))
+    return client_here(given_token(token, token_file), kickoff.id)
 
 
 def given_token(token: str | None, token_file: Any) -> Secret | None:

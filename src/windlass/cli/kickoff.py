@@ -31,12 +31,12 @@ LONGEST_DESCRIPTION = 80
 @click.command
 @crew_options
 @answer_option
-def inputs(url: str, token: str | None, token_file: Any, *, json_output: bool) -> None:
+def inputs(url: str | None, token: str | None, token_file: Any, *, json_output: bool) -> None:
     """Show the inputs of a crew.
 
     Prints one line per input: its name, whether it is required, its type or values, and a short description from the
     project. The lines go to standard output, everything else to standard error. URL is the crew's base URL, as
-    `windlass tokens show` prints it.
+    `windlass tokens show` prints it. Without URL, the crew is that of this machine's server.
     """
     with client_for(url, token, token_file) as crew:
         answer = crew.inputs()
@@ -56,9 +56,9 @@ def input_lines(answer: Mapping[str, Any]) -> list[str]:
     return columns([_line(name, schemas.get(name), required=name in required) for name in names])
 
 
-def example(url: str, answer: Mapping[str, Any]) -> list[str]:
+def example(url: str | None, answer: Mapping[str, Any]) -> list[str]:
     given = (part for name in answer.get("inputs") or () for part in ("-i", f"{name}=..."))
-    return ["windlass", "kickoff", url, *given, "--watch"]
+    return ["windlass", "kickoff", *([url] if url else []), *given, "--watch"]
 
 
 def _line(name: str, schema: object, *, required: bool) -> list[str]:
@@ -106,7 +106,7 @@ def _json(value: object) -> str:
 @click.option("--json-output", is_flag=True, help="Print the server's whole answer, as JSON.")
 def kickoff(  # noqa: PLR0913 - one for each option
     *,
-    url: str,
+    url: str | None,
     token: str | None,
     token_file: Any,
     pairs: tuple[str, ...],
@@ -127,7 +127,7 @@ def kickoff(  # noqa: PLR0913 - one for each option
 
     Prints the kickoff's id. With --watch, follows the kickoff and prints its final output. This result goes to standard
     output, everything else to standard error. Inputs of -i override those of --json, which override those of the file.
-    `windlass inputs URL` lists the inputs of the crew.
+    `windlass inputs URL` lists the inputs of the crew. Without URL, the crew is that of this machine's server.
 
     With --each, starts a kickoff for each line of a file and follows all of them to their ends. Exits with 1 when one
     of them failed. Inputs from other options are defaults for the lines.

@@ -105,7 +105,7 @@ def check(project: Path, *, strict: bool, python: str | None, json_output: bool)
 @click.argument("project", metavar="[PATH]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @python_option
 def setup(project: Path, python: str | None) -> int:
-    """Make the environment of a project, with the packages that it names.
+    """Make the environment of a project from its files.
 
     PATH is the project's folder, by default the current one. uv installs the packages into PATH/.venv: those of
     uv.lock, else of poetry.lock, pyproject.toml or requirements.txt. Nothing is installed into Windlass's own

@@ -53,7 +53,7 @@ SHOWN_BY_TREE = frozenset({"kickoff.started", "kickoff.ended"})
 
 
 @click.command
-@click.argument("project", metavar="PATH", type=click.Path(path_type=Path))
+@click.argument("projects", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @listening_options
 @click.option(
     "--tree/--no-tree",
@@ -62,21 +62,26 @@ SHOWN_BY_TREE = frozenset({"kickoff.started", "kickoff.ended"})
     "terminal.",
 )
 @python_option
-def dev(project: Path, host: str | None, port: int | None, *, tree: bool | None, python: str | None) -> int:
-    """Serve the crew of one project, everything in one process.
+def dev(
+    projects: tuple[Path, ...], host: str | None, port: int | None, *, tree: bool | None, python: str | None
+) -> int:
+    """Serve the crews of projects, everything in one process.
 
-    PATH is the project's folder. crew.py names the crew or flow of a file, and crew.py:build_crew an object in it. The
-    first start creates a database and loads the project. It reports missing packages, variables and files. Then it
-    prints the crew's URL, and the tokens if the output is a terminal. When files of the project change, including its
-    .env, the project is loaded again. Runs in progress continue with the code that they have imported. Ctrl-C stops the
-    server. At the next start, accepted kickoffs continue after their last finished task. After SIGTERM, runs have
+    PATH is a project's folder, by default the current one. crew.py names the crew or flow of a file, and
+    crew.py:build_crew an object in it. A single crew has the address of the server. Each of several has
+    SERVER/crews/NAME, and tokens of its own.
+
+    The first start creates a database and loads the projects. It reports missing packages, variables and files. Then it
+    prints the URL of each crew, and the tokens if the output is a terminal. When files of a project change, including
+    its .env, the project is loaded again. Runs in progress continue with the code that they have imported. Ctrl-C stops
+    the server. At the next start, accepted kickoffs continue after their last finished task. After SIGTERM, runs have
     WINDLASS_DRAIN_GRACE seconds to finish.
     """
     settings = serving_settings({"host": host, "port": port})
     from windlass.cli.run_tree import RunTree
     from windlass.wiring.dev import Shown, dev
 
-    terminal = sys.stdout.isatty()
+    terminal, served = sys.stdout.isatty(), projects or (Path(),)
     with_tree = tree or (tree is None and terminal)
     unlogged = SHOWN_BY_TREE if with_tree and sys.stderr.isatty() else frozenset[str]()
     if with_tree and (console := console_of(sys.stdout)):
@@ -85,10 +90,10 @@ def dev(project: Path, host: str | None, port: int | None, *, tree: bool | None,
         with closing(LiveTree(console)) as live:
             log_stream = live.log if sys.stderr.isatty() else None
             return dev(
-                settings, project, Shown(live.notify, [live], unlogged, tokens=terminal, log_stream=log_stream), python
+                settings, served, Shown(live.notify, [live], unlogged, tokens=terminal, log_stream=log_stream), python
             )
     observers = [RunTree(lambda line: notify(str(line)))] if with_tree else []
-    return dev(settings, project, Shown(notify, observers, unlogged, tokens=terminal), python)
+    return dev(settings, served, Shown(notify, observers, unlogged, tokens=terminal), python)
 
 
 @click.command

@@ -58,18 +58,18 @@ def _not_one(slug: str | None, slugs: list[str]) -> WindlassError:
     return WindlassError(f"There is no crew {slug!r}.", known)
 
 
-def running_server(settings: Settings) -> tuple[str, str] | None:
-    """Returns the address and the crew of the server that runs on this home, None when no server runs.
+def running_server(settings: Settings) -> tuple[str, list[str]] | None:
+    """Returns the address and the crews of the server that runs on this home, None when no server runs.
 
     The lock on the home decides whether a server runs: a killed server leaves its address file behind.
     """
     if not is_locked(Paths(settings.home).server_lock):
         return None
     try:
-        address, slug = settings.address_file.read_text("utf-8").split()
+        address, *slugs = settings.address_file.read_text("utf-8").split()
     except (OSError, ValueError):
         return None
-    return address, slug
+    return address, slugs
 
 
 def local_url(settings: Settings) -> str:
@@ -86,8 +86,11 @@ class NoServerHere(WindlassError):  # noqa: N818 - a state of the server
     exit_code = OUT_OF_REACH
 
 
-def client_here(token: Secret | None) -> CrewClient:
-    """Returns a client of the crew. Raises NoServerHere when no server runs on this WINDLASS_HOME."""
+def client_here(token: Secret | None, kickoff_id: str = "") -> CrewClient:
+    """Returns a client of the crew: that of the kickoff, if the server has several crews.
+
+    Raises NoServerHere when no server runs on this WINDLASS_HOME, and WindlassError when the crew is not certain.
+    """
     from windlass.cli.crew_session import CrewClient
 
     settings = load()
@@ -95,10 +98,22 @@ def client_here(token: Secret | None) -> CrewClient:
     if running is None:
         raise NoServerHere(
             f"No server runs on {settings.home}.",
-            "Give the crew's URL before the kickoff's id, or set WINDLASS_HOME to the server's home.",
+            "Give the crew's URL (before the id of a kickoff), or set WINDLASS_HOME to the server's home.",
         )
-    address, slug = running
+    address, slugs = running
+    slug = slugs[0] if len(slugs) == 1 else _crew_of(settings, address, slugs, kickoff_id)
     return CrewClient(f"{address}/crews/{slug}", token or _own_token(settings, slug), here=slug)
+
+
+def _crew_of(settings: Settings, address: str, slugs: list[str], kickoff_id: str) -> str:
+    found = administer(settings, lambda opened: opened.deployments.of_kickoff(kickoff_id)) if kickoff_id else None
+    if found is None:
+        unknown = f", and none of them has the kickoff {kickoff_id}" if kickoff_id else ""
+        raise WindlassError(
+            f"The server on this WINDLASS_HOME serves several crews: {', '.join(slugs)}{unknown}.",
+            f"Give the URL of one, such as {address}/crews/{slugs[0] if slugs else 'SLUG'}",
+        )
+    return found
 
 
 def _own_token(settings: Settings, slug: str) -> Secret:

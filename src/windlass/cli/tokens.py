@@ -40,14 +40,14 @@ def tokens() -> None:
 @click.option("--kind", type=click.Choice(["organization", "user"]), help="Only the token of this kind.")
 @json_option
 def show(deployment: str | None, kind: str | None, *, json_output: bool) -> None:
-    """Show the two tokens of the served crew, with its base URL. Without a server, show those of every crew."""
+    """Show the two tokens of each served crew, with its base URL. Without a server, show those of every crew."""
     from windlass.cli.this_server import administer, local_url, running_server
     from windlass.config import load
 
     settings = load()
     server = settings.public_url or local_url(settings)
     served = running_server(settings)
-    wanted = deployment or (served[1] if served else None)
+    wanted = [deployment] if deployment else served[1] if served else []
     shown = administer(settings, lambda opened: _shown(opened, wanted))
     if json_output:
         print_json([_shown_facts(crew, tokens, kind, server) for crew, tokens in shown])
@@ -57,11 +57,11 @@ def show(deployment: str | None, kind: str | None, *, json_output: bool) -> None
         _give_shown(tokens, kind)
 
 
-async def _shown(opened: Administration, slug: str | None) -> list[tuple[Deployment, ShownTokens]]:
+async def _shown(opened: Administration, slugs: list[str]) -> list[tuple[Deployment, ShownTokens]]:
     from windlass.cli.this_server import chosen_deployment
 
-    slugs = [row["slug"] for row in await opened.deployments.all()]
-    wanted = slugs if slug is None and slugs else [slug]
+    known = [row["slug"] for row in await opened.deployments.all()]
+    wanted = [slug for slug in slugs if slug in known] or slugs or known or [None]
     crews = [await chosen_deployment(opened.deployments, one) for one in wanted]
     return [(crew, await opened.tokens.show(crew)) for crew in crews]
 

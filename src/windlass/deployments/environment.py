@@ -74,24 +74,24 @@ class CrewEnvironments:
 class OfflineModel:
     """The offline model, which crews use unless their own variables name another model.
 
-    When the model of the project `served` changes, the user is notified. Kickoffs of a project that this home served
-    earlier may still wait; nothing is reported about these. `script` has the rules by which the model answers.
+    `served` maps the folder of each project to a function. It gets a line when the model of that project changes.
+    Kickoffs of a project that this home served earlier may still wait; nothing is reported about these. `script` has
+    the rules by which the model answers.
     """
 
-    def __init__(self, address: str, served: Path, script: Path | None, notify: Callable[[str], None]) -> None:
+    def __init__(self, address: str, served: Mapping[Path, Callable[[str], None]], script: Path | None) -> None:
         self._address = address
-        self._served = served.resolve()
+        self._served = {root.resolve(): notify for root, notify in served.items()}
         self._script = script
-        self._notify = notify
-        self._last_message = ""
+        self._last_messages: dict[Path, str] = {}
 
     def variables(self, root: Path, own: Mapping[str, str]) -> dict[str, str]:
         """Returns the variables that refer a crew with the environment `own` to the offline model."""
-        if root.resolve() == self._served:
-            self._notify_model(has_provider_key(own) or names_another_model(own))
+        if (place := root.resolve()) in self._served:
+            self._notify_model(place, has_provider_key(own) or names_another_model(own))
         return model_environment(own, self._address)
 
-    def _notify_model(self, named: str | None) -> None:
+    def _notify_model(self, root: Path, named: str | None) -> None:
         if named:
             message = f"crews use the model of your environment ({named} is set there or in the project's .env)"
         else:
@@ -99,12 +99,13 @@ class OfflineModel:
             message = (
                 f"no model key is set (such as OPENAI_API_KEY): crews get answers from the offline model{by_script}"
             )
-        if message == self._last_message:
+        notify, last = self._served[root], self._last_messages.get(root)
+        if message == last:
             return
-        self._notify(f"the model has changed: {message}" if self._last_message else message)
-        self._last_message = message
+        notify(f"the model has changed: {message}" if last else message)
+        self._last_messages[root] = message
         if named and self._script:
-            self._notify(f"warning: the script {self._script} (WINDLASS_OFFLINE_SCRIPT) is not used with that model")
+            notify(f"warning: the script {self._script} (WINDLASS_OFFLINE_SCRIPT) is not used with that model")
 
 
 def crew_environment(project: Path | None = None, passed: Collection[str] = ()) -> dict[str, str]:

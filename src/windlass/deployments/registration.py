@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,15 @@ from windlass.projects.findings import Level, counts
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     Notify = Callable[[str], None]
 
     from windlass.projects.findings import Finding
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
+
+LONGEST_SLUG = 63
 
 logger = log.logger(__name__)
 
@@ -38,6 +41,8 @@ class Registration:
     chosen: Interpreter
     digest: str
     path: Path
+    suffix: str = ""
+    """What tells its slug from that of another project with the same name."""
 
     @classmethod
     def of(cls, path: Path, interpreters: Interpreters = Interpreters()) -> Registration:  # noqa: B008 - it is immutable
@@ -53,7 +58,13 @@ class Registration:
 
     @property
     def slug(self) -> str:
-        return slug_of(self.recognised.name)
+        name = slug_of(self.recognised.name)
+        return f"{name[: LONGEST_SLUG - len(self.suffix)].rstrip('-')}{self.suffix}"
+
+    def named_apart(self, others: Collection[str]) -> Registration:
+        """Returns the registration with a slug that is none of these."""
+        suffixes = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+        return next(one for suffix in suffixes if (one := replace(self, suffix=suffix)).slug not in others)
 
     @property
     def root(self) -> Path:
@@ -109,7 +120,7 @@ def slug_of(name: str) -> str:
     """Returns the form of a project's name in URLs: lower-case letters, digits and hyphens. It has at most 63
     characters, as a label of a host name.
     """
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-") or "crew"
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_SLUG].rstrip("-") or "crew"
 
 
 def read_project(path: Path, notify: Notify, interpreters: Interpreters) -> Registration:

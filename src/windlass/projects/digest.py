@@ -26,6 +26,8 @@ CODE = (".py", ".pyi", ".toml", ".yaml", ".yml", ".jsonc")
 """Endings of files that people write and programs rarely write."""
 
 VARIABLES = ".env"
+BESIDE = {VARIABLES, ".venv/pyvenv.cfg", "venv/pyvenv.cfg"}
+"""Files that are no part of a version, and whose change has effects: the variables, and the environment."""
 PROJECT_FILE = "pyproject.toml"
 
 WHOLE = 8 * 1024 * 1024
@@ -52,7 +54,7 @@ def digest(project: Path, ignore: Collection[str] = ()) -> str:
 
 
 def glance(project: Path, ignore: Collection[str] = ()) -> Snapshot:
-    """Returns a snapshot that differs whenever `digest` or .env changes.
+    """Returns a snapshot that differs whenever `digest`, .env or the project's environment changes.
 
     It is much cheaper than `digest`, because no file is read.
     """
@@ -63,8 +65,9 @@ def look(project: Path, ignore: Collection[str] = ()) -> tuple[Snapshot, Folders
     """Returns the snapshot of `glance`, and the folders in which a change may change the snapshot."""
     files = Files(project, ignore)
     found = {name: facts for name, path in files if (facts := facts_of(path))}
-    if facts := facts_of(os.path.join(project, VARIABLES)):  # noqa: PTH118 - like those of the others
-        found[VARIABLES] = facts
+    for name in BESIDE:
+        if facts := facts_of(os.path.join(project, name)):  # noqa: PTH118 - like those of the others
+            found[name] = facts
     return found, {folder: inode for folder in files.folders if (inode := inode_of(folder))}
 
 

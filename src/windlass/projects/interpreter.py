@@ -196,24 +196,24 @@ class TrustedProjects:
     """The folders from which a worker runs code.
 
     A kickoff names a folder, and everyone with write access to the database can write a kickoff. So the folder must
-    belong to root, to the server's user or to one of `owners`. The folder that was `given` at the start is trusted,
-    and so is its owner.
+    belong to root, to the server's user or to one of `owners`. The folders that were `given` at the start are
+    trusted, and so are their owners.
     """
 
     owners: frozenset[int]
-    given: Path | None = None
+    given: frozenset[Path] = frozenset()
 
     @classmethod
-    def of(cls, owners: Collection[str], given: Path | None = None) -> TrustedProjects:
+    def of(cls, owners: Collection[str], given: Collection[Path] = ()) -> TrustedProjects:
         """Takes names or numbers of system users. Raises SettingsError for a user that does not exist."""
-        theirs = {number_of(owner) for owner in owners} | ({given.stat().st_uid} if given else set())
-        return cls(frozenset({ROOT, os.geteuid(), *theirs}), given.resolve() if given else None)
+        theirs = {number_of(owner) for owner in owners} | {path.stat().st_uid for path in given}
+        return cls(frozenset({ROOT, os.geteuid(), *theirs}), frozenset(path.resolve() for path in given))
 
     def checked(self, root: Path) -> Path:
         """Returns the folder with its links resolved. Raises ProjectError if it is not trusted."""
         try:
             place = root.resolve(strict=True)
-            if place == self.given:
+            if place in self.given:
                 return place
             folders = [place, *place.parents] if os.geteuid() == ROOT else [place]
             for folder in folders:

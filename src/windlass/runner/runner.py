@@ -275,12 +275,15 @@ class Runner:
         if not spec.preload_project:
             return zygote_spec
         environment = tuple(sorted(spec.environment.items()))
-        return replace(zygote_spec, project=spec.project, environment=environment, digest=spec.digest)
+        return replace(
+            zygote_spec, project=spec.project, environment=environment, digest=f"{zygote_spec.digest} {spec.digest}"
+        )
 
     def _base_spec(self, interpreter: Path, preload: str | None) -> ZygoteSpec:
         prepared = self._config.prepared
         used = prepared.interpreter if interpreter == Path(sys.executable) else interpreter
-        return ZygoteSpec(used, preload, account=self._config.crew_account, program=prepared.program)
+        made = state_of_environment(used)
+        return ZygoteSpec(used, preload, account=self._config.crew_account, digest=made, program=prepared.program)
 
     async def _begin_zygote(self, spec: ZygoteSpec) -> Zygote:
         folder = self._open_scratch().folder("z", spec.account)
@@ -339,6 +342,15 @@ def named_as(given: Project, used: Project) -> Iterator[None]:
             raise
         hint = f"Make the project's environment: {setup_command(given.root)}" if missing else error.hint
         raise ProjectError(error.message.replace(used.root, given.root), hint.replace(used.root, given.root)) from error
+
+
+def state_of_environment(interpreter: Path) -> str:
+    """Returns a text that changes when the interpreter's environment is made again. Its zygotes are then replaced."""
+    try:
+        found = (interpreter.parent.parent / "pyvenv.cfg").stat()
+    except OSError:
+        return ""
+    return f"{found.st_ino} {found.st_mtime_ns}"
 
 
 def too_slow_to_load() -> Termination:

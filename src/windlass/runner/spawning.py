@@ -24,8 +24,8 @@ class ZygoteSpec:
     """Describes a zygote. Kickoffs with equal specs can share one zygote.
 
     With `project` the zygote also imports the modules of that project, in `environment`. `digest` identifies the state
-    of the project's files. `account` is the user that it runs as, None for the server's own. `program` is its first
-    code.
+    of the interpreter's environment, and of the project's files. `account` is the user that it runs as, None for the
+    server's own. `program` is its first code.
     """
 
     interpreter: Path

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
@@ -11,7 +12,6 @@ from windlass.store.values import sanitized_json
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from uuid import UUID
 
 SQL = queries("deployments")
 QUEUE_DEFAULTS = {"concurrency": None, "weight": 1, "max_waiting": None, "concurrency_strategy": "enqueue"}
@@ -94,6 +94,15 @@ class DeploymentStore:
 
     async def set_profile(self, slug: str, profile: str) -> bool:
         return bool(await self._database.rows(SQL["set_profile"], {"slug": slug, "profile": profile}))
+
+    async def of_kickoff(self, kickoff_id: str) -> str | None:
+        """Returns the slug of the kickoff's deployment, None for no such kickoff."""
+        try:
+            kickoff = UUID(kickoff_id)
+        except ValueError:
+            return None
+        row = await self._database.row(SQL["of_kickoff"], {"kickoff": kickoff})
+        return str(row["slug"]) if row else None
 
     async def manifest(self, version: UUID) -> Manifest | None:
         row = await self._database.row(SQL["manifest"], {"version": version}, soon=True)

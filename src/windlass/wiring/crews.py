@@ -28,7 +28,7 @@ from windlass.runner.run_spec import machine_environment
 from windlass.runner.spawning import PROGRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AsyncExitStack
 
     from windlass.accounts import Account
@@ -132,17 +132,21 @@ def place_for_crews(home: Path, account: Account) -> Path:
     )
 
 
-async def dev_environments(settings: Settings, root: Path, stack: AsyncExitStack, notify: Notify) -> CrewEnvironments:
+async def dev_environments(
+    settings: Settings, served: Mapping[Path, Notify], stack: AsyncExitStack, notify: Notify
+) -> CrewEnvironments:
     """Starts the offline model and returns the environments of crews that refer to it.
 
-    Reads the environment of the project at `root` once, so that a faulty .env fails at the start.
+    `served` maps the folder of each project to the function that notifies of its model. The environment of a single
+    project is read once, so that a faulty .env fails at the start.
     """
     file = settings.offline_script
     server = HttpServer(offline_model_app(Script.read(file, notify=notify) if file else None), "127.0.0.1", 0)
     await stack.enter_async_context(serving(server))
-    model = OfflineModel(f"http://127.0.0.1:{server.port}", root, file, notify)
+    model = OfflineModel(f"http://127.0.0.1:{server.port}", served, file)
     environments = CrewEnvironments(settings.crew_env, model)
-    await environments.of_project(root)
+    if len(served) == 1:
+        await environments.of_project(*served)
     return environments
 
 

@@ -1,4 +1,4 @@
-"""Implements `windlass dev`: one project, with server, worker and database in one process."""
+"""Implements `windlass dev`: projects, with server, worker and database in one process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from windlass import log
 from windlass.aio import cancelled
 from windlass.api.crew_api.examples import example_inputs
 from windlass.deployments.registration import read_project
+from windlass.errors import ProjectError
 from windlass.files import write_whole
 from windlass.projects import glance
 from windlass.store.deployments import DeploymentStore
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
 
     from windlass.access.tokens import ShownTokens
     from windlass.config import Settings
+    from windlass.deployments.registration import Registration
     from windlass.lifecycle.run import Observer
     from windlass.projects import Interpreters
     from windlass.store.deployments import Deployment
     from windlass.wiring.infrastructure import Infrastructure, Notify
     from windlass.wiring.services import Services
 JSON = "-H 'Content-Type: application/json'"
+
+LAST_LINE = "\nCtrl-C stops it; accepted kickoffs wait for the next start."
 
 logger = log.logger(__name__)
 
@@ -57,40 +61,95 @@ class Shown:
             handler.addFilter(lambda record: record.msg not in self.unlogged)
 
 
-def dev(settings: Settings, project: Path, shown: Shown, python: str | None = None) -> int:
-    """Serves one project at the root, with all parts in this process. Returns an exit code after a stop signal."""
+def dev(settings: Settings, projects: Sequence[Path], shown: Shown, python: str | None = None) -> int:
+    """Serves projects with all parts in this process. A single one is at the root. Returns an exit code after a stop
+    signal.
+    """
 
     async def compose(services: Services) -> None:
-        await _serve_project(services, project, shown, interpreters_of_command(python))
+        await _serve_projects(services, projects, shown, interpreters_of_command(python))
 
     return run_until_shutdown(settings, compose, shown.notify)
 
 
-async def _serve_project(services: Services, project: Path, shown: Shown, interpreters: Interpreters) -> None:
+async def _serve_projects(
+    services: Services, projects: Sequence[Path], shown: Shown, interpreters: Interpreters
+) -> None:
     settings, stack, notify = services.settings, services.stack, shown.notify
     # a person reads the lines of `notify`, which the log would repeat
     shown.log_as(settings, "WARNING" if shown.tokens else settings.log_level)
-    registration = read_project(project, notify, interpreters)
-    notify(f"crews run in {registration.chosen}")
-    seen = glance(registration.root, registration.recognised.options.ignore)
+    alone = len(projects) == 1
+    given = _read_projects(projects, notify, interpreters)
+    notifies = {one.slug: notify if alone else partial(_notify_of, notify, one.slug) for one in given}
+    for one in given:
+        notifies[one.slug](f"crews run in {one.chosen}")
+    seen = [glance(one.root, one.recognised.options.ignore) for one in given]
     infrastructure = await services.start_infrastructure()
     runner = await services.start_runner()
     notify_passed_variables(settings, notify)
-    environments = await dev_environments(settings, registration.root, stack, notify)
+    environments = await dev_environments(settings, {one.root: notifies[one.slug] for one in given}, stack, notify)
     store = DeploymentStore(infrastructure.database)
-    environment = partial(environments.of_project, registration.root)
-    reloading = Reloading(registration, seen, store, runner, environment, notify=notify, interpreters=interpreters)
-    deployment = await reloading.first()
+    crews = [
+        Reloading(
+            one,
+            files,
+            store,
+            runner,
+            partial(environments.of_project, one.root),
+            notify=notifies[one.slug],
+            interpreters=interpreters,
+        )
+        for one, files in zip(given, seen, strict=True)
+    ]
+    deployments = await _load_all(crews, alone=alone)
     await services.start_side_jobs()
-    await services.start_worker(
-        runner, environments, observers=shown.observers, given=registration.root, interpreters=interpreters
-    )
-    address = await services.start_http(registration.slug)
+    roots = [one.root for one in given]
+    await services.start_worker(runner, environments, observers=shown.observers, given=roots, interpreters=interpreters)
+    address = await services.start_http(given[0].slug if alone else None)
     stack.callback(settings.address_file.unlink, missing_ok=True)
-    write_whole(settings.address_file, f"{address}\n{deployment.slug}\n", 0o644)
-    await _greet(address, infrastructure, deployment, shown)
+    slugs = "".join(f"{one.slug}\n" for one in given)
+    write_whole(settings.address_file, f"{address}\n{slugs}", 0o644)
+    for deployment in deployments:
+        base_url = address if alone else f"{address}/crews/{deployment.slug}"
+        await _greet(base_url, infrastructure, deployment, shown)
+    notify(LAST_LINE)
     shown.log_as(settings, settings.log_level)
-    stack.push_async_callback(cancelled, asyncio.create_task(reloading.watch()))
+    for crew in crews:
+        stack.push_async_callback(cancelled, asyncio.create_task(crew.watch()))
+
+
+def _notify_of(notify: Notify, slug: str, line: str) -> None:
+    notify(f"{slug}: {line}")
+
+
+def _read_projects(projects: Sequence[Path], notify: Notify, interpreters: Interpreters) -> list[Registration]:
+    """Returns the projects that can be read, each with a slug of its own. Raises ProjectError when none can be read."""
+    found: list[Registration] = []
+    for path in projects:
+        try:
+            one = read_project(path, notify, interpreters)
+        except ProjectError as error:
+            if path == projects[-1] and not found:
+                raise
+            notify(f"warning: {path} is not served: {error} Then start again.")
+            continue
+        if any((one.root, one.recognised.project) == (other.root, other.recognised.project) for other in found):
+            raise ProjectError(f"{path} is given twice.", "Name each project once.")
+        found.append(one.named_apart({other.slug for other in found}))
+    return found
+
+
+async def _load_all(crews: list[Reloading], *, alone: bool) -> list[Deployment]:
+    """Returns the deployments of the projects that can be loaded. Raises ProjectError when none can be."""
+    found: list[Deployment] = []
+    for crew in crews:
+        try:
+            found.append(await crew.first())
+        except ProjectError as error:
+            if alone or (crew is crews[-1] and not found):
+                raise
+            crew.fail_first(error)
+    return found
 
 
 def startup_banner(base_url: str, deployment: Deployment, tokens: ShownTokens | None) -> list[str]:
@@ -127,8 +186,6 @@ def _commands(base_url: str, deployment: Deployment, tokens: ShownTokens | None)
         f"  curl -sS {bearer} {base_url}/inputs",
         f"  KICKOFF=$(curl -sS {bearer} {JSON} -d {body} {base_url}/kickoff | cut -d'\"' -f4); echo $KICKOFF",
         f'  curl -sS {bearer} "{base_url}/status/$KICKOFF?wait=30"',
-        "",
-        "Ctrl-C stops it; accepted kickoffs wait for the next start.",
     ]
 
 

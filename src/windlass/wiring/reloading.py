@@ -6,13 +6,14 @@ import asyncio
 import json
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.aio import cancelled
 from windlass.deployments.registration import loaded, read_project
 from windlass.errors import ProjectError
-from windlass.projects.digest import CODE, VARIABLES, changes, glance, look
+from windlass.projects.digest import BESIDE, CODE, changes, glance, look
 from windlass.wiring.change_notices import ChangeNotices
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Reloading:
         self._root = registration.root
         self._loads = False
         """Whether the last load succeeded."""
+        self._tried = False
+        """Whether the first load failed."""
         self._at_fault = False
         """Whether the user was notified that the project can't be loaded."""
         self._number: int | None = None
@@ -89,6 +92,11 @@ class Reloading:
             self._loads = True
         self._number = deployment.version.number if deployment.version else None
         return deployment
+
+    def fail_first(self, error: ProjectError) -> None:
+        """Reports that the first load failed. `watch` then loads the project when its files have changed."""
+        self._tried, self._at_fault = True, True
+        self._notify_fault("", error)
 
     async def watch(self) -> None:
         """Watches the files until it is cancelled. Reports errors, and tries again at the next change.
@@ -122,13 +130,14 @@ class Reloading:
         return found
 
     async def _check_load(self) -> None:
-        if not self._loads:
+        if not self._loads and not self._tried:
             await self._load(set())
 
     async def _load(self, changed: Collection[str]) -> None:
         until = f"kickoffs of it begin with the options of version {self._number}"
         try:
             found = await asyncio.to_thread(read_project, self._served.path, self._notify, self._interpreters)
+            found = replace(found, suffix=self._served.suffix)
             await self._follow(found.recognised.options.ignore)
             if found.slug != self._served.slug:
                 self._notify_name(found.slug)
@@ -137,7 +146,7 @@ class Reloading:
             await self._take_in(found, changed)
         except ProjectError as error:
             self._loads, self._at_fault = False, True
-            self._notify(f"warning: the project can't be loaded any more, and until it can, {until}: {error}")
+            self._notify_fault(until, error)
         except Exception as error:  # noqa: BLE001 - the server continues to serve
             self._loads = False
             logger.event("project.not_reloaded", exc=error)
@@ -150,7 +159,7 @@ class Reloading:
 
     async def _take_in(self, found: Registration, changed: Collection[str]) -> None:
         same = (found.digest, found.source) == (self._served.digest, self._served.source)
-        if same and self._loads and VARIABLES not in changed:
+        if same and self._loads and not BESIDE & set(changed):
             return
         if changed or not same:
             self._notify(f"the project's files have changed{in_brackets(changed)}: loading it again")
@@ -163,6 +172,12 @@ class Reloading:
 
     async def _loaded(self, registration: Registration) -> Deployment:
         return await loaded(registration, self._store, self._runner, await self._environment(), self._notify)
+
+    def _notify_fault(self, until: str, error: ProjectError) -> None:
+        if self._number is None:
+            self._notify(f"warning: the project can't be loaded, and is not served until it can: {error}")
+        else:
+            self._notify(f"warning: the project can't be loaded any more, and until it can, {until}: {error}")
 
     def _notify_version(self, *, new: bool) -> None:
         recovered = "the project can be loaded again: " if self._at_fault else ""
@@ -231,7 +246,7 @@ class FileTracker:
 
 
 def is_code(name: str) -> bool:
-    return name == VARIABLES or name.endswith(CODE)
+    return name in BESIDE or name.endswith(CODE)
 
 
 def in_brackets(names: Collection[str]) -> str:

@@ -39,7 +39,7 @@ from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.infrastructure import open_infrastructure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from contextlib import AsyncExitStack
     from pathlib import Path
 
@@ -88,10 +88,10 @@ class Services:
         environments: CrewEnvironments,
         *,
         observers: Sequence[Observer] = (),
-        given: Path | None = None,
+        given: Collection[Path] = (),
         interpreters: Interpreters | None = None,
     ) -> Worker:
-        """Starts a worker. `given` is the project that the server was started with, or None."""
+        """Starts a worker. `given` are the projects that the server was started with."""
         settings, store = self.settings, KickoffStore(self.infrastructure.database)
         if self.infrastructure.exclusive:
             await store.end_all_leases()

@@ -27,6 +27,9 @@ RETURNING pg_notify('windlass_deployments', slug)
 UPDATE deployments SET profile = %(profile)s WHERE slug = %(slug)s
 RETURNING pg_notify('windlass_deployments', slug)
 
+-- name: of_kickoff
+SELECT slug FROM deployments WHERE id = (SELECT deployment_id FROM kickoffs WHERE id = %(kickoff)s)
+
 -- name: manifest
 SELECT manifest FROM versions WHERE id = %(version)s
 
