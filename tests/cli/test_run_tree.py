@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from windlass.cli.run_tree import AT_ONCE, LONGEST, WHILE, RunTree
+from windlass.kickoffs.files import FileChanges
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Outcome
@@ -201,3 +202,10 @@ def test_a_failed_run_shows_its_trace_without_the_frames_of_windlass() -> None:
         "[1] |  RuntimeError: no tea",
         "[1] failed in 0.0 s, 0 tokens: no tea",
     ]
+
+
+def test_the_files_of_a_run_are_mentioned_before_its_end() -> None:
+    terminal, claimed = Terminal(), kickoff()
+    lines = terminal.show(claimed, FileChanges(3), Outcome(State.SUCCESS, output="words"))
+    assert lines[0] == f"[1] |  3 files: windlass files {claimed.id}"
+    assert "completed" in lines[1]

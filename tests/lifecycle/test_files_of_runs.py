@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import hashlib
 import json
 import logging
@@ -16,10 +18,11 @@ from lifecycle.waiting import until
 from projects_for_tests.making import function_project
 from store.whole import loaded
 from windlass.deployments.registration import Registration
-from windlass.errors import StatementGivenUp
+from windlass.errors import DatabaseUnavailable, StatementGivenUp
 from windlass.kickoffs.files import CHUNK, FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
+from windlass.runner.run_folder import RunFolder
 from windlass.store.deployments import DeploymentStore
 from windlass.store.files import FileStore
 
@@ -92,7 +95,15 @@ async def test_files_of_a_run_are_kept_with_its_kickoff(written: World) -> None:
     assert warnings(status) == {}
 
 
-async def test_a_run_without_files_stores_nothing(written: World) -> None:
+async def test_a_run_without_files_stores_nothing(written: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no further statement in the database."""
+
+    async def fail(*_: object) -> None:
+        raise AssertionError
+
+    for name in ("append", "resume", "drop_contents", "of"):
+        monkeypatch.setattr(FileStore, name, fail)
+    monkeypatch.setattr("windlass.store.files.apply", fail)
     await written.worker()
     kickoff = await run(written, "steps.run('one', lambda: 1)")
     status = await written.status(kickoff)
@@ -152,13 +163,17 @@ async def test_what_is_no_file_of_the_run_is_not_kept(written: World) -> None:
 
 
 async def test_a_resumed_run_finds_the_files_of_finished_steps(written: World, place: Place) -> None:
-    """The files of the interrupted step are not there: it runs again from its beginning."""
+    """The files of the interrupted step are not there: it runs again from its beginning. A file of the project that a
+    step has changed stays changed.
+    """
+    (written.project / "data.txt").write_text("the project's")
     await written.worker()
     code = (
         "def one():\n"
         "    Path('out').mkdir(); Path('out/one.txt').write_text('one'); Path('log').write_text('1')\n"
+        "    Path('data.txt').write_text('changed')\n"
         "def two():\n"
-        "    seen = sorted(str(p) for p in Path('.').rglob('*.txt'))\n"
+        "    seen = {str(p): p.read_text() for p in Path('.').rglob('*.txt')}\n"
         "    Path('log').open('a').write('2'); Path('two.txt').write_text('two')\n"
         "    if not Path(place, 'again').exists():\n"
         "        Path(place, 'again').touch(); os.kill(os.getppid(), 9); time.sleep(60)\n"
@@ -168,13 +183,14 @@ async def test_a_resumed_run_finds_the_files_of_finished_steps(written: World, p
     )
     kickoff = await written.accept(code=code, place=str(place.folder))
     await until_lost(written, kickoff)
-    assert await files(written, kickoff) == {"out/one.txt": b"one", "log": b"1"}
+    finished = {"out/one.txt": b"one", "data.txt": b"changed"}
+    assert await files(written, kickoff) == {**finished, "log": b"1"}
     await written.database.execute("UPDATE kickoffs SET run_at = now() WHERE run_at IS NOT NULL")
     status = await written.ended(kickoff)
     assert (status.state, status.attempt) == (State.SUCCESS, 2)
-    assert loaded(status.structured) == ["out/one.txt"]
-    assert await files(written, kickoff) == {"out/one.txt": b"one", "log": b"12", "two.txt": b"two"}
-    assert await chunks(written) == 3
+    assert loaded(status.structured) == {"out/one.txt": "one", "data.txt": "changed"}
+    assert await files(written, kickoff) == {**finished, "log": b"12", "two.txt": b"two"}
+    assert await chunks(written) == 4
 
 
 async def until_lost(world: World, kickoff: UUID) -> None:
@@ -266,3 +282,81 @@ async def test_a_result_is_not_lost_because_its_files_can_not_be_stored(
     status = await written.ended(await written.accept(code=f"{WRITE}; result = 'found'"))
     assert (status.state, loaded(status.output), status.files) == (State.SUCCESS, "found", None)
     assert "could not be stored" in warnings(status)["files_not_stored"]
+
+
+async def test_a_worker_that_stops_gives_up_the_files_of_an_ended_run_and_keeps_its_result(
+    written: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database does not take the files, however often it is asked."""
+    asked = asyncio.Event()
+
+    async def refuse(*_: object) -> bool:
+        asked.set()
+        raise DatabaseUnavailable("The database does not answer.")
+
+    monkeypatch.setattr(FileStore, "append", refuse)
+    worker = await written.worker()
+    kickoff = await written.accept(code=f"{WRITE}; result = 'found'")
+    await asyncio.wait_for(asked.wait(), 20)
+    await worker.stop()
+    status = await written.status(kickoff)
+    assert (status.state, loaded(status.output)) == (State.SUCCESS, "found")
+    assert "the worker stopped" in warnings(status)["files_not_stored"]
+
+
+@pytest.mark.parametrize("name", ["append", "resume"])
+async def test_the_database_may_be_away_while_files_are_stored_and_restored(
+    written: World, place: Place, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    await with_retries(written, attempts=2, backoff=0.01)
+    monkeypatch.setattr("windlass.lifecycle.background_tasks.BETWEEN_ATTEMPTS", 0.01)
+    original, left = getattr(FileStore, name), [3]
+
+    async def fail_at_first(*arguments: object) -> object:
+        if left[0]:
+            left[0] -= 1
+            raise DatabaseUnavailable("The database does not answer.")
+        return await original(*arguments)
+
+    monkeypatch.setattr(FileStore, name, fail_at_first)
+    await written.worker()
+    code = (
+        "steps.run('one', lambda: Path('one').write_text('1') and 1)\n"
+        "first = not Path(place, 'again').exists()\n"
+        "Path(place, 'again').touch()\n"
+        "assert not first"
+    )
+    kickoff = await run(written, code, place=str(place.folder))
+    assert (await written.status(kickoff)).attempt == 2
+    assert await files(written, kickoff) == {"one": b"1"}
+    assert left == [0]
+
+
+async def test_files_that_can_not_be_restored_stay_with_the_kickoff(
+    written: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that is full."""
+
+    async def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    await with_retries(written, attempts=2, backoff=0.01)
+    monkeypatch.setattr(RunFolder, "write", refuse)
+    await written.worker()
+    code = (
+        "steps.run('one', lambda: Path('one').write_text('1') and 1)\n"
+        "first = not Path(place, 'again').exists()\n"
+        "Path(place, 'again').touch(); Path('two').write_text('2')\n"
+        "assert not first"
+    )
+    kickoff = await run(written, code, place=str(place.folder))
+    assert await files(written, kickoff) == {"one": b"1", "two": b"2"}
+    assert "No space left on device" in warnings(await written.status(kickoff))["files_not_restored"]
+
+
+async def test_files_that_change_at_each_step_are_stored_a_bounded_number_of_times(written: World) -> None:
+    await written.worker(files=FileLimits(total=1000))
+    code = "for number in range(9): steps.run('write', lambda n: Path('log').write_text(str(n) * 900), number)"
+    kickoff = await run(written, code)
+    assert await files(written, kickoff) == {"log": b"8" * 900}
+    assert await chunks(written) == 1

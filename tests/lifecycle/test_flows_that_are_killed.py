@@ -36,13 +36,15 @@ class Killed(Flow):
     @start()
     def a(self):
         note("calls", "a")
+        with open("facts.txt", "w") as file:
+            file.write("facts")
         self.state[1], self.notes = ["a"], {"set in": "a"}
         return self.state[1]
 
     @listen(a)
     def b(self, words):
         agent = one()
-        said = Crew(agents=[agent], tasks=[step("p", agent), step("q", agent)]).kickoff()
+        said = Crew(agents=[agent], tasks=[step("p", agent, output_file="p.md"), step("q", agent)]).kickoff()
         dies_in("1")
         words.append(said.raw)
         return said
@@ -50,6 +52,8 @@ class Killed(Flow):
     @listen(b)
     def c(self, said):
         dies_in("2")
+        with open("facts.txt") as facts, open("p.md") as written:
+            note("files", facts.read() + ", " + written.read())
         note("found", repr([self.state[1], self.notes, said.raw]))
 """
 
@@ -77,7 +81,9 @@ async def test_a_flow_and_the_crew_in_it_go_on_from_the_database(flows: World, t
         "calls a",
         "calls p",
         "calls q",
+        "files facts, p of attempt 1",
         "found [['a', 'q of attempt 1'], {'set in': 'a'}, 'q of attempt 1']",
     ]
+    assert [file.path for file in await flows.store.files.of(kickoff)] == ["facts.txt", "p.md"]
     attempts = await flows.database.rows("SELECT ended_as, restored FROM attempts ORDER BY attempt")
     assert [tuple(row.values()) for row in attempts] == [("retried", 0), ("retried", 3), ("SUCCESS", 4)]

@@ -87,7 +87,8 @@ class RunFolder:
     def __init__(self, folder: Path, account: Account | None, project: Path) -> None:
         self._descriptor = os.open(folder, FOLDER)
         self._account = account
-        self._project = project
+        self._project = str(project)
+        self._copied: dict[str, Stamp] = {}
         self._began = time.time_ns() - RECENT
 
     def close(self) -> None:
@@ -98,7 +99,7 @@ class RunFolder:
 
         Raises OSError, and TimeoutError when a file system does not answer.
         """
-        walk = _Walk(self._project, self._began, frozenset(known))
+        walk = _Walk(self._project, self._began, frozenset(known), self._copied)
         return await self._in_thread(lambda top: walk.scan(top, limits))
 
     async def read(self, path: str, stamp: Stamp, at: int, digest: _Hash) -> bytes:
@@ -126,10 +127,13 @@ class RunFolder:
 
 
 class _Walk:
-    def __init__(self, project: Path, began: int, known: frozenset[str]) -> None:
+    """`copied` are the files that were found to be copies of the project's, for the next scan."""
+
+    def __init__(self, project: str, began: int, known: frozenset[str], copied: dict[str, Stamp]) -> None:
         self._project = project
         self._began = began
         self._known = known
+        self._copied = copied
 
     def scan(self, top: int, limits: FileLimits) -> Scan:
         scan = Scan(time.time_ns())
@@ -172,16 +176,19 @@ class _Walk:
                         folders.append(f"{path}/")
                     else:
                         scan.left_out.add(f"{path}/", f"it has more than {DEEPEST} folders above it")
-                elif stat.S_ISREG(found.st_mode) and not self._was_there(path, found):
-                    yield path, _stamp(found)
+                elif stat.S_ISREG(found.st_mode) and self._copied.get(path) != (stamp := _stamp(found)):
+                    if self._was_there(path, found):
+                        self._copied[path] = stamp
+                    else:
+                        yield path, stamp
 
     def _was_there(self, path: str, found: os.stat_result) -> bool:
         """Returns whether the file was copied into the folder before the run, with its modification time."""
         if path in self._known:
             return False
         if found.st_mtime_ns < self._began:  # the project's own file may have been changed during the run
-            return path.startswith(f"{KNOWLEDGE}/") or os.path.lexists(self._project / path)
-        return is_unchanged(str(self._project), path, found)
+            return path.startswith(f"{KNOWLEDGE}/") or os.path.lexists(f"{self._project}/{path}")
+        return is_unchanged(self._project, path, found)
 
 
 def _entries(top: int, folder: str, left_out: LeftOut) -> Iterator[tuple[str, os.stat_result]]:

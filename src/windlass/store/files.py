@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from windlass.kickoffs.files import StoredFile
@@ -15,11 +16,14 @@ if TYPE_CHECKING:
     from windlass.store.database import Connection, Database
 
 SQL = queries("files")
+READS_AT_ONCE = 3
+"""Chunks that are read at once, so that downloads leave connections of the pool to others."""
 
 
 class FileStore:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._reads = asyncio.Semaphore(READS_AT_ONCE)
 
     async def append(self, kickoff: UUID, attempt: int, content: UUID, position: int, chunk: bytes) -> bool:
         """Stores a chunk of a content that no file has yet.
@@ -47,7 +51,10 @@ class FileStore:
     async def chunk(self, kickoff: UUID, content: UUID, position: int) -> bytes | None:
         """Returns None when the file was changed or deleted meanwhile."""
         values = {"kickoff": kickoff, "content": content, "position": position}
-        row = await self._database.row(SQL["chunk"], values, soon=True)
+        async with self._reads, self._database.connection(soon=True) as connection:
+            cursor = connection.cursor(binary=True)
+            await cursor.execute(SQL["chunk"], values)
+            row = await cursor.fetchone()
         return bytes(row["bytes"]) if row else None
 
 

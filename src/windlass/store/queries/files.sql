@@ -2,7 +2,8 @@
 -- entry or the end of the run.
 
 -- name: append
--- Writes nothing, and returns no row, when the kickoff has gone on to another attempt or has ended.
+-- Writes nothing, and returns no row, when the kickoff has gone on to another attempt or has ended. Its commit does not wait for the disk:
+-- the later commit that lists the file does, and writes the log of PostgreSQL in order.
 WITH live AS (
     SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' FOR SHARE
 ), stored AS (
@@ -10,7 +11,7 @@ WITH live AS (
     SELECT live.id, %(content)s, %(position)s, %(bytes)b FROM live
         ON CONFLICT DO NOTHING  -- a repeated write: the answer to the first one was lost
 )
-SELECT id FROM live
+SELECT id, set_config('synchronous_commit', 'off', true) FROM live
 
 -- name: apply
 -- The caller has checked in this transaction that the kickoff still has the attempt, and holds the lock of its row.
