@@ -80,6 +80,10 @@ EVENTS: dict[str, Event] = {
     ),
     "kickoff.deleted": Event(INFO, "A kickoff was deleted permanently, with its events, journal and task records."),
     "deployment.registered": Event(INFO, "A crew was inspected and can be kicked off."),
+    "project.broken": Event(
+        WARNING,
+        "The files of a project can't be loaded; `trace` has the project's own lines. The last good ones serve.",
+    ),
     "project.not_reloaded": Event(
         ERROR, "`windlass dev` could not reload a changed project, and the project is not the reason."
     ),

@@ -90,11 +90,17 @@ def test_a_project_that_was_broken_is_told_and_served_again_when_it_is_mended(op
         (project / "steep.py").write_text("def steep(leaf\n")
         told = server.wait_for("can't be loaded any more")
         assert "steep.py" in told
-        assert "kickoffs of it fail, but where a process holds the code of version 1" in told
+        assert "until it can, version 1, the last one that could be loaded, is served" in told
+        assert result(windlass, url) == "green tea\n", "as before"
         (project / "pyproject.toml").write_text("[project\n")
         told = server.wait_for("can't be loaded any more")
         assert "pyproject.toml can't be read" in told
-        assert "kickoffs of it begin with the options of version 1" in told
+        assert "version 1, the last one that could be loaded, is served" in told
+        assert result(windlass, url) == "green tea\n", "as before"
+        log = server.err[server.err.index(" project.broken ") :]
+        assert "steep.py" in log
+        assert "importlib" not in log, "only lines of the project"
+        assert "windlass_child" not in log
         (project / "pyproject.toml").write_text(PROJECT.format(preload="framework"))
         (project / "steep.py").write_text(NEW)
         assert server.wait_for(SERVED).startswith("the project can be loaded again: version 2 ")

@@ -42,7 +42,7 @@ class Registration:
     digest: str
     path: Path
     suffix: str = ""
-    """What tells its slug from that of another project with the same name."""
+    """The end of its slug, where another project has the same name."""
 
     @classmethod
     def of(cls, path: Path, interpreters: Interpreters = Interpreters()) -> Registration:  # noqa: B008 - it is immutable

@@ -18,7 +18,7 @@ from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, W
 from windlass.lifecycle.background_tasks import until_stored, until_the_database_answers
 from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
-from windlass.projects import Interpreters, Options, TrustedProjects
+from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
 from windlass.runner.run_spec import no_journal
 from windlass.runner.runner import timed_out
@@ -70,7 +70,8 @@ class WorkerConfig:
 
     It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
     none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run, and
-    `interpreters` chooses their interpreters.
+    `interpreters` chooses their interpreters. `code` has the
+    folders of their code.
     """
 
     slots: int
@@ -81,6 +82,7 @@ class WorkerConfig:
     files: FileLimits = field(default_factory=FileLimits)
     projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
     interpreters: Interpreters = field(default_factory=Interpreters)
+    code: ServedCode = field(default_factory=ServedCode)
 
 
 class OverLimit(Exception):  # noqa: N818 - describes the run
@@ -213,7 +215,7 @@ class Run:
             attempt=self.claimed.attempt,
             interpreter=self._config.interpreters.of_kickoff(root, declares=self._options.python is not None),
             preload=source["preload"],
-            project=Project(source["kind"], str(root), source["entrypoint"]),
+            project=Project(source["kind"], str(self._config.code.place(root)), source["entrypoint"]),
             environment=environment,
             inputs=self.claimed.inputs,
             limits=self._limits,

@@ -4,5 +4,16 @@ from windlass.projects.digest import digest, glance
 from windlass.projects.interpreter import Interpreter, Interpreters, TrustedProjects
 from windlass.projects.kinds import Recognised, recognise
 from windlass.projects.options import Options
+from windlass.projects.served_code import ServedCode
 
-__all__ = ["Interpreter", "Interpreters", "Options", "Recognised", "TrustedProjects", "digest", "glance", "recognise"]
+__all__ = [
+    "Interpreter",
+    "Interpreters",
+    "Options",
+    "Recognised",
+    "ServedCode",
+    "TrustedProjects",
+    "digest",
+    "glance",
+    "recognise",
+]

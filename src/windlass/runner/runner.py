@@ -134,6 +134,14 @@ class Runner:
             ) from error
         return replace(project, root=str(copy))
 
+    def folder_for_code(self, root: Path) -> Path:
+        """Returns a new folder for a copy of the project, which crews can read. It is removed when the runner stops."""
+        folder = self._open_scratch().folder("p")
+        if account := self._config.crew_account:
+            os.chown(folder, root.stat().st_uid, account.gid)
+            folder.chmod(0o750)
+        return folder
+
     def _check(self, interpreter: Path, root: Path | None) -> None:
         """Raises ProjectError when the crews' user can't reach a project, or when its interpreter can't be trusted."""
         own = interpreter == Path(sys.executable)
@@ -380,6 +388,14 @@ def with_a_schema(manifest: Manifest) -> Manifest:
     return manifest
 
 
+class LoadFailed(ProjectError):  # noqa: N818 - describes the project
+    """Code of the project failed while it was loaded. `trace` has its own frames, if any."""
+
+    def __init__(self, message: str, hint: str, trace: str) -> None:
+        super().__init__(message, hint)
+        self.trace = trace
+
+
 def manifest_in(ended: Ended) -> Manifest:
     if ended.asked:
         late = ended.asked.reason is Reason.TIMED_OUT
@@ -391,8 +407,8 @@ def manifest_in(ended: Ended) -> Manifest:
     match ended.answer:
         case Inspected(manifest=manifest):
             return with_a_schema(Manifest.from_json(manifest))
-        case Failed(message=message, hint=hint):
-            raise ProjectError(message, hint)
+        case Failed(message=message, hint=hint, trace=trace):
+            raise LoadFailed(message, hint, trace)
     if ended.status is None:
         raise ChildLost("the process that inspects the project was lost.")
     raise ProjectError(f"while the project was loaded {words_for(ended.status)}")

@@ -16,7 +16,7 @@ from windlass.api.crew_api.examples import example_inputs
 from windlass.deployments.registration import read_project
 from windlass.errors import ProjectError
 from windlass.files import write_whole
-from windlass.projects import glance
+from windlass.projects import ServedCode, glance
 from windlass.store.deployments import DeploymentStore
 from windlass.wiring.crews import dev_environments, interpreters_of_command, notify_passed_variables
 from windlass.wiring.process import run_until_shutdown
@@ -88,7 +88,7 @@ async def _serve_projects(
     runner = await services.start_runner()
     notify_passed_variables(settings, notify)
     environments = await dev_environments(settings, {one.root: notifies[one.slug] for one in given}, stack, notify)
-    store = DeploymentStore(infrastructure.database)
+    store, code = DeploymentStore(infrastructure.database), ServedCode()
     crews = [
         Reloading(
             one,
@@ -98,13 +98,16 @@ async def _serve_projects(
             partial(environments.of_project, one.root),
             notify=notifies[one.slug],
             interpreters=interpreters,
+            code=code,
         )
         for one, files in zip(given, seen, strict=True)
     ]
     deployments = await _load_all(crews, alone=alone)
     await services.start_side_jobs()
     roots = [one.root for one in given]
-    await services.start_worker(runner, environments, observers=shown.observers, given=roots, interpreters=interpreters)
+    await services.start_worker(
+        runner, environments, observers=shown.observers, given=roots, interpreters=interpreters, code=code
+    )
     address = await services.start_http(given[0].slug if alone else None)
     stack.callback(settings.address_file.unlink, missing_ok=True)
     slugs = "".join(f"{one.slug}\n" for one in given)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from windlass import log
+from windlass.accounts import ROOT, owner_of, with_rights_of
 from windlass.aio import cancelled
 from windlass.deployments.registration import loaded, read_project
 from windlass.errors import ProjectError
 from windlass.projects.digest import BESIDE, CODE, changes, glance, look
+from windlass.projects.served_code import copied
 from windlass.wiring.change_notices import ChangeNotices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
+    from pathlib import Path
 
     from windlass.deployments.registration import Registration
-    from windlass.projects import Interpreters
+    from windlass.projects import Interpreters, ServedCode
     from windlass.projects.digest import Snapshot
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
@@ -59,9 +64,13 @@ class Reloading:
         *,
         notify: Notify,
         interpreters: Interpreters,
+        code: ServedCode,
     ) -> None:
         self._served = registration
         self._interpreters = interpreters
+        self._code = code
+        self._copy: Path | None = None
+        """The copy of the files of the last version that could be loaded."""
         self._root = registration.root
         self._loads = False
         """Whether the last load succeeded."""
@@ -96,7 +105,7 @@ class Reloading:
     def fail_first(self, error: ProjectError) -> None:
         """Reports that the first load failed. `watch` then loads the project when its files have changed."""
         self._tried, self._at_fault = True, True
-        self._notify_fault("", error)
+        self._notify_fault(error)
 
     async def watch(self) -> None:
         """Watches the files until it is cancelled. Reports errors, and tries again at the next change.
@@ -134,7 +143,8 @@ class Reloading:
             await self._load(set())
 
     async def _load(self, changed: Collection[str]) -> None:
-        until = f"kickoffs of it begin with the options of version {self._number}"
+        if self._copy is not None and any(map(is_code, changed)):
+            self._code.hold(self._root, self._copy)
         try:
             found = await asyncio.to_thread(read_project, self._served.path, self._notify, self._interpreters)
             found = replace(found, suffix=self._served.suffix)
@@ -142,11 +152,11 @@ class Reloading:
             if found.slug != self._served.slug:
                 self._notify_name(found.slug)
                 return
-            until = self._kickoffs_of_broken_code()
             await self._take_in(found, changed)
+            self._code.release(self._root)
         except ProjectError as error:
             self._loads, self._at_fault = False, True
-            self._notify_fault(until, error)
+            self._notify_fault(error)
         except Exception as error:  # noqa: BLE001 - the server continues to serve
             self._loads = False
             logger.event("project.not_reloaded", exc=error)
@@ -171,13 +181,39 @@ class Reloading:
         self._files.hint(changed)
 
     async def _loaded(self, registration: Registration) -> Deployment:
-        return await loaded(registration, self._store, self._runner, await self._environment(), self._notify)
+        deployment = await loaded(registration, self._store, self._runner, await self._environment(), self._notify)
+        await self._keep(registration)
+        return deployment
 
-    def _notify_fault(self, until: str, error: ProjectError) -> None:
+    async def _keep(self, registration: Registration) -> None:
+        """Copies the files that were just loaded, to serve them when later ones can't be loaded.
+
+        A server that is root copies with the rights of the project's owner, who may have placed links there. The copies
+        before stay until the server stops: runs may use them.
+        """
+        self._copy = None
+        try:
+            folder = await asyncio.to_thread(self._runner.folder_for_code, self._root)
+            copy = folder / self._root.name
+            ignore = registration.recognised.options.ignore
+            work = partial(copied, self._root, copy, ignore, registration.digest)
+            owner = owner_of(self._root.stat().st_uid)
+            if await asyncio.wrap_future(with_rights_of(owner if os.geteuid() == ROOT else None, work)):
+                self._copy = copy
+        except OSError as error:
+            self._notify(f"warning: the project can't be copied, so broken files will be served: {error}")
+
+    def _notify_fault(self, error: ProjectError) -> None:
+        trace = getattr(error, "trace", "")
+        logger.event("project.broken", deployment=self._served.slug, version=self._number, error=error, trace=trace)
         if self._number is None:
             self._notify(f"warning: the project can't be loaded, and is not served until it can: {error}")
+            return
+        if self._copy is not None:
+            until = f"version {self._number}, the last one that could be loaded, is served"
         else:
-            self._notify(f"warning: the project can't be loaded any more, and until it can, {until}: {error}")
+            until = f"kickoffs of it begin with the options of version {self._number}, and may fail"
+        self._notify(f"warning: the project can't be loaded any more, and until it can, {until}: {error}")
 
     def _notify_version(self, *, new: bool) -> None:
         recovered = "the project can be loaded again: " if self._at_fault else ""
@@ -191,13 +227,6 @@ class Reloading:
             f"warning: the project is called {name} now: start again to serve it by that name. Until then kickoffs "
             f"begin with the options of version {self._number} of {self._served.slug}, and changes have no effect"
         )
-
-    def _kickoffs_of_broken_code(self) -> str:
-        options = self._served.recognised.options
-        if options.preload == "project" and options.start == "fork":
-            held = f'but where a process holds the code of version {self._number} (preload = "project")'
-            return f"kickoffs of it fail, {held}"
-        return "kickoffs of it fail"
 
 
 class FileTracker:

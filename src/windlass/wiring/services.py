@@ -27,7 +27,7 @@ from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
 from windlass.loopback import http_url, is_loopback
-from windlass.projects import TrustedProjects
+from windlass.projects import ServedCode, TrustedProjects
 from windlass.store.deployments import DeploymentStore
 from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
@@ -90,6 +90,7 @@ class Services:
         observers: Sequence[Observer] = (),
         given: Collection[Path] = (),
         interpreters: Interpreters | None = None,
+        code: ServedCode | None = None,
     ) -> Worker:
         """Starts a worker. `given` are the projects that the server was started with."""
         settings, store = self.settings, KickoffStore(self.infrastructure.database)
@@ -104,6 +105,7 @@ class Services:
             settings.files,
             TrustedProjects.of(settings.project_owners, given),
             interpreters or interpreters_of_command(None),
+            code or ServedCode(),
         )
         listener, key_ring = self.infrastructure.listener, self.infrastructure.key_ring
         worker = Worker(store, listener, runner, environments, key_ring, config, observers=observers)

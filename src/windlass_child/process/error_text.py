@@ -110,12 +110,24 @@ class InputsRefused(Exception):  # noqa: N818 - describes the inputs
 
 def explain(error: BaseException, stage: str, root: str) -> Failed:
     """Returns the `Failed` for any exception of crew code at its load or run. `root` is the project's folder."""
-    trace = shortened("".join(traceback.format_exception(error)))
+    trace = shortened("".join(own_trace(error, Path(root)) if stage == "load" else traceback.format_exception(error)))
     if isinstance(error, InputsRefused):
         return Failed("inputs", one_line(str(error)), trace)
     message, hint = words_for(error, stage, Path(root))
     reason = error.reason if isinstance(error, ProjectFault) else ProjectFault.reason
     return Failed(stage, sentence(message) if hint else one_line(message), trace, hint, reason)
+
+
+def own_trace(error: BaseException, root: Path) -> Iterator[str]:
+    """Yields the traceback with the frames of the project alone. An exception without any keeps all of its frames."""
+    whole = traceback.TracebackException.from_exception(error)
+    one: traceback.TracebackException | None = whole
+    while one is not None:
+        own = [frame for frame in one.stack if inside(frame.filename, root) is not None]
+        if own or inside(getattr(one, "filename", None) or "", root):  # a SyntaxError has its file
+            one.stack = traceback.StackSummary.from_list(own)
+        one = one.__cause__ or one.__context__
+    yield from whole.format()
 
 
 def shortened(trace: str) -> str:

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from projects_for_tests.making import written
+from windlass.projects import ServedCode, digest, served_code
+from windlass.projects.served_code import copied
+
+if TYPE_CHECKING:
+    import pytest
+
+FILES = {
+    "pyproject.toml": "", "src/tea/crew.py": "old", "data/leaf.bin": "x" * 100, "tea.db": "rows", ".env": "KEY=1",
+    ".venv/bin/python": "", "ignored/big.txt": "b",
+}  # fmt: skip
+
+
+def test_files_that_count_are_copied_and_all_others_are_links(tmp_path: Path) -> None:
+    root, target = written(tmp_path / "root", FILES), tmp_path / "copy"
+    (root / "gone").symlink_to("nowhere")
+    (root / "linked").symlink_to("src/tea")
+    (root / "empty").mkdir()
+    assert copied(root, target, ["ignored"], digest(root, ["ignored"]))
+    links = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_symlink()}
+    assert links == {"tea.db", ".env", ".venv", "ignored", "gone", "empty"}
+    written(root, {"src/tea/crew.py": "broken", "tea.db": "more rows"})
+    assert (target / "src/tea/crew.py").read_text() == (target / "linked/crew.py").read_text() == "old"
+    assert (target / "tea.db").read_text() == "more rows", "data goes on where it is"
+    assert (target / "gone").readlink() == Path("nowhere")
+
+
+def test_large_files_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_code, "LARGEST_FILE", 50)
+    root, target = written(tmp_path / "root", FILES), tmp_path / "copy"
+    assert copied(root, target, [], digest(root))
+    assert (target / "data/leaf.bin").readlink() == root / "data/leaf.bin"
+    assert not (target / "src/tea/crew.py").is_symlink()
+
+
+def test_files_that_have_changed_since_they_were_loaded_are_not_kept(tmp_path: Path) -> None:
+    root = written(tmp_path / "root", FILES)
+    state = digest(root)
+    written(root, {"src/tea/crew.py": "broken"})
+    assert not copied(root, tmp_path / "copy", [], state)
+
+
+def test_a_project_with_too_many_files_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_code, "MOST_FILES", 2)
+    root = written(tmp_path / "root", FILES)
+    assert not copied(root, tmp_path / "copy", [], digest(root))
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_pipe_in_the_project_blocks_nobody(tmp_path: Path) -> None:
+    root = written(tmp_path / "root", FILES)
+    os.mkfifo(root / "pipe.py")
+    assert copied(root, tmp_path / "copy", [], digest(root))
+
+
+def test_runs_start_from_the_copy_until_it_is_released(tmp_path: Path) -> None:
+    code, root = ServedCode(), tmp_path / "root"
+    assert code.place(root) == root
+    code.hold(root, tmp_path / "copy")
+    assert (code.place(root), code.place(tmp_path)) == (tmp_path / "copy", tmp_path)
+    code.release(root)
+    code.release(root)
+    assert code.place(root) == root
