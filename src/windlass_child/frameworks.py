@@ -48,8 +48,11 @@ class Adapter(Protocol):
     def prepare_child(self) -> None:
         """Sets in a child what the framework has fixed at its import in the zygote. It is called before each load."""
 
-    def watching(self, order: Run, report: Report) -> AbstractContextManager[Any]:
-        """Guards and journals all that code of the project runs with the framework, inside the `with` block."""
+    def watching(self, order: Run, report: Report, first_record: int | None) -> AbstractContextManager[Any]:
+        """Guards, reports and journals all that code of the project runs with the framework, inside the `with` block.
+
+        Its tasks get task records from the position `first_record` on, or none if that is None.
+        """
 
     def without_kickoffs(self) -> AbstractContextManager[None]:
         """Refuses kickoffs inside the `with` block, with StartedAtImport. It is called only if it is imported."""
@@ -75,17 +78,17 @@ def imported() -> list[Adapter]:
 
 
 @contextlib.contextmanager
-def watching(order: Run, report: Report) -> Iterator[None]:
-    """Guards and journals all that runs inside the `with` block, for each framework from its import on."""
+def watching(order: Run, report: Report, first_record: int | None = None) -> Iterator[None]:
+    """Guards, reports and journals all that runs inside the `with` block, for each framework from its import on."""
     with contextlib.ExitStack() as watched, contextlib.ExitStack() as awaited:
         for framework in FRAMEWORKS:
-            begin = partial(enter, watched, framework, order, report)
+            begin = partial(enter, watched, framework, order, report, first_record)
             awaited.enter_context(once_imported(framework, begin))
         yield
 
 
-def enter(watched: contextlib.ExitStack, framework: str, order: Run, report: Report) -> None:
-    watched.enter_context(adapter(framework).watching(order, report))
+def enter(watched: contextlib.ExitStack, framework: str, order: Run, report: Report, first_record: int | None) -> None:
+    watched.enter_context(adapter(framework).watching(order, report, first_record))
 
 
 @contextlib.contextmanager

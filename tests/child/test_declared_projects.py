@@ -258,4 +258,6 @@ def test_what_is_wrong_in_a_declarative_flow_is_told_in_words(
     failed = refused(zygote, tmp_path, flow(tmp_path / "project", text))
     assert words in failed.message
     assert failed.stage == "load"
-    assert failed.hint.startswith(("Give it one with `start: true`.", "Correct it there"))
+    assert failed.hint.startswith(
+        ("Give it one with `start: true`.", "Change this part", "Write the code that it names")
+    )

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.layouts import LAYOUTS, files_of
+from projects_for_tests.crews import PRELUDE
+from projects_for_tests.layouts import LAYOUTS, MAKE, files_of
 from projects_for_tests.making import Bench, Heard, written
+from windlass.errors import ProjectError
 from windlass.kickoffs.states import State
 from windlass.projects import recognise
-from windlass_child.process.messages import TaskEnded
+from windlass_child.process.messages import TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,3 +33,57 @@ async def test_a_layout_is_recognised_inspected_and_run(bench: Bench, tmp_path: 
     assert outcome.state is State.SUCCESS, outcome.error
     assert outcome.output == "said"
     assert [one.state for one in heard.of(TaskEnded)][: len(layout.tasks)] == ["completed"] * len(layout.tasks)
+
+
+async def test_crews_in_a_function_have_task_records_of_their_own(bench: Bench, tmp_path: Path) -> None:
+    code = (
+        PRELUDE
+        + MAKE
+        + "\n\ndef main(topic: str):\n    make(topic).kickoff()\n    return make(topic + '!').kickoff().raw\n"
+    )
+    heard = Heard()
+    outcome = await bench.run(written(tmp_path / "project", {"main.py": code}), {"topic": "tea"}, heard=heard)
+    assert outcome.output == "said"
+    begun = [(one.position, one.name) for one in heard.of(TaskStarted)]
+    assert begun == [(0, "main"), (1, "say"), (2, "say")]
+    ended = {one.position: (one.state, one.output) for one in heard.of(TaskEnded)}
+    assert ended == dict.fromkeys(range(3), ("completed", "said"))
+
+
+async def test_a_script_is_served_up_to_its_kickoff_with_a_warning_and_its_inputs_as_defaults(
+    bench: Bench, tmp_path: Path
+) -> None:
+    project, heard = written(tmp_path / "project", files_of(LAYOUTS["a script without a guard"])), Heard()
+    found = recognise(project)
+    manifest = await bench.runner.inspect(bench.interpreter, found.preload, found.project, {}, heard.report)
+    assert manifest.inputs_schema["properties"]["topic"]["default"] == "tea"
+    (warning,) = heard.of(Warned)
+    assert warning.code == "runs_at_import"
+    assert warning.message.startswith("script.py:")
+    assert (await bench.run(project)).output == "said"
+
+
+@pytest.mark.parametrize("start", ["make().kickoff()", "import asyncio; asyncio.run(make().kickoff_async())"])
+async def test_a_crew_that_is_made_after_a_kickoff_at_import_is_refused_with_what_to_do(
+    bench: Bench, tmp_path: Path, start: str
+) -> None:
+    code = PRELUDE + MAKE.replace("def make(", "def make(needed, ").replace("make()", "make(1)")
+    code += f"\n{start.replace('make()', 'make(1)')}\nteam = make(2)\n"
+    with pytest.raises(ProjectError) as caught:
+        await bench.inspect(written(tmp_path / "project", {"main.py": code}))
+    assert "starts Crew.kickoff() while it is imported" in caught.value.message
+    assert "(main.py:" in caught.value.message
+    assert 'below `if __name__ == "__main__":`' in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (MAKE + "team = input('Topic? ') and make()\nteam = make(1)\n", "called input() and asked for 'Topic?'"),
+        ("class Team:\n    def __init__(self, a): ...\n    def crew(self): return Crew()\n", "its constructor needs a"),
+    ],
+)
+async def test_what_can_not_be_served_is_refused(bench: Bench, tmp_path: Path, code: str, words: str) -> None:
+    with pytest.raises(ProjectError) as caught:
+        await bench.inspect(written(tmp_path / "project", {"main.py": PRELUDE + code}))
+    assert words in caught.value.message

@@ -296,3 +296,28 @@ def test_of_a_value_that_fits_no_form_the_nearest_form_is_told() -> None:
         (("do",), "do.call: Input should be one of 'code', 'expression'."),
     ]
     assert declarations.line_at(root, ("do", "call")) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "hint"),
+    [
+        ("from tools.gone import Search", "the project has no module 'tools'.", "There is src/pkg/tools."),
+        ("import utils", "the project has no module 'utils'.", "There is src/pkg/utils.py."),
+        ("import pytest.gone.deep", f"pytest {version('pytest')} has no module pytest.gone.", "Change the import"),
+        ("from pytest import Gone", f"pytest {version('pytest')} has no Gone in pytest.", "Change the import"),
+    ],
+)  # fmt: skip
+def test_a_module_that_is_not_there_is_told_from_a_package(tmp_path: Path, code: str, message: str, hint: str) -> None:
+    written(tmp_path, {"src/pkg/tools/search.py": "", "src/pkg/utils.py": ""})
+    found = findings.finding(failed(tmp_path, code), function(tmp_path))
+    assert told([found]) == [("missing_module", "work.py", 1)]
+    assert found["message"] == message
+    assert hint in found["hint"]
+    assert "install" not in found["hint"].lower()
+
+
+@pytest.mark.parametrize("code", ["{}['a']", "open('gone.csv')", "exec('x = (')", "import json; json.loads('{')"])
+def test_every_failure_has_a_hint_of_its_own(tmp_path: Path, code: str) -> None:
+    hint = findings.finding(failed(tmp_path, code), function(tmp_path))["hint"]
+    assert hint
+    assert "there" not in hint

@@ -223,7 +223,8 @@ class Examiner:
 def warning(warned: Warned, tasks: list[dict[str, Any]]) -> Finding:
     about = tasks[warned.task] if warned.task is not None and warned.task < len(tasks) else {}
     hint = "Remove the question, or make its answer an input of the kickoff." if warned.code == NO_APPROVALS else ""
-    return Finding(warned.code, Level.WARNING, f"{warned.message}.", about.get("file"), about.get("line"), hint)
+    level = Level.ERROR if warned.code == NO_APPROVALS else Level.WARNING  # each kickoff that gets there fails
+    return Finding(warned.code, level, f"{warned.message.rstrip('.')}.", about.get("file"), about.get("line"), hint)
 
 
 def unstable(number: int, task: dict[str, Any]) -> Finding:

@@ -55,7 +55,7 @@ def unreadable(error: ProjectError, root: Path) -> Finding:
     if place is None:
         return of_pyproject("pyproject", error, root)
     words = AT_LINE.sub(rf" (column {place[2]})", error.message)
-    return of_pyproject("pyproject", ProjectError(words, "Correct it there."), root, line=int(place[1]))
+    return of_pyproject("pyproject", ProjectError(words, "Correct the TOML of this line."), root, line=int(place[1]))
 
 
 def of_pyproject(code: str, error: ProjectError, root: Path, *, line: int | None = None) -> Finding:

@@ -24,6 +24,7 @@ CODES: Mapping[str, str] = {
     "interpreter": "the project's Python can't run crews",
     "jsonc_syntax": "a JSON file can't be read",
     "load_failed": "the project's code failed while it was imported or built",
+    "missing_module": "the project, or an installed package, has no module or name that the code imports",
     "missing_package": "a package is not installed in the project's interpreter",
     "never_runs": "no kickoff can run it: no tasks, no start, a generator, a method that nothing starts",
     "no_crew": "the project declares no crew, flow or function, or its entrypoint does not exist",

@@ -104,7 +104,9 @@ def document_of(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:
-        raise ProjectError(f"{file} can't be read: {error}.", "Correct it there, or make it again.") from None
+        raise ProjectError(
+            f"{file} can't be read: {error}.", "Correct the TOML of this line, or make the file again."
+        ) from None
     except OSError as error:
         raise ProjectError(f"{file} can't be read: {error.strerror}.") from None
 

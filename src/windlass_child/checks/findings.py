@@ -10,6 +10,8 @@ from windlass_child.process.error_text import (
     ProjectFault,
     chain,
     explain,
+    is_installed,
+    missing,
     of_the_project,
     sentence,
     unset_variable,
@@ -57,15 +59,27 @@ def place_in(text: str) -> Place:
 def finding(fault: BaseException, project: Project) -> Found:
     root = Path(project.root)
     code = code_of(fault, root)
-    missing = next((one for one in chain(fault) if code == "missing_package" and absent(one, root)), fault)
-    explained = explain(missing, "load", project.root)
+    named = {"missing_package": absent, "missing_module": not_there}.get(code)
+    missing_one = next((one for one in chain(fault) if named and named(one, root)), fault)
+    explained = explain(missing_one, "load", project.root)
     place = next(filter(None, (where(one, root) for one in chain(fault))), "")
     message = explained.message.replace(f" (imported at {place})", "").replace(f" ({place})", "")
     if name := unset(fault):
         message = f"the code reads the variable {name} when it is loaded, and it is not set."
     if isinstance(fault, ProjectFault) and KINDS[project.kind].is_declaration and not place:
         code, place = "declaration_invalid" if code == ProjectFault.code else code, project.entrypoint
-    return error(code, sentence(message), **place_in(place), hint=explained.hint or "Correct it there.")
+    return error(code, sentence(message), **place_in(place), hint=explained.hint or what_to_do(fault, place))
+
+
+def what_to_do(fault: BaseException, place: str) -> str:
+    """Returns the hint for an exception without one of its own."""
+    if isinstance(fault, SyntaxError):
+        return "Correct the syntax of this line, or use the Python that it was written for: windlass setup makes one."
+    if isinstance(fault, OSError) and fault.filename:
+        return "Create this file, or correct its path. Relative paths begin at the project's folder."
+    if place:
+        return "The code raised this while the project was loaded, before any kickoff. Change this line."
+    return "A library raised this while the project was loaded. `windlass dev` shows the trace in its log."
 
 
 def with_it(found: list[Found], fault: Found) -> list[Found]:
@@ -85,7 +99,9 @@ def code_of(fault: BaseException, root: Path) -> str:
         return "unset_variable"
     if isinstance(fault, ProjectFault) and fault.code != ProjectFault.code:
         return fault.code
-    return "missing_package" if any(absent(one, root) for one in chain(fault)) else ProjectFault.code
+    if any(absent(one, root) for one in chain(fault)):
+        return "missing_package"
+    return "missing_module" if any(not_there(one, root) for one in chain(fault)) else ProjectFault.code
 
 
 def unset(fault: BaseException) -> str | None:
@@ -94,7 +110,16 @@ def unset(fault: BaseException) -> str | None:
 
 
 def absent(fault: BaseException, root: Path) -> bool:
-    return isinstance(fault, ModuleNotFoundError) and bool(fault.name) and not of_the_project(fault.name or "", root)
+    """Returns whether a package is not installed."""
+    if not isinstance(fault, ModuleNotFoundError) or not fault.name or of_the_project(fault.name, root):
+        return False
+    top, inner, _ = fault.name.partition(".")
+    return not (inner and is_installed(top))
+
+
+def not_there(fault: BaseException, root: Path) -> bool:
+    """Returns whether the project, or the installed release of a package, lacks a module or a name."""
+    return isinstance(fault, ImportError) and not absent(fault, root) and missing(fault, "", root) is not None
 
 
 def comes_of_a_declaration(fault: BaseException) -> bool:

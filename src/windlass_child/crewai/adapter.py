@@ -63,12 +63,17 @@ def prepare_child() -> None:
 
 
 @contextlib.contextmanager
-def watching(order: Run, report: Report) -> Iterator[None]:
+def watching(order: Run, report: Report, first_record: int | None = None) -> Iterator[None]:
     """Makes the crews and flows stoppable. Finished tasks of crews are not run again."""
+    from windlass_child.crewai import events
     from windlass_child.crewai.guard import Guard
+    from windlass_child.crewai.tasks import TaskFollower
     from windlass_child.journal.crew import CrewJournal
 
-    with Guard(order.budget, report).watching(), CrewJournal(report).kept():
+    guard = Guard(order.budget, report)
+    follower = None if first_record is None else TaskFollower([], report, first_record)
+    events.listen(report, follower.follow if follower else lambda *_: None, guard.count_tokens)
+    with guard.watching(), CrewJournal(report, None, follower).kept():
         yield
 
 

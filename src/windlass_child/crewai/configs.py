@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from windlass_child.checks.code import Code
 
 CALLED = {"agents": "agent", "tasks": "task"}
+YAML_HINT = "Correct the YAML of this line: its indentation, a colon or a quote."
+USUAL = {
+    "agents": ("role", "goal", "backstory", "llm", "tools", "allow_delegation", "max_iter", "verbose"),
+    "tasks": ("description", "expected_output", "agent", "context", "tools", "output_file", "async_execution"),
+}
+"""The members that hints name. crewai knows about 50, most of them internal."""
 MERGE = "<<"
 """The key with which YAML merges the members of another mapping."""
 CONFIG = {"agents": "config/agents.yaml", "tasks": "config/tasks.yaml"}
@@ -116,7 +122,7 @@ def of_crew(code: Code, crew: CrewClass, known: Mapping[str, set[str]]) -> Itera
         try:
             root = compose(path)
         except Unreadable as fault:
-            yield error("yaml_syntax", f"{fault}.", code.named(path), fault.line, "Correct it there.")
+            yield error("yaml_syntax", f"{fault}.", code.named(path), fault.line, YAML_HINT)
             continue
         read[kind] = mapping(root)
         yield from of_entries(root, kind, code.named(path), known.get(kind, set()), code.words)
@@ -173,7 +179,7 @@ def of_entries(root: Any, kind: str, file: str, known: set[str], words: set[str]
         called = f"the {CALLED[kind]} {name.value}"
         if is_mapping(entry):
             yield from twice(entry, f"{called}: the member", file)
-            yield from unknown(entry, called, file, known, words)
+            yield from unknown(entry, kind, called, file, known, words)
         elif name.value != MERGE:
             hint = "Write its members below it, each with a colon, or take it out."
             yield error("config_invalid", f"{called} has no members.", file, line_of(name), hint)
@@ -188,11 +194,11 @@ def twice(node: Any, called: str, file: str) -> Iterator[Found]:
         lines[name.value] = line_of(name)
 
 
-def unknown(entry: Any, called: str, file: str, known: set[str], words: set[str]) -> Iterator[Found]:
+def unknown(entry: Any, kind: str, called: str, file: str, known: set[str], words: set[str]) -> Iterator[Found]:
     for name, _ in pairs(entry):
         if not known or name.value in known | words | {MERGE}:
             continue
         near = difflib.get_close_matches(name.value, sorted(known), n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+        hint = f"Did you mean {near[0]}?" if near else f"Take it out. The usual members are {', '.join(USUAL[kind])}."
         message = f"{called} has a member {name.value!r}, which crewai does not know."
         yield warning("config_unused", message, file, line_of(name), hint)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from windlass_child.process.messages import Project
 
-HINT = "Correct it there."
+HINT = "Change this value as the message describes."
 FAULTS = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """The exceptions of crewai and of its parsing libraries for values that they do not check."""
 

@@ -24,14 +24,21 @@ def described(task: Any) -> KnownTask:
     return {"key": task_key(written), "name": name, "agent": role}
 
 
+MOST_OTHERS = 5000
+"""The server ends a run that reports twice as many tasks."""
+
+
 class TaskFollower:
     """Turns a crew's task events into changes of its task records."""
 
-    def __init__(self, tasks: list[Any], report: Report) -> None:
+    def __init__(self, tasks: list[Any], report: Report, first: int = 0) -> None:
+        """`tasks` are those of the project's own crew. Tasks of other crews get the positions after them, from `first`
+        on. Of these, MOST_OTHERS have a task record.
+        """
         self._report = report
         self._tasks = list(tasks)
         self._positions = {str(task.id): position for position, task in enumerate(tasks)}
-        self._free = len(self._tasks)
+        self._free = max(first, len(self._tasks))
         self._began: dict[int, float] = {}
         self._over: set[int] = set()
         self._lock = threading.RLock()
@@ -41,7 +48,8 @@ class TaskFollower:
         move = moves.get(event.type)
         if move is not None:
             with self._lock:
-                move(source, event)
+                if str(source.id) in self._positions or len(self._positions) < len(self._tasks) + MOST_OTHERS:
+                    move(source, event)
 
     def position(self, task: Any) -> int:
         """Returns the position of the task's record. A task of another crew takes the next free position."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import Project
 
 START = "Give it one with `start: true`."
-NAMED = "Correct it there, or write the code that it names."
+CHANGED = "Change this part of the file as the message describes."
+NAMED = "Write the code that it names, or correct the name."
 
 
 def load(project: Project) -> LoadedFlow:
@@ -44,16 +45,14 @@ def read(path: Path, project: Project) -> Any:
     try:
         definition = FlowDefinition.from_declaration(path=path)
     except ValidationError as error:
-        raise ProjectFault(f"{project.entrypoint} is no flow: {first(error)}", "Correct it there.") from error
+        raise ProjectFault(f"{project.entrypoint} is no flow: {first(error)}", CHANGED) from error
     except Exception as error:
-        raise ProjectFault(f"{project.entrypoint} can't be read: {text_of(error)}", "Correct it there.") from error
+        raise ProjectFault(f"{project.entrypoint} can't be read: {text_of(error)}", CHANGED) from error
     if not definition.methods:
         raise ProjectFault(f"{project.entrypoint} has no methods", START)
     refuse_without_start(definition, project.entrypoint, START)
     if unfit := flow_inputs.unfit_default(definition.state):
-        raise ProjectFault(
-            f"no kickoff can run {project.entrypoint}: state.default: {unfit}", "Correct it there.", "never_runs"
-        )
+        raise ProjectFault(f"no kickoff can run {project.entrypoint}: state.default: {unfit}", CHANGED, "never_runs")
     return definition
 
 

@@ -102,7 +102,7 @@ class LoadedFunction:
         began = time.time()
         report.send(TaskStarted(0, **task, at=began))
         try:
-            with self._stepping(arguments, report), watched(order, report):
+            with self._stepping(arguments, report), watched(order, report, self._first_record()):
                 value = self._call(arguments)
             result = results.of_any(value, report)
         except BaseException:
@@ -122,6 +122,10 @@ class LoadedFunction:
         arguments[steps.PARAMETER] = given
         with given.kept():
             yield
+
+    def _first_record(self) -> int | None:
+        """Returns the first position for tasks of crews, or None beside steps, which take these positions."""
+        return None if self._takes_steps else steps.FIRST
 
     def _call(self, arguments: dict[str, Any]) -> Any:
         result = self._function(**arguments)
@@ -151,9 +155,9 @@ class LoadedFunction:
 
 
 @contextlib.contextmanager
-def watched(order: Run, report: Report) -> Iterator[None]:
+def watched(order: Run, report: Report, first_record: int | None = None) -> Iterator[None]:
     """Guards and journals the crews and flows that the function runs, so that they can be stopped and resumed."""
-    with frameworks.watching(order, report):
+    with frameworks.watching(order, report, first_record):
         yield
     report.warn_of_leftovers()
 

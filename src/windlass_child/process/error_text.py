@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import re
 import shlex
 import sys
 import traceback
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -51,6 +53,10 @@ with other texts.
 
 NO_TEXT = "without a message"
 UNREADABLE = "(its text could not be made)"
+
+CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
+MOST_FOLDERS, DEEPEST = 500, 3
+"""The limits of a search for the modules of a project."""
 
 KEY_NAME = re.compile(r"\b[A-Z][A-Z0-9_]*(?:API_KEY|TOKEN|SECRET)\b")
 
@@ -150,8 +156,8 @@ def words_for(error: BaseException, stage: str, root: Path) -> tuple[str, str]:
     if isinstance(error, SystemExit):
         code = made(repr, error.code)
         return f"the crew's code ended its process with sys.exit({code}){at}", "Return instead of exiting."
-    if isinstance(error, ModuleNotFoundError) and error.name and not of_the_project(error.name, root):
-        return missing_package(error.name, place, root)
+    if isinstance(error, ImportError) and (words := missing(error, place, root)):
+        return words
     return f"{type(error).__name__}: {text}{at}", remedy(error)
 
 
@@ -220,10 +226,54 @@ def raised_by_the_project(error: BaseException, root: Path) -> BaseException | N
     return next((cause for cause in chain(error) if where(cause, root)), None)
 
 
-def missing_package(name: str, place: str, root: Path) -> tuple[str, str]:
-    package = name.partition(".")[0]
-    wanted_by = f" (imported at {place})" if place else ""
-    message = f"the package {package!r} is not installed in {interpreter()}{wanted_by}"
+def missing(error: ImportError, place: str, root: Path) -> tuple[str, str] | None:
+    """Returns the message and the hint for an import of something that is not there, or None for other errors.
+
+    No hint names a package to install that may be a module of the project itself: someone else may own that name.
+    """
+    at = f" (imported at {place})" if place else ""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        top, inner, _ = error.name.partition(".")
+        if of_the_project(error.name, root):
+            return missing_in_project(error.name, at, root)
+        if inner and is_installed(top):
+            return not_in_release(top, f"module {error.name}", at, root)
+        return missing_package(top, at, root)
+    named = CANNOT_IMPORT.match(made(str, error))
+    if named and not of_the_project(named[2], root):
+        return not_in_release(named[2].partition(".")[0], f"{named[1]} in {named[2]}", at, root)
+    return None
+
+
+def missing_in_project(name: str, at: str, root: Path) -> tuple[str, str]:
+    there = ", ".join(places_in(name.partition(".")[0], root)[:3])
+    hint = f"There is {there}. Modules are looked for in the project's folder and in src: correct the import."
+    return f"the project has no module {name!r}{at}", hint
+
+
+def not_in_release(top: str, what: str, at: str, root: Path) -> tuple[str, str]:
+    hint = f"Change the import, or require a release that has it and run: {setup_command(root)}"
+    return f"{release_of(top)} has no {what}{at}", hint
+
+
+def release_of(top: str) -> str:
+    """Returns the distribution of an import package with its version: "crewai 1.15.30"."""
+    try:
+        return f"{top} {metadata.version(top)}"
+    except metadata.PackageNotFoundError:
+        found = metadata.packages_distributions().get(top)
+        return f"{found[0]} {metadata.version(found[0])}" if found else top
+
+
+def is_installed(top: str) -> bool:
+    try:
+        return importlib.util.find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def missing_package(package: str, at: str, root: Path) -> tuple[str, str]:
+    message = f"the package {package!r} is not installed in {interpreter()}{at}"
     known = f" ({DISTRIBUTIONS[package]})" if package in DISTRIBUTIONS else ""
     return message, f"Name its package{known} among the project's dependencies, and run: {setup_command(root)}"
 
@@ -246,8 +296,24 @@ def setup_command(root: Path | str) -> str:
 
 
 def of_the_project(module: str, root: Path) -> bool:
-    top = module.partition(".")[0]
-    return any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in (root / "src", root))
+    """Returns whether a folder or a file of the project has the name of the module's top package."""
+    return bool(places_in(module.partition(".")[0], root))
+
+
+def places_in(top: str, root: Path) -> list[str]:
+    """Returns the paths in the project of folders and Python files with this name, at most three folders deep."""
+    found, folders = [], [(root, 0)]
+    for folder, depth in folders:
+        try:
+            entries = sorted(folder.iterdir()) if len(folders) < MOST_FOLDERS else []
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name == f"{top}.py" or (entry.name == top and entry.is_dir()):
+                found.append(str(entry.relative_to(root)))
+            if depth < DEEPEST and entry.name.isidentifier() and entry.is_dir() and not entry.is_symlink():
+                folders.append((entry, depth + 1))
+    return found
 
 
 def where(error: BaseException, root: Path) -> str:

@@ -98,6 +98,12 @@ class Code:
         """The files that can't be parsed, with the reasons."""
         return self._read[1]
 
+    def unparsed(self, modules: list[str]) -> str | None:
+        """Returns the first of these modules that exists, if it can't be parsed."""
+        names = {self.module_of(file) for file in self.unread}
+        found = next((one for one in modules if one in names or one in self.modules), None)
+        return found if found in names else None
+
     @property
     def inner_projects(self) -> list[str]:
         """The folders in the project that are projects of their own."""

@@ -60,8 +60,10 @@ def in_code(declared: Declared, kind: str, modules: list[str]) -> str | None:
     """Returns the entrypoint that was chosen in the code, if it is of this kind.
 
     Without one, returns the first of `modules` that exists, or the only module with such a name: its code may make the
-    crew in a way that only an import shows.
+    crew in a way that only an import shows. So does one of `modules` that can't be parsed: its import reports that.
     """
+    if declared.target is None and (broken := declared.code.unparsed(modules)):
+        return broken
     choice, declared_type = Choice(declared), type_of(declared)
     found = choice.of([declared_type] if declared_type else ["flow", "crew", "function"])
     if found is not None:

@@ -44,7 +44,13 @@ class Files:
         try:
             self.nodes[name] = parse(path.read_text("utf-8"))
         except JsoncError as error:
-            self.error("jsonc_syntax", f"{error}.", name, error.line, "Correct it there.")
+            self.error(
+                "jsonc_syntax",
+                f"{error}.",
+                name,
+                error.line,
+                "Correct the JSON of this line: a comma, a quote or a bracket.",
+            )
         except (OSError, UnicodeDecodeError) as error:
             self.error(
                 "jsonc_syntax", f"{name} can't be read: {error}.", name, None, "It must be a file of UTF-8 text."
