@@ -172,7 +172,8 @@ def test_an_environment_without_crewai_is_told_once_with_how_to_install_it(
     subprocess.run([python, "-m", "venv", "--without-pip", f"{project}/.venv"], check=True)
     (told,) = json.loads(windlass("check", project, "--json").out)
     assert (told["code"], told["level"]) == ("missing_package", "error")
-    assert f"{project}/.venv/bin/python" in told["hint"]
+    assert f"{project}/.venv/bin/python" in told["message"]
+    assert f"windlass setup {project}" in told["hint"]
 
 
 def test_an_environment_without_python_is_told_beside_the_rest(check: Checker, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def absent(fault: BaseException, root: Path) -> bool:
 
 
 def not_there(fault: BaseException, root: Path) -> bool:
-    """Returns whether the project, or the installed release of a package, lacks a module or a name."""
+    """Returns whether an import failed because the project or a package is without that module or name."""
     return isinstance(fault, ImportError) and not absent(fault, root) and missing(fault, "", root) is not None
 
 

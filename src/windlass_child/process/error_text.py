@@ -257,7 +257,7 @@ def not_in_release(top: str, what: str, at: str, root: Path) -> tuple[str, str]:
 
 
 def release_of(top: str) -> str:
-    """Returns the distribution of an import package with its version: "crewai 1.15.30"."""
+    """Returns the distribution of an import package with its version: "pydantic 2.12.0"."""
     try:
         return f"{top} {metadata.version(top)}"
     except metadata.PackageNotFoundError:
