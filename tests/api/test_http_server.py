@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,10 +10,13 @@ import pytest
 from api.described import check_error
 from api.runs import begin
 from api.serving import answer_of, serving, until
-from windlass.api.server import HttpServer
+from projects_for_tests.making import written
+from windlass.api.server import HttpServer, check_free, holder_of
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.types import Send
 
     from api.serving import Crew, Server
@@ -24,7 +29,32 @@ async def test_a_port_that_is_taken_is_told_in_words(server: Server) -> None:
     with pytest.raises(WindlassError, match=f"can't listen on 127.0.0.1:{server.port}: Address already in use") as told:
         await second.start()
     assert "WINDLASS_PORT" in told.value.hint
+    assert f"`--port {server.port + 1}`" in told.value.hint
+    if sys.platform == "linux":
+        assert f" The process {os.getpid()} (" in told.value.message
     await second.stop()
+
+
+async def test_the_holder_of_a_port_is_not_named_where_it_can_not_be_seen(tmp_path: Path) -> None:
+    assert holder_of(80, tmp_path) is None
+    written(
+        tmp_path,
+        {"net/tcp": "  sl  local_address rem_address   st\n   0: 00000000:0050 00000000:0000 0A 1 2 3 4 5 77\n"},
+    )
+    assert holder_of(80, tmp_path) is None
+    (tmp_path / "12" / "fd").mkdir(parents=True)
+    written(tmp_path, {"12/comm": "nginx\n"})
+    (tmp_path / "12" / "fd" / "3").symlink_to("socket:[77]")
+    assert holder_of(80, tmp_path) == "12 (nginx)"
+    assert holder_of(81, tmp_path) is None
+
+
+@pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("no such host", 1)])
+async def test_an_address_that_can_not_be_used_is_named(host: str, port: int) -> None:
+    check_free("127.0.0.1", 0)
+    with pytest.raises(WindlassError, match=f"can't listen on {host}:{port}: ") as caught:
+        check_free(host, port)
+    assert "--host" in caught.value.hint
 
 
 async def test_it_may_be_stopped_before_it_was_started_and_twice() -> None:

@@ -126,7 +126,12 @@ async def test_a_token_of_profile_live_gets_the_output_as_a_string(crew: Crew) -
 async def test_a_deployment_of_profile_live_gives_it_to_all_but_tokens_with_a_profile_of_their_own(crew: Crew) -> None:
     kickoff = await completed(crew)
     documented = await crew.organization_token(profile="documented")
-    await crew.server.deployments.set_profile(crew.deployment.slug, "live")
+    version = crew.deployment.version
+    assert version is not None
+    source = {**version.source, "options": {"profile": "live"}}
+    await crew.server.deployments.register(
+        crew.deployment.slug, digest=version.digest, source=source, manifest=version.manifest
+    )
 
     async def live() -> bool:
         return bool((await crew.status(kickoff))["result"] == "It is done.")

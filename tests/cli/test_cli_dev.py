@@ -4,7 +4,9 @@ import json
 import os
 import pty
 import re
+import socket
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,6 +103,17 @@ def shown_on_a_terminal(windlass: Command, project: Path) -> str:
         assert process.wait(DEADLINE) == 0
         os.close(ours)
     return shown
+
+
+def test_a_port_that_is_taken_is_reported_before_the_database_starts(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = Command(folder)("dev", str(folder / "project"), "--port", str(port))
+    assert ended.code == 1
+    assert f"can't listen on 127.0.0.1:{port}: Address already in use." in ended.err
+    assert f"The process {os.getpid()} (" in ended.err or sys.platform != "linux"
+    assert f"choose another port: `--port {port + 1}`" in ended.err
+    assert not (folder / "windlass").exists(), "no database was made"
 
 
 def test_a_project_that_is_none_is_told_at_once(folder: Path) -> None:

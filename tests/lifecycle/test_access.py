@@ -112,8 +112,9 @@ async def test_a_new_version_is_known_a_moment_later(bench: TokenBench, listener
 async def test_another_profile_is_known_a_moment_later(bench: TokenBench, listener: Listener) -> None:
     store = DeploymentStore(bench.database)
     crews = Crews(store, listener)
-    await crews.get("work")
-    await store.set_profile("work", "live")
+    crew = await crews.get("work")
+    assert crew is not None
+    await store.register("work", digest="d", source={"options": {"profile": "live"}}, manifest=crew.manifest)
 
     async def is_known() -> bool:
         found = await crews.get("work")

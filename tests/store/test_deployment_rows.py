@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from store.kickoff_rows import TASKS, Rows, manifest
@@ -83,12 +82,12 @@ async def test_the_manifest_of_a_version_can_be_read_by_itself(rows: Rows) -> No
     assert await registry.store.manifest(new_id()) is None
 
 
-async def test_a_profile_is_set(rows: Rows) -> None:
+async def test_the_profile_is_the_option_of_the_latest_version(rows: Rows) -> None:
     registry = Registry(rows)
-    deployment = await registry.register()
-    assert await registry.store.set_profile("crew", "live")
-    assert await registry.store.get("crew") == replace(deployment, profile="live")
-    assert not await registry.store.set_profile("nobody", "live")
+    deployment = await registry.register(source={**SOURCE, "options": {"profile": "live"}})
+    assert deployment.profile == "live"
+    assert await registry.store.get("crew") == deployment
+    assert (await registry.register()).profile == "documented"
 
 
 async def test_crews_are_listed_by_name(rows: Rows) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -99,15 +101,61 @@ class HttpServer:
             self._serving = None
 
 
+def check_free(host: str, port: int) -> None:
+    """Raises WindlassError when a server could not listen there now. Port 0 is always free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as `_bind` does
+            probe.bind((host, port))
+    except OSError as error:
+        raise _unusable(host, port, error) from error
+
+
 def _bound(config: uvicorn.Config, address: tuple[str, int]) -> socket.socket:
     try:
         return _bind(*address, backlog=config.backlog)
     except OSError as error:
-        host, port = address
-        raise WindlassError(
-            f"The server can't listen on {host}:{port}: {error.strerror or error}.",
-            "Stop the program that listens there, or choose another port: `--port 8001` or WINDLASS_PORT.",
-        ) from error
+        raise _unusable(*address, error) from error
+
+
+def _unusable(host: str, port: int, error: OSError) -> WindlassError:
+    holder = holder_of(port) if error.errno == errno.EADDRINUSE else None
+    held = f" The process {holder} listens there." if holder else ""
+    hints = {
+        errno.EADDRINUSE: f"Stop the program that listens there, or choose another port: `--port {port + 1}` or "
+        "WINDLASS_PORT.",
+        errno.EACCES: "Choose a port of 1024 or more with `--port` or WINDLASS_PORT, which needs no rights of root.",
+    }
+    return WindlassError(
+        f"The server can't listen on {host}:{port}: {error.strerror or error}.{held}",
+        hints.get(error.errno or 0, "Choose another address with `--host` or WINDLASS_HOST."),
+    )
+
+
+LISTENING = "0A"
+"""The state of a listening socket in /proc/net/tcp."""
+
+
+def holder_of(port: int, proc: Path = Path("/proc")) -> str | None:
+    """Returns number and name of the process that listens on a port, None if this system or this user can't see it."""
+    sockets = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listening(proc / "net" / table, port)}
+    if not sockets:
+        return None
+    for process in (path for path in proc.glob("[0-9]*") if path.name.isdecimal()):
+        with suppress(OSError):  # of another user, or ended
+            if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
+                return f"{process.name} ({(process / 'comm').read_text('utf-8', 'replace').strip()})"
+    return None
+
+
+def _listening(table: Path, port: int) -> list[str]:
+    """Returns the inodes of the sockets in a table of /proc/net that listen on the port."""
+    try:
+        rows = [line.split() for line in table.read_text("ascii").splitlines()[1:]]
+    except OSError:
+        return []
+    return [row[9] for row in rows if row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port]
 
 
 def _bind(host: str, port: int, *, backlog: int) -> socket.socket:

@@ -29,6 +29,7 @@ class Options:
     - `start`: with "exec", its processes are not forked. They start as fresh interpreters.
     - `ignore`: patterns of paths in the project. A change of a matching file does not change the project.
     - `python`: its interpreter, as a path or a version.
+    - `profile`: the form of the result in its statuses, for tokens without a profile of their own.
     """
 
     concurrency: int | None = None
@@ -42,6 +43,7 @@ class Options:
     retries: Retries = field(default_factory=Retries)
     ignore: list[str] = field(default_factory=list)
     python: str | None = None
+    profile: Literal["documented", "live"] = "documented"
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], file: Path, others: Collection[str] = ()) -> Self:
@@ -123,6 +125,7 @@ CHECKS = {
     "preload": _one_of("framework", "project"),
     "python": Check(_is_python, 'a version such as "3.12", or the path of an interpreter or an environment'),
     "start": _one_of("fork", "exec"),
+    "profile": _one_of("documented", "live"),
     "ignore": Check(_are_patterns, 'a list of paths in the project, such as ["data/*", "*.csv"]'),
 }
 

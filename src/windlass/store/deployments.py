@@ -14,8 +14,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 SQL = queries("deployments")
-QUEUE_DEFAULTS = {"concurrency": None, "weight": 1, "max_waiting": None, "concurrency_strategy": "enqueue"}
-"""The options of a version's source that are copied to its deployment, for the claim and accept statements."""
+OPTION_DEFAULTS = {
+    "concurrency": None,
+    "weight": 1,
+    "max_waiting": None,
+    "concurrency_strategy": "enqueue",
+    "profile": "documented",
+}
+"""The options of a version's source that are copied to its deployment: those of the queue, and the profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,8 @@ class DeploymentStore:
     async def register(self, slug: str, *, digest: str, source: dict[str, Any], manifest: Manifest) -> Deployment:
         """Returns the deployment with this version as its current one.
 
-        Adds the deployment if it does not exist. If the current version differs, adds the version, and sets the queue
-        options of the deployment from the version's source.
+        Adds the deployment if it does not exist. If the current version differs, adds the version, and sets the options
+        of the deployment from the version's source.
         """
         manifest = Manifest.from_json(sanitized_json(manifest.to_json()))
         async with self._database.transaction() as connection:
@@ -91,9 +97,6 @@ class DeploymentStore:
     async def overview(self, *, limit: int = 1000) -> list[DeploymentOverview]:
         """Returns the deployments in the order of their slugs."""
         return [DeploymentOverview(**row) for row in await self._database.rows(SQL["overview"], {"limit": limit})]
-
-    async def set_profile(self, slug: str, profile: str) -> bool:
-        return bool(await self._database.rows(SQL["set_profile"], {"slug": slug, "profile": profile}))
 
     async def of_kickoff(self, kickoff_id: str) -> str | None:
         """Returns the slug of the kickoff's deployment, None for no such kickoff."""
@@ -134,8 +137,8 @@ async def _add_version(
     await connection.execute(SQL["add_version"], values)
     await connection.execute(SQL["make_current"], {"version": version, "deployment": deployment})
     given = source.get("options", {})
-    queue = {name: given.get(name, default) for name, default in QUEUE_DEFAULTS.items()}
-    await connection.execute(SQL["set_queue"], {"deployment": deployment, **queue})
+    options = {name: given.get(name, default) for name, default in OPTION_DEFAULTS.items()}
+    await connection.execute(SQL["set_options"], {"deployment": deployment, **options})
 
 
 def _same(version: Version | None, digest: str, source: dict[str, Any], manifest: Manifest) -> bool:

@@ -84,6 +84,7 @@ async def _serve_projects(
     for one in given:
         notifies[one.slug](f"crews run in {one.chosen}")
     seen = [glance(one.root, one.recognised.options.ignore) for one in given]
+    services.check_address()
     infrastructure = await services.start_infrastructure()
     runner = await services.start_runner()
     notify_passed_variables(settings, notify)

@@ -78,6 +78,7 @@ def serve_api(settings: Settings, *, notify: Notify) -> int:
     """Answers requests until a stop signal. Returns the exit code."""
 
     async def compose(services: Services) -> None:
+        services.check_address()
         await services.start_infrastructure()
         address = await services.start_http(None)
         logger.event("server.ready", base_url=address, deployment=None)

@@ -16,7 +16,7 @@ from windlass.api.application import Addresses, Application, Hosts, health_route
 from windlass.api.connections import ConnectionLimits
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.routes import CrewApi
-from windlass.api.server import HttpServer
+from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.crews import Crews
 from windlass.errors import DatabaseUnavailable
@@ -66,6 +66,10 @@ class Services:
         self.notify = notify
         self.stack = stack
         self._worker: Worker | None = None
+
+    def check_address(self) -> None:
+        """Raises WindlassError when the HTTP server could not listen. A database that was started would be in vain."""
+        check_free(self.settings.host, self.settings.port)
 
     async def start_infrastructure(self) -> Infrastructure:
         """Opens the infrastructure. All other services but the runner use it."""

@@ -23,19 +23,16 @@ SELECT %(id)s, %(deployment)s, coalesce(max(number), 0) + 1, %(digest)s, %(sourc
 UPDATE deployments SET current_version = %(version)s WHERE id = %(deployment)s
 RETURNING pg_notify('windlass_deployments', slug)
 
--- name: set_profile
-UPDATE deployments SET profile = %(profile)s WHERE slug = %(slug)s
-RETURNING pg_notify('windlass_deployments', slug)
-
 -- name: of_kickoff
 SELECT slug FROM deployments WHERE id = (SELECT deployment_id FROM kickoffs WHERE id = %(kickoff)s)
 
 -- name: manifest
 SELECT manifest FROM versions WHERE id = %(version)s
 
--- name: set_queue
+-- name: set_options
 UPDATE deployments
-   SET concurrency = %(concurrency)s, weight = %(weight)s, max_waiting = %(max_waiting)s, concurrency_strategy = %(concurrency_strategy)s
+   SET concurrency = %(concurrency)s, weight = %(weight)s, max_waiting = %(max_waiting)s, concurrency_strategy = %(concurrency_strategy)s,
+       profile = %(profile)s
  WHERE id = %(deployment)s
 
 -- name: pause
