@@ -23,7 +23,7 @@ old.
 import os
 import sys
 
-OLDEST = (3, 11)
+OLDEST = (3, 10)
 PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - before pathlib, which costs 10 ms
 
 

@@ -37,7 +37,7 @@ def test_it_says_which_python_it_is() -> None:
 
 def test_a_python_that_is_too_old_is_told_in_words(tmp_path: Path) -> None:
     newer = tmp_path / "__main__.py"
-    newer.write_text(PROGRAM.read_text().replace("OLDEST = (3, 11)", "OLDEST = (99, 1)"))
+    newer.write_text(PROGRAM.read_text().replace("OLDEST = (3, 10)", "OLDEST = (99, 1)"))
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     words = f"{sys.executable} is Python {version}; crews run on Python 99.1 or newer."
     assert answer_of(newer) == Unready(words)

@@ -35,7 +35,7 @@ class LaterDatetime(datetime, metaclass=LikeDate):
 
     @classmethod
     def utcnow(cls) -> Any:
-        return cls.now(dt.UTC).replace(tzinfo=None)
+        return cls.now(dt.timezone.utc).replace(tzinfo=None)
 
 
 class LaterDate(date, metaclass=LikeDate):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
+import sys
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "pyproject.toml"
+TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
+"""The reader of TOML. crewai installs tomli on older Pythons."""
+
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -25,7 +28,7 @@ def findings(root: Path) -> Iterator[Found]:
     """
     text = (root / FILE).read_text("utf-8") if (root / FILE).is_file() else ""
     hint = f"Install the project's packages into an environment of its own: {setup_command(root)}"
-    for wanted in dependencies(tomllib.loads(text)):
+    for wanted in dependencies(import_module(TOML).loads(text)):
         if (name := NAME.match(wanted)) is None or not asked_for(wanted):
             continue
         line = next((number for number, line in enumerate(text.splitlines(), 1) if wanted in line), None)

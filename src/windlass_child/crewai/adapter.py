@@ -42,12 +42,19 @@ def warm() -> None:
 
 
 def stop_threads() -> None:
-    from windlass_child.crewai import prewarm
+    from windlass_child.crewai import bus
 
-    prewarm.stop_bus_threads()
+    bus.stop_threads()
 
 
 def prepare_child() -> None:
+    from windlass_child.crewai import bus
+
+    bus.restart_threads()
+    move_stores()
+
+
+def move_stores() -> None:
     """Sets the paths of crewai's stores, which crewai fixes at import.
 
     Otherwise all children of a zygote would share one store, and crews would read the knowledge of other crews.
@@ -56,10 +63,11 @@ def prepare_child() -> None:
     found = [(sys.modules[name], end) for name, end in modules if hasattr(sys.modules.get(name), PATH)]
     if not found:
         return
-    from crewai_core.paths import db_storage_path
+    from windlass_child.crewai.capabilities import first_of
 
+    folder = Path(first_of("crewai_core.paths:db_storage_path", "crewai.utilities.paths:db_storage_path")())
     for module, end in found:
-        setattr(module, PATH, str(Path(db_storage_path()) / end))
+        setattr(module, PATH, str(folder / end))
 
 
 @contextlib.contextmanager
@@ -67,13 +75,14 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
     """Makes the crews and flows stoppable. Finished tasks of crews are not run again."""
     from windlass_child.crewai import events
     from windlass_child.crewai.guard import Guard
-    from windlass_child.crewai.tasks import TaskFollower
+    from windlass_child.crewai.tasks import TaskFollower, followed_without_events
     from windlass_child.journal.crew import CrewJournal
 
+    events.end_first_run()
     guard = Guard(order.budget, report)
     follower = None if first_record is None else TaskFollower([], report, first_record)
     events.listen(report, follower.follow if follower else lambda *_: None, guard.count_tokens)
-    with guard.watching(), CrewJournal(report, None, follower).kept():
+    with guard.watching(), followed_without_events(follower), CrewJournal(report, None, follower).kept():
         yield
 
 

@@ -1,23 +1,18 @@
-"""Reports every event of crewai, in order and from any thread.
-
-It uses crewai's stream sink, which is called before `emit` returns. Handlers on crewai's event bus are not suitable:
-they run on a thread pool, out of order, and after the run has gone on.
-"""
+"""Reports every event of crewai, in order and from any thread."""
 
 from __future__ import annotations
 
-import contextvars
+import inspect
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from crewai.events import stream_context
-from crewai.events.event_bus import crewai_event_bus
-from crewai.execution import set_execution_uuid
-from crewai.telemetry import Telemetry
-from crewai.types.usage_metrics import UsageMetrics
+from pydantic import BaseModel
 
+from windlass_child.crewai import bus, usage
+from windlass_child.crewai.capabilities import first_of, found, optional
 from windlass_child.process.error_text import text_of
-from windlass_child.process.messages import MOST_TOKENS, Tokens
+from windlass_child.process.messages import Tokens
 from windlass_child.process.process_env import environment
 from windlass_child.process.redaction import nameless
 from windlass_child.process.truncation import short_or_noted
@@ -44,7 +39,13 @@ LEFT_OUT = {
 HOOKED = {"execution_start", "execution_end", "pre_model_call", "pre_tool_call", "pre_step"}
 """The interception points at which `crewai.guard` or `journal.crew` registers one hook."""
 
-FLUSH_SECONDS = 30
+set_execution_uuid = optional("crewai.execution:set_execution_uuid")
+Telemetry = first_of("crewai.telemetry:Telemetry", "crewai.telemetry.telemetry:Telemetry")
+
+tracing = optional("crewai.events.listeners.tracing.utils")
+
+DUMPS_ANYTHING = "fallback" in inspect.signature(BaseModel.model_dump).parameters
+"""Whether this pydantic can replace the objects that it can't convert."""
 
 
 def listen(report: Report, follow: Callable[[Any, Any], None], count: Callable[[int], None]) -> None:
@@ -52,29 +53,31 @@ def listen(report: Report, follow: Callable[[Any, Any], None], count: Callable[[
     to `count` between the two.
     """
 
-    def spend(_: Any, event: Any) -> None:
-        used = tokens_of(event)
+    def spend(used: Tokens) -> None:
         if used != Tokens():
             count(used.total)
             report.send(used)
 
+    def spend_of_event(_: Any, event: Any) -> None:
+        spend(usage.of_event(event))
+
     def sink(source: Any, event: Any) -> None:
-        for handle in (partial(forward, report), spend, follow):
+        for handle in (partial(forward, report), spend_of_event, follow):
             try:
                 handle(source, event)
             except Exception as error:  # noqa: BLE001 - an exception in a sink would end the crew
                 message = f"an event {event.type} of the run could not be reported: {text_of(error)}"
                 report.warn("event_not_told", message)
 
-    # set as the variable's default and not as its value: threads that crew code starts see only the default
-    everywhere = contextvars.ContextVar("crewai_stream_sinks", default=(sink,))
-    stream_context._stream_sinks = everywhere  # noqa: SLF001 - add_stream_sink reaches only its own context
+    if not usage.IN_EVENTS:
+        usage.follow(spend)
+    bus.subscribe(sink)
 
 
 def forward(report: Report, source: Any, event: Any) -> None:
     if is_internal(source, event):
         return
-    payload = event.model_dump(mode="json", fallback=nameless, exclude=LEFT_OUT, exclude_none=True)
+    payload = dumped(event)
     if "state" in payload:  # the state of a flow is in the events of each of its methods
         payload["state"] = short_or_noted(payload["state"])
     report.event(event.type, payload, event.timestamp.timestamp())
@@ -87,27 +90,23 @@ def is_internal(source: Any, event: Any) -> bool:
     return event.type.startswith("flow_") and getattr(type(source), "is_crewai_internal", False)
 
 
-def tokens_of(event: Any) -> Tokens:
-    """Returns the tokens of one model call, and zero for other events.
-
-    crewai's own totals are wrong here: they count a model that several agents share several times.
-    """
-    usage = getattr(event, "usage", None)
-    if event.type != "llm_call_completed" or not usage:
-        return Tokens()
-    metrics = UsageMetrics.from_provider_dict(usage)
-    return Tokens(
-        prompt=counted(metrics.prompt_tokens),
-        completion=counted(metrics.completion_tokens),
-        total=counted(metrics.total_tokens),
-        cached_prompt=counted(metrics.cached_prompt_tokens),
-        reasoning=counted(metrics.reasoning_tokens),
-    )
+def dumped(event: Any) -> dict[str, Any]:
+    if DUMPS_ANYTHING:
+        payload: dict[str, Any] = event.model_dump(mode="json", fallback=nameless, exclude=LEFT_OUT, exclude_none=True)
+    else:
+        payload = json.loads(
+            json.dumps(event.model_dump(exclude=LEFT_OUT, exclude_none=True), skipkeys=True, default=nameless)
+        )
+    return payload
 
 
-def counted(tokens: int) -> int:
-    """Returns a provider's count within the range of a message, 0 to MOST_TOKENS."""
-    return min(max(tokens, 0), MOST_TOKENS)
+def end_first_run() -> None:
+    """Stops crewai from taking a run for the first on this machine. It would ask, for 20 s, whether to send traces."""
+    if hasattr(tracing, "is_first_execution"):
+        tracing.is_first_execution = lambda: False
+    listener = optional("crewai.events.listeners.tracing.trace_listener:TraceCollectionListener._instance")
+    if handler := getattr(listener, "first_time_handler", None):
+        handler.is_first_time = False
 
 
 def telemetry_as_wanted() -> None:
@@ -115,18 +114,21 @@ def telemetry_as_wanted() -> None:
 
     crewai decides on telemetry at import, and the zygote imports it before the crew's environment is known.
     """
+    if not found()["telemetry_switch"]:
+        Telemetry.__init__ = never_ready
+        return
     telemetry = Telemetry()
-    if not telemetry.ready:
+    if not telemetry.ready and hasattr(telemetry, "_initialized"):  # older releases make a new object each time
         telemetry._initialized = False  # noqa: SLF001 - listeners hold this one object, so it can't be replaced
         telemetry.__init__()
 
 
+def never_ready(telemetry: Any) -> None:
+    """Replaces the constructor of a telemetry that is made anew for each crew and task, and reads no setting."""
+    telemetry.ready = telemetry.trace_set = False
+
+
 def identify(kickoff_id: str) -> None:
     """Sets the kickoff's id as crewai's execution id, unless crewai's tracing is on. Tracing sets an id of its own."""
-    if environment().get("CREWAI_TRACING_ENABLED", "").lower() not in {"true", "1"}:
+    if set_execution_uuid and environment().get("CREWAI_TRACING_ENABLED", "").lower() not in {"true", "1"}:
         set_execution_uuid(kickoff_id)
-
-
-def flush() -> None:
-    """Waits, for FLUSH_SECONDS at most, for the handlers that crew code has registered on the bus."""
-    crewai_event_bus.flush(FLUSH_SECONDS)

@@ -7,10 +7,10 @@ import json
 import pkgutil
 from typing import Any, TypeVar
 
-from crewai.utilities.pydantic_schema_utils import create_model_from_schema
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 
+from windlass_child.crewai.capabilities import optional
 from windlass_child.kinds import results
 from windlass_child.process.error_text import field_problem
 
@@ -80,7 +80,7 @@ def described_model(state: Any) -> type[BaseModel] | None:
     """Returns the model of the declared schema, or None if crewai can't make it. It then does not check the state."""
     schema = getattr(state, "json_schema", None)
     try:
-        return create_model_from_schema(schema) if schema else None
+        return optional("crewai.utilities.pydantic_schema_utils:create_model_from_schema")(schema) if schema else None
     except Exception:  # noqa: BLE001 - crewai ignores every exception here
         return None
 
@@ -110,8 +110,11 @@ def is_its_own(flow_class: Any, name: str) -> bool:
 
 def state_of(flow_class: Any) -> Any:
     """Returns the class of the state, or its initial object, by the same rules as the flow."""
-    initial = flow_class.model_fields["initial_state"].get_default(call_default_factory=True)
-    declared = getattr(flow_class, "_initial_state_t", None)
+    if fields := getattr(flow_class, "model_fields", None):
+        initial = fields["initial_state"].get_default(call_default_factory=True)
+    else:
+        initial = flow_class.initial_state
+    declared = getattr(flow_class, "_initial_state_t", None) or getattr(flow_class, "_initial_state_T", None)
     return initial if initial is not None else None if isinstance(declared, TypeVar) else declared
 
 

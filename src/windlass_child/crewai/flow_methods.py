@@ -10,8 +10,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from crewai.events.utils.console_formatter import ConsoleFormatter
-
+from windlass_child.crewai.capabilities import first_of
+from windlass_child.crewai.flow_shape import GIVES_EVENT
 from windlass_child.journal.fingerprint import task_key
 from windlass_child.kinds.results import text_of_output
 from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from windlass_child.process.report import Report
+
+
+formatter = first_of(
+    "crewai.events.utils.console_formatter:ConsoleFormatter",
+    "crewai.utilities.events.utils.console_formatter:ConsoleFormatter",
+)
 
 
 def described(methods: Mapping[str, Any], flow: str) -> list[KnownTask]:
@@ -46,14 +52,16 @@ class MethodFollower:
         """Marks a method that an earlier attempt has reported. Its task record is not changed."""
         self._known.add(name)
 
-    async def followed(self, name: str, running: Coroutine[Any, Any, Any]) -> tuple[Any, Any]:
-        """Awaits `running` and returns its result: the method's output, and an event of the flow's engine."""
+    async def followed(self, name: str, running: Coroutine[Any, Any, Any]) -> Any:
+        """Awaits `running` and returns its result: the method's output, with an event of the flow's engine where this
+        crewai gives one.
+        """
         self._known.add(name)
         position, task = self._tasks[name]
         began = time.time()
         self._report.send(TaskStarted(position, **task, at=began))
         try:
-            output, event = await running
+            given = await running
         except asyncio.CancelledError:  # the method lost a race
             self._end(name, "skipped")
             raise
@@ -61,8 +69,9 @@ class MethodFollower:
             self._end(name, "failed")
             raise
         ended = time.time()
-        self._report.send(TaskEnded(position, "completed", ended, text_of_output(output), None, ended - began))
-        return output, event
+        output = text_of_output(given[0] if GIVES_EVENT else given)
+        self._report.send(TaskEnded(position, "completed", ended, output, None, ended - began))
+        return given
 
     def skip_the_rest(self) -> None:
         for name in self._tasks:
@@ -78,14 +87,17 @@ def hush() -> None:
 
     It is never undone, because a process runs one project.
     """
-    print_panel = ConsoleFormatter.print_panel
+    if formatter is None:
+        return
+    print_panel = formatter.print_panel
 
     def print_other_panels(self: Any, *arguments: Any, is_flow: bool = False, **named: Any) -> None:
         if not is_flow:
             print_panel(self, *arguments, **named)
 
-    ConsoleFormatter.print_panel = print_other_panels
-    logging.getLogger("crewai.flow.runtime").addFilter(no_failed_listener)
+    formatter.print_panel = print_other_panels
+    for name in ("crewai.flow.runtime", "crewai.flow.flow"):
+        logging.getLogger(name).addFilter(no_failed_listener)
 
 
 def no_failed_listener(record: logging.LogRecord) -> bool:

@@ -1,6 +1,7 @@
 """Ends a crew from within its process: after a request to stop, at a limit, and when the crew asks a person.
 
-Each case raises crewai's HookAborted. It is the only exception that crewai neither retries nor wraps in any mode.
+Each case raises crewai's HookAborted, where there is one. It is the only exception that crewai neither retries nor
+wraps in any mode.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ import contextlib
 import contextvars
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from crewai.core.providers import human_input
-from crewai.flow.flow_config import flow_config
-from crewai.hooks import HookAborted, InterceptionPoint, register_hook, unregister_hook
-
+from windlass_child.crewai.capabilities import found, optional
+from windlass_child.crewai.model_calls import Interception
+from windlass_child.journal.step_context import replaced
 from windlass_child.process.budget import Spending
 from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, ProjectFault
 from windlass_child.process.messages import ModelCalled
@@ -23,8 +23,27 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import Budget
     from windlass_child.process.report import Report
 
+hooks = optional("crewai.hooks")
+human_input = optional("crewai.core.providers.human_input")
+flow_config = optional("crewai.flow.flow_config:flow_config")
+
 APPROVALS_NOT_THERE = "approvals_not_there"
 """The code of the warning for a project that asks a person."""
+
+
+PROVIDERS = ("hitl_provider", "input_provider")
+"""The attributes of `flow_config` for the human answers that a flow asks for."""
+
+
+class Aborted(Exception):  # noqa: N818 - describes a run
+    """Ends a crew where crewai has no HookAborted. crewai does not retry a task after an error of LiteLLM."""
+
+    def __init__(self, reason: str, source: str) -> None:
+        super().__init__(reason)
+        self.source = source
+
+
+Aborted.__module__ = "litellm.windlass"  # crewai recognises the errors of LiteLLM by the beginning of this name
 
 
 class Guard:
@@ -44,25 +63,35 @@ class Guard:
 
         Raises the reason of its end, also if crewai or the crew's code caught or replaced that exception.
         """
-        hooks = {
-            InterceptionPoint.PRE_MODEL_CALL: self._before_model_call,
-            InterceptionPoint.PRE_TOOL_CALL: self._before_step,
-            InterceptionPoint.PRE_STEP: self._before_step,
-        }
-        for point, hook in hooks.items():
-            register_hook(point, hook)
         try:
-            with standing_for_persons(Person(self)):
+            with self._intercepting(), standing_for_persons(Person(self)):
                 yield
         except Exception as error:
             if self._fault is not None:
                 raise self._fault from error
             raise
-        finally:
-            for point, hook in hooks.items():
-                unregister_hook(point, hook)
         if self._fault is not None:
             raise self._fault
+
+    @contextlib.contextmanager
+    def _intercepting(self) -> Iterator[None]:
+        if not found()["hooks"]:
+            with Interception(self._before_step, self._before_model_call).watching():
+                yield
+            return
+        points = hooks.InterceptionPoint
+        registered = {
+            points.PRE_MODEL_CALL: self._before_model_call,
+            points.PRE_TOOL_CALL: self._before_step,
+            points.PRE_STEP: self._before_step,
+        }
+        for point, hook in registered.items():
+            hooks.register_hook(point, hook)
+        try:
+            yield
+        finally:
+            for point, hook in registered.items():
+                hooks.unregister_hook(point, hook)
 
     def _before_step(self, _: Any) -> None:
         if self._fault is not None:
@@ -82,7 +111,7 @@ class Guard:
 
     def abort(self, fault: ProjectFault) -> NoReturn:
         self._fault = self._fault or fault
-        raise HookAborted(reason=self._fault.message, source="windlass")
+        raise getattr(hooks, "HookAborted", Aborted)(reason=self._fault.message, source="windlass")
 
 
 class Person:
@@ -118,21 +147,25 @@ class Person:
 
 @contextlib.contextmanager
 def standing_for_persons(person: Person) -> Iterator[None]:
-    """Installs `person` as each provider that the project has not set, inside the `with` block."""
-    before = human_input._provider, flow_config.hitl_provider, flow_config.input_provider  # noqa: SLF001
-    if not project_asks_elsewhere():
-        # set as the variable's default and not as its value: threads that crew code starts see only the default
-        human_input._provider = contextvars.ContextVar("human_input_provider", default=person)  # noqa: SLF001
-    flow_config.hitl_provider = flow_config.hitl_provider or person
-    flow_config.input_provider = flow_config.input_provider or person
-    try:
+    """Installs `person` as each provider that this crewai has and the project has not set, inside the `with` block.
+
+    Without a provider crewai calls input(), which fails in a kickoff.
+    """
+    with contextlib.ExitStack() as stack:
+        if human_input is not None and not project_asks_elsewhere():
+            # set as the variable's default and not as its value: threads that crew code starts see only the default
+            variable = contextvars.ContextVar("human_input_provider", default=person)
+            stack.enter_context(replaced(human_input, "_provider", lambda _: variable))
+        for name in PROVIDERS:
+            if hasattr(flow_config, name):
+                stack.enter_context(replaced(flow_config, name, lambda given: given or person))
         yield
-    finally:
-        human_input._provider, flow_config.hitl_provider, flow_config.input_provider = before  # noqa: SLF001
 
 
 def project_asks_elsewhere() -> bool:
     """Returns whether the project's code has set a provider of human answers other than the console."""
+    if human_input is None:
+        return False
     provider = human_input._provider.get()  # noqa: SLF001 - get_provider would create a provider
     return provider is not None and type(provider) is not human_input.SyncHumanInputProvider
 

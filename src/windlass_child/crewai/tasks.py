@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from windlass_child.crewai.capabilities import found, optional
 from windlass_child.journal.fingerprint import task_key
+from windlass_child.journal.step_context import replaced
 from windlass_child.process.messages import LONGEST_NAME, KnownTask, TaskEnded, TaskStarted
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from windlass_child.process.report import Report
 
@@ -116,6 +120,46 @@ class TaskFollower:
                 # crewai has filled in its placeholders by now
                 agent = described(self._tasks[passed])["agent"]
                 self._report.send(TaskEnded(passed, "skipped", at, agent=agent))
+
+
+@contextlib.contextmanager
+def followed_without_events(follower: TaskFollower | None) -> Iterator[None]:
+    """Reports the tasks that run inside the `with` block, where crewai has no events for that."""
+    if follower is None or found()["events"]:
+        yield
+        return
+
+    running: set[Any] = set()
+
+    def following(run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_and_report(task: Any, *arguments: Any, **named: Any) -> Any:
+            if task.id in running:  # a task may run anew within itself, for its guardrail
+                return run(task, *arguments, **named)
+            running.add(task.id)
+            follower.follow(task, Moment("task_started"))
+            try:
+                output = run(task, *arguments, **named)
+            except BaseException:
+                follower.follow(task, Moment("task_failed"))
+                raise
+            finally:
+                running.discard(task.id)
+            follower.follow(task, Moment("task_completed", output))
+            return output
+
+        return run_and_report
+
+    with replaced(optional("crewai:Task"), "_execute_core", following):
+        yield
+
+
+class Moment:
+    """Stands for an event of a task."""
+
+    def __init__(self, kind: str, output: Any = None) -> None:
+        self.type = kind
+        self.output = output
+        self.timestamp = datetime.now(timezone.utc)
 
 
 def conditional(task: Any) -> bool:

@@ -12,10 +12,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crewai import Task
-from crewai.hooks import InterceptionPoint, register_hook, unregister_hook
+from crewai import Crew, Task
 from crewai.tasks.conditional_task import ConditionalTask
 
+from windlass_child.crewai.capabilities import found
+from windlass_child.crewai.guard import hooks
 from windlass_child.crewai.tasks import described
 from windlass_child.journal import tasks
 from windlass_child.journal.fingerprint import Identity
@@ -47,6 +48,7 @@ class Step:
     own: bool
     output: Any = None
     skipped: bool = False
+    running: bool = False
 
     @property
     def called(self) -> str:
@@ -56,6 +58,14 @@ class Step:
     def within(self) -> str:
         """The step of crews that this task kicks off: in its callbacks, guardrails, tools and condition."""
         return self.key.removeprefix("task/")
+
+    @contextlib.contextmanager
+    def being_run(self) -> Iterator[None]:
+        self.running = True
+        try:
+            yield
+        finally:
+            self.running = False
 
 
 class CrewJournal:
@@ -67,36 +77,92 @@ class CrewJournal:
         self._begun = False
         self._steps: dict[str, Step] = {}
         self._kickoffs: Counter[str] = Counter()
+        self._inputs: dict[str, Any] = {}
         self._lock = threading.Lock()
         if follower is not None:
             follower.pass_over(value.get("position") for value in report.journal.values())
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        register_hook(InterceptionPoint.EXECUTION_START, self._begin)
-        register_hook(InterceptionPoint.EXECUTION_END, self._end)
-        try:
-            with (
-                inheriting(),
-                replaced(Task, "_execute_core", self._running),
-                replaced(Task, "_aexecute_core", self._running_async),
-                replaced(ConditionalTask, "should_execute", self._deciding),
-            ):
-                yield
-        finally:
-            unregister_hook(InterceptionPoint.EXECUTION_START, self._begin)
-            unregister_hook(InterceptionPoint.EXECUTION_END, self._end)
+        with (
+            self._following_kickoffs(),
+            inheriting(),
+            replaced(Task, "_execute_core", self._running),
+            replaced(Task, "_aexecute_core", self._running_async) if hasattr(Task, "_aexecute_core") else nothing(),
+            replaced(ConditionalTask, "should_execute", self._deciding),
+        ):
+            yield
 
-    def _begin(self, context: Any) -> None:
-        crew = context.crew
-        if crew is None:
+    @contextlib.contextmanager
+    def _following_kickoffs(self) -> Iterator[None]:
+        """Calls `_begin` and `_end` at the begin and the end of each crew."""
+        if not found()["hooks"]:
+            with self._replacing_kickoffs():
+                yield
             return
+        points = hooks.InterceptionPoint
+        registered = {points.EXECUTION_START: self._begin_of_hook, points.EXECUTION_END: self._end_of_hook}
+        for point, hook in registered.items():
+            hooks.register_hook(point, hook)
+        try:
+            yield
+        finally:
+            for point, hook in registered.items():
+                hooks.unregister_hook(point, hook)
+
+    @contextlib.contextmanager
+    def _replacing_kickoffs(self) -> Iterator[None]:
+        """Does without hooks: notes the inputs of a kickoff, and surrounds the run of its tasks."""
+        with contextlib.ExitStack() as stack:
+            for name in ("kickoff", "akickoff"):
+                if hasattr(Crew, name):
+                    stack.enter_context(replaced(Crew, name, self._noting_inputs))
+            for name, surround in {"_execute_tasks": self._around, "_aexecute_tasks": self._around_async}.items():
+                if hasattr(Crew, name):
+                    stack.enter_context(replaced(Crew, name, surround))
+            yield
+
+    def _noting_inputs(self, kickoff: Callable[..., Any]) -> Callable[..., Any]:
+        def note_and_kick_off(crew: Any, inputs: Any = None, *arguments: Any, **named: Any) -> Any:
+            self._inputs[str(crew.id)] = dict(inputs) if isinstance(inputs, dict) else inputs
+            return kickoff(crew, inputs, *arguments, **named)
+
+        return note_and_kick_off
+
+    def _around(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_between(crew: Any, *arguments: Any, **named: Any) -> Any:
+            self._begin(crew, self._inputs.get(str(crew.id)))
+            try:
+                return run(crew, *arguments, **named)
+            finally:
+                self._end(crew)
+
+        return run_between
+
+    def _around_async(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        async def run_between(crew: Any, *arguments: Any, **named: Any) -> Any:
+            self._begin(crew, self._inputs.get(str(crew.id)))
+            try:
+                return await run(crew, *arguments, **named)
+            finally:
+                self._end(crew)
+
+        return run_between
+
+    def _begin_of_hook(self, context: Any) -> None:
+        if context.crew is not None:
+            self._begin(context.crew, context.payload)
+
+    def _end_of_hook(self, context: Any) -> None:
+        self._end(context.crew)
+
+    def _begin(self, crew: Any, inputs: Any) -> None:
         own = self._is_own(crew)
         where = step_here()
         if where is None:
             self._report.not_journaled(f"the crew {crew.name}", UNKNOWN)
             return
-        kickoff = self._named(where, crew, context.payload)
+        kickoff = self._named(where, crew, inputs)
         steps = [Step(f"{kickoff}{at}", name_of(task), own) for at, task in enumerate(crew.tasks)]
         for task, step in zip(crew.tasks, steps, strict=True):
             self._restore(task, step)
@@ -104,10 +170,10 @@ class CrewJournal:
         if names := [step.name for step in steps if step.output is not None or step.skipped]:
             self._report.event("journal_restored", {"tasks": names, "methods": []})
 
-    def _end(self, context: Any) -> None:
+    def _end(self, crew: Any) -> None:
         """Ends the steps of a crew, also after a failure."""
         self._report.committed()
-        for task in context.crew.tasks if context.crew is not None else ():
+        for task in crew.tasks if crew is not None else ():
             self._steps.pop(str(task.id), None)
 
     def _is_own(self, crew: Any) -> bool:
@@ -150,12 +216,12 @@ class CrewJournal:
     def _running(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def run_once(task: Any, agent: Any, *arguments: Any) -> Any:
             step = self._steps.get(str(task.id))
-            if step is None:
+            if step is None or step.running:  # some releases run a task anew within itself, for its guardrail
                 return run(task, agent, *arguments)
             if step.output is not None:
                 return again(task, agent, step.output)
             self._report.committed()  # waits for earlier steps only now, so that crewai's own work overlaps the commit
-            with within(step.within):
+            with within(step.within), step.being_run():
                 output = run(task, agent, *arguments)
             if entry := self._entry(task, step, output):
                 self._report.finished(*entry)
@@ -166,11 +232,11 @@ class CrewJournal:
     def _running_async(self, run: Callable[..., Any]) -> Callable[..., Any]:
         async def run_once(task: Any, agent: Any, *arguments: Any) -> Any:
             step = self._steps.get(str(task.id))
-            if step is None:
+            if step is None or step.running:
                 return await run(task, agent, *arguments)
             if step.output is not None:
                 return again(task, agent, step.output)
-            with within(step.within):
+            with within(step.within), step.being_run():
                 output = await run(task, agent, *arguments)
             if entry := self._entry(task, step, output):
                 await self._report.finished_meanwhile(*entry)
@@ -205,6 +271,9 @@ class CrewJournal:
     def _placed(self, task: Any, step: Step, value: dict[str, Any]) -> JournalCommitted:
         position = None if self._follower is None else self._follower.position(task)
         return step.key, value | {"position": position}, step.called, position, "digest" in value
+
+
+nothing = contextlib.nullcontext
 
 
 def again(task: Any, agent: Any, output: Any) -> Any:

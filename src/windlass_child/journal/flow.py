@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from windlass_child.crewai.flow_shape import GIVES_EVENT, KEEPS_NAMES, state_of
 from windlass_child.journal.flow_entries import FlowEntries
 from windlass_child.journal.flow_parts import called
 from windlass_child.journal.flow_state import FlowState
@@ -19,7 +20,7 @@ from windlass_child.journal.value_codec import decoded, encoded
 from windlass_child.process.error_text import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from windlass_child.crewai.flow_methods import MethodFollower
     from windlass_child.journal.journal import JournalEntry
@@ -33,8 +34,9 @@ STATE = "the state"
 class FlowJournal:
     """Replaces `_execute_method`, with which a flow runs its methods."""
 
-    def __init__(self, flow: Any, follower: MethodFollower, report: Report) -> None:
+    def __init__(self, flow: Any, methods: Mapping[str, Any], follower: MethodFollower, report: Report) -> None:
         self._flow = flow
+        self._methods = methods
         self._run = flow._execute_method  # noqa: SLF001 - crewai has no hook that can set a method's output
         self._follower = follower
         self._report = report
@@ -49,12 +51,14 @@ class FlowJournal:
         object.__setattr__(flow, "_execute_method", self.execute)
 
     async def execute(self, name: str, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Returns the output of a method, and the id of the event that reported its end."""
+        """Returns what the engine expects of a method: its output, with the id of the event that reported its end where
+        this crewai has one.
+        """
         self._times[name] += 1
         step = f"{name}/{self._times[name]}"
         while (entry := await self._entries.taken(step)) is not None:
             if given := self._again(name, step, entry):
-                return given[0], None
+                return (given[0], None) if GIVES_EVENT else given[0]
         try:
             return await self._executed(name, step, self._run(name, method, *arguments, **named))
         finally:
@@ -65,11 +69,11 @@ class FlowJournal:
         self._in_use += 1
         try:
             with within(step):
-                output, event = await self._follower.followed(name, running)
+                given = await self._follower.followed(name, running)
         finally:
             self._in_use -= 1
-        await self._keep(name, step, output)
-        return output, event
+        await self._keep(name, step, given[0] if GIVES_EVENT else given)
+        return given
 
     def end(self) -> None:
         self._report_restored()
@@ -89,9 +93,11 @@ class FlowJournal:
             self._report.warn("journal_unfit", f"the method {name} is run again{also}: {text_of(error)}")
             return []
         flow = self._flow
-        flow._method_outputs.append({"method": name, "output": output})  # noqa: SLF001 - as _execute_method does
+        kept_output = {"method": name, "output": output} if KEEPS_NAMES else output
+        flow._method_outputs.append(kept_output)  # noqa: SLF001 - as _execute_method does
         flow._method_execution_counts[name] = self._times[name]  # noqa: SLF001
-        flow._completed_methods.add(name)  # noqa: SLF001
+        if hasattr(flow, "_completed_methods"):
+            flow._completed_methods.add(name)  # noqa: SLF001
         self._follower.restored(name)
         self._restored.append(name)
         self._report.journal.take_all(task_keys(step))  # crews in this method are not kicked off again
@@ -109,7 +115,7 @@ class FlowJournal:
         self._last = value["id"]
         if value.get("is") == STATE:
             self._state.restore()
-            return self._flow.state
+            return state_of(self._flow)
         return self._state.given(value["is"]) if "is" in value else output
 
     def _go_on(self) -> None:
@@ -144,7 +150,7 @@ class FlowJournal:
         try:
             kept["state"] = self._state.changes()
             self._warn_of_attributes()
-            if self._flow._definition.methods[name].human_feedback is not None:  # noqa: SLF001
+            if self._methods[name].human_feedback is not None:
                 return kept | {"again": True}
             return kept | self._output(output)
         except Exception as error:  # noqa: BLE001 - runs code of the project, which may change the state meanwhile
@@ -156,7 +162,7 @@ class FlowJournal:
 
         A method that receives the part may change it, so a replay must return the very same object.
         """
-        if output is self._flow.state:
+        if output is self._flow.state or output is state_of(self._flow):
             return {"is": STATE}
         part = self._state.part_of(output)
         return {"output": encoded(output)} if part is None else {"is": part}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticUndefined
 
+from windlass_child.crewai.flow_shape import own_attributes, state_of
 from windlass_child.journal.value_codec import decoded, encoded
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class FlowParts:
 
     def __init__(self, flow: Any) -> None:
         self._flow = flow
-        self._own = OWN | declared_by_crewai(type(flow))
+        self._own = OWN | declared_by_crewai(type(flow)) | own_attributes()
 
     def all(self) -> Iterator[tuple[str, Any]]:
         """Yields each part with its value. Raises as `encoded` does for names in the state without a form."""
@@ -70,7 +71,7 @@ class FlowParts:
         A field may have been removed from the state, and the state may be of another kind than before.
         """
         kind, name = decoded(json.loads(part))
-        state = type(self._flow.state)
+        state = type(state_of(self._flow))
         return kind in self._held() and (kind != "field" or name in state.model_fields or hasattr(state, name))
 
     def put(self, part: str, value: Any) -> None:
@@ -82,15 +83,15 @@ class FlowParts:
         else:
             held[name] = value
         if kind == SET_FIELD:
-            object.__setattr__(self._flow.state, "__pydantic_fields_set__", set(held))
+            object.__setattr__(state_of(self._flow), "__pydantic_fields_set__", set(held))
 
     def _makes(self, name: str) -> bool:
         """Returns whether a new flow object makes this attribute again: crewai sets it, or it is a cached property."""
         return name in self._own or isinstance(getattr(type(self._flow), name, None), cached_property)
 
     def _held(self) -> dict[str, Any]:
-        flow, state = self._flow, self._flow.state
-        attributes = dict(zip(ATTRIBUTES, (vars(flow), flow.__pydantic_private__), strict=True))
+        flow, state = self._flow, state_of(self._flow)
+        attributes = dict(zip(ATTRIBUTES, (vars(flow), getattr(flow, "__pydantic_private__", {})), strict=True))
         if isinstance(state, dict):
             return {"item": state} | attributes
         fields = {

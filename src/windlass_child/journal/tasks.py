@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crewai.tasks.output_format import OutputFormat
 from crewai.tasks.task_output import TaskOutput
 
+from windlass_child.crewai.capabilities import has_fields
 from windlass_child.journal import value_codec
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def kept(task: Any, output: Any, *, without_raw: bool) -> dict[str, Any]:
         "format": output.output_format.value,
         "json": as_raw(value_codec.encoded(output.json_dict), output.raw),
         "pydantic": None if output.pydantic is None else kept_model(task, output.pydantic),
-        "tool_failures": [failure.model_dump(mode="json") for failure in output.tool_failures],
+        "tool_failures": [failure.model_dump(mode="json") for failure in getattr(output, "tool_failures", ())],
     }
 
 
@@ -74,7 +75,7 @@ def restored(task: Any, entry: JournalEntry) -> Any:
         pydantic=None if value["pydantic"] is None else model(task, value["pydantic"]),
         agent=value["agent"],
         output_format=OutputFormat(value["format"]),
-        tool_failures=value["tool_failures"],
+        **({"tool_failures": value["tool_failures"]} if has_fields(TaskOutput, "tool_failures") else {}),
     )
 
 
@@ -98,7 +99,8 @@ def named(task: Any, output: Any) -> Any:
     output.name = task.name or task.description
     output.description = task.description
     output.expected_output = task.expected_output
-    return output.set_summary()
+    output.set_summary()
+    return output
 
 
 def write_file(task: Any, output: Any) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from crewai import Crew
 
-from windlass_child.crewai import events, inputs
+from windlass_child.crewai import bus, capabilities, events, inputs
 from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
-from windlass_child.crewai.tasks import TaskFollower, described
+from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.kinds import results
 from windlass_child.kinds.importing import entry_module, named_in, only_one, refuse_arguments
@@ -101,7 +101,7 @@ class LoadedCrew:
 
     def warnings(self) -> list[Warned]:
         asking = [Warned(APPROVALS_NOT_THERE, str(fault), position) for position, fault in self._asking()]
-        return [*self._warned, *asking]
+        return [*self._warned, *asking, *capabilities.warnings("crew")]
 
     def construct(self) -> None:
         """Does nothing: the crew is built when it is loaded."""
@@ -111,16 +111,18 @@ class LoadedCrew:
         for _, fault in self._asking():
             raise fault
         report.send(TasksKnown(self._tasks))
+        report.warn_all(capabilities.warnings("crew"))
         follower = TaskFollower(self._crew.tasks, report)
         guard = Guard(order.budget, report)
         events.listen(report, follower.follow, guard.count_tokens)
         events.identify(order.kickoff_id)
-        with guard.watching(), CrewJournal(report, self._crew, follower).kept():
+        journal = CrewJournal(report, self._crew, follower)
+        with guard.watching(), followed_without_events(follower), journal.kept():
             # always a dict: with None, crewai does not fill in the placeholders
             output = results.exhausted(self._crew.kickoff(inputs=self._defaults() | order.inputs))
         follower.skip_the_rest()
         report.warn_of_leftovers()
-        events.flush()
+        bus.flush()
         return results.of_a_crew(output, report)
 
     def _asking(self) -> list[tuple[int, ProjectFault]]:
@@ -238,4 +240,4 @@ def config_files(crew_class: Any) -> list[Path | None]:
 def preparations(crew: Any, found: Any) -> list[Any]:
     members = vars(found).values() if isinstance(found, type) else ()
     marked = [method for method in members if getattr(method, "is_before_kickoff", False)]
-    return [getattr(method, "_meth", method) for method in marked] + list(crew.before_kickoff_callbacks)
+    return [getattr(method, "_meth", method) for method in marked] + list(getattr(crew, "before_kickoff_callbacks", ()))

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewai.flow.flow import Flow
-from crewai.flow.flow_definition import FlowCodeActionDefinition, FlowDefinition, FlowToolActionDefinition
-from crewai.utilities.declarative_refs import resolve_ref
 from pydantic import BaseModel, ValidationError
 
-from windlass_child.crewai import events, flow_inputs
+from windlass_child.crewai import capabilities, events, flow_inputs
 from windlass_child.crewai.flow_methods import hush
 from windlass_child.kinds.flow import LoadedFlow, refuse_without_start
 from windlass_child.kinds.importing import make_importable
@@ -23,12 +21,16 @@ if TYPE_CHECKING:
 
     from windlass_child.process.messages import Project
 
+definitions = capabilities.optional("crewai.flow.flow_definition")
+resolve_ref = capabilities.optional("crewai.utilities.declarative_refs:resolve_ref")
+
 START = "Give it one with `start: true`."
 CHANGED = "Change this part of the file as the message describes."
 NAMED = "Write the code that it names, or correct the name."
 
 
 def load(project: Project) -> LoadedFlow:
+    capabilities.refuse_without("declarative_flows")
     events.telemetry_as_wanted()
     hush()
     root = Path(project.root)
@@ -43,7 +45,7 @@ def load(project: Project) -> LoadedFlow:
 
 def read(path: Path, project: Project) -> Any:
     try:
-        definition = FlowDefinition.from_declaration(path=path)
+        definition = definitions.FlowDefinition.from_declaration(path=path)
     except ValidationError as error:
         raise ProjectFault(f"{project.entrypoint} is no flow: {first(error)}", CHANGED) from error
     except Exception as error:
@@ -81,7 +83,7 @@ def found(reference: str, field: str, place: str, project: Project) -> Any:
 
 def references(action: Any) -> Iterator[str]:
     """Yields the references of an action and of its nested actions."""
-    if isinstance(action, FlowCodeActionDefinition | FlowToolActionDefinition):
+    if isinstance(action, (definitions.FlowCodeActionDefinition, definitions.FlowToolActionDefinition)):
         yield action.ref
     elif isinstance(action, BaseModel):
         for name in type(action).model_fields:

@@ -6,12 +6,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from crewai.flow.flow import Flow
-from crewai.flow.flow_config import flow_config
 from pydantic import ValidationError
 
-from windlass_child.crewai import events, flow_inputs
+from windlass_child.crewai import bus, capabilities, events, flow_inputs
 from windlass_child.crewai.flow_methods import MethodFollower, described, hush
-from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by
+from windlass_child.crewai.flow_shape import shape_of
+from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, flow_config
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds import results
@@ -32,7 +32,7 @@ def load(project: Project) -> LoadedFlow:
     hush()
     found = found_in(project)
     flow_class: Any = found if isinstance(found, type) else type(found)
-    definition = flow_class.flow_definition()
+    definition = shape_of(flow_class)
     refuse_without_start(definition, flow_class.__name__, "Decorate one with @start().")
     if missing := flow_inputs.without_value(flow_class):
         raise ProjectFault(
@@ -80,11 +80,12 @@ class LoadedFlow:
         }
 
     def warnings(self) -> list[Warned]:
-        return [
+        asking = [
             Warned(APPROVALS_NOT_THERE, str(asked_by(f"the method {name} asks a person (human_feedback)")), at)
             for at, (name, method) in enumerate(self._methods.items())
             if asks_a_person(method)
         ]
+        return asking + capabilities.warnings("flow")
 
     def construct(self) -> None:
         """Constructs the flow without a memory of its own, whose import takes a second."""
@@ -94,15 +95,16 @@ class LoadedFlow:
 
     def run(self, order: Run, report: Report) -> Succeeded:
         report.send(TasksKnown(self._tasks))
+        report.warn_all(capabilities.warnings("flow"))
         guard = Guard(order.budget, report)
         events.listen(report, lambda *_: None, guard.count_tokens)
         events.identify(order.kickoff_id)
         with guard.watching(), CrewJournal(report).kept():
             flow = self._make()
-            journal = FlowJournal(flow, MethodFollower(self._tasks, report), report)
+            journal = FlowJournal(flow, self._methods, MethodFollower(self._tasks, report), report)
             output = results.exhausted(kicked_off(flow, order.inputs))
         journal.end()
-        events.flush()
+        bus.flush()
         return results.of_a_crew(output, report)
 
 
@@ -126,7 +128,7 @@ def kicked_off(flow: Any, inputs: dict[str, Any]) -> Any:
 def asks_a_person(method: Any) -> bool:
     """Returns whether the method asks a person and the project has no provider of its own for that."""
     feedback = method.human_feedback
-    return feedback is not None and feedback.provider is None and flow_config.hitl_provider is None
+    return feedback is not None and feedback.provider is None and getattr(flow_config, "hitl_provider", None) is None
 
 
 def is_flow(found: Any) -> bool:
@@ -135,7 +137,7 @@ def is_flow(found: Any) -> bool:
 
 
 def methods_of(flow_class: Any) -> Any:
-    return flow_class.flow_definition().methods
+    return shape_of(flow_class).methods
 
 
 def flow_named(module: ModuleType, project: Project) -> Any:

@@ -6,11 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crewai.project import load_crew
-from crewai.project.json_loader import JSONProjectError
 from pydantic import ValidationError
 
-from windlass_child.crewai import events, inputs
+from windlass_child.crewai import capabilities, events, inputs
 from windlass_child.kinds.crew import LoadedCrew
 from windlass_child.kinds.importing import make_importable
 from windlass_child.process.error_text import ProjectFault, raised_by_the_project, text_of
@@ -19,11 +17,15 @@ from windlass_child.process.working_folder import fill_knowledge
 if TYPE_CHECKING:
     from windlass_child.process.messages import Project
 
+load_crew = capabilities.optional("crewai.project:load_crew")
+JSONProjectError = capabilities.optional("crewai.project.json_loader:JSONProjectError") or ValueError
+
 FAILED = ": validation failed: "
 """The text that crewai writes between the place of an error and its message."""
 
 
 def load(project: Project) -> LoadedCrew:
+    capabilities.refuse_without("json_crews")
     events.telemetry_as_wanted()
     root = Path(project.root)
     make_importable(root)

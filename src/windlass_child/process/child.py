@@ -200,8 +200,7 @@ def execute(order: Inspect | Run, report: Report) -> None:
         report.stopping.check()
         crew = kinds.load(order.project)
         if isinstance(order, Inspect):
-            for warning in crew.warnings():
-                report.warn(warning.code, warning.message, warning.task)
+            report.warn_all(crew.warnings())
             report.send(Inspected(crew.manifest()))
         else:
             stage = "run"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib.util
 import re
@@ -17,6 +18,9 @@ from windlass_child.process.messages import Failed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
+
+GROUPS = getattr(builtins, "BaseExceptionGroup", ())
+"""The class of exception groups, which Python 3.10 does not have."""
 
 LONGEST_LINE = 600
 LONGEST_TRACE = 200_000
@@ -172,8 +176,8 @@ def text_of(error: BaseException) -> str:
     """Returns an exception's text. For a ValidationError of pydantic that is each field with its problem, without the
     values.
     """
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(f"{type(one).__name__}: {text_of(one)}" for one in error.exceptions)
+    if isinstance(error, GROUPS):
+        return "; ".join(f"{type(one).__name__}: {text_of(one)}" for one in cast("Any", error).exceptions)
     if type(error).__name__ == "ValidationError" and callable(getattr(error, "errors", None)):
         return made(lambda invalid: "; ".join(map(field_problem, cast("Any", invalid).errors())), error)
     return made(str, error) or NO_TEXT

@@ -43,7 +43,7 @@ def keep_apart(report: Report, root: str) -> None:
     logging.lastResort = LastResort(report, root)
 
 
-class LastResort(logging.StreamHandler[Any]):
+class LastResort(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.10 does not take the argument
     def __init__(self, report: Report, root: str) -> None:
         super().__init__()
         self.setLevel(logging.WARNING)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from windlass_child.process.messages import Project
 
-COMMON = ("asyncio", "concurrent.futures", "json", "logging", "tomllib")
+COMMON = ("asyncio", "concurrent.futures", "json", "logging")
 """Modules that most projects import."""
 
 

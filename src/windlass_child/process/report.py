@@ -21,6 +21,8 @@ from windlass_child.process.process_env import flush_output
 from windlass_child.process.truncation import beginning, cut, shortened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from windlass_child.journal.journal import Sends
     from windlass_child.process.messages import Message
     from windlass_child.process.redaction import Redaction
@@ -97,6 +99,10 @@ class Report:
 
     def warn(self, code: str, message: str, task: int | None = None) -> None:
         self.send(Warned(code, beginning(self._redaction.text(message), LONGEST_WARNING), task))
+
+    def warn_all(self, warnings: Iterable[Warned]) -> None:
+        for warning in warnings:
+            self.warn(warning.code, warning.message, warning.task)
 
     def finished(
         self, key: str, value: Any, step: str, position: int | None = None, output_elsewhere: bool = False

@@ -1,0 +1,184 @@
+"""What the installed crewai can do. Its releases since 0.80 differ in what Windlass can use of them.
+
+A capability is detected by looking for the feature itself, once per process, and never by a version number. One that is
+off is never a reason to refuse a project: `windlass check`, `GET /inputs` and each kickoff have a warning instead.
+docs/crewai-versions.md has the table of releases.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from windlass_child.process.error_text import ProjectFault
+from windlass_child.process.messages import Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CODE = "crewai_without_"
+"""The beginning of the codes of these warnings."""
+
+
+def optional(name: str) -> Any:
+    """Returns the object that `name` ("module:attribute.attribute") names, or None if this crewai does not have it."""
+    module, _, attributes = name.partition(":")
+    try:
+        return functools.reduce(getattr, filter(None, attributes.split(".")), import_module(module))
+    except (ImportError, AttributeError):
+        return None
+
+
+def first_of(*names: str) -> Any:
+    """Returns the first of these objects that this crewai has, or None."""
+    return next((found for found in map(optional, names) if found is not None), None)
+
+
+def has(name: str) -> bool:
+    return optional(name) is not None
+
+
+def has_fields(model: Any, *names: str) -> bool:
+    return set(names) <= set(getattr(model, "model_fields", ()))
+
+
+@dataclass(frozen=True)
+class Capability:
+    """`off` is the consequence where the capability is off. `kinds` are the kinds of project that get the warning."""
+
+    name: str
+    off: str
+    kinds: tuple[str, ...]
+    is_on: Callable[[], bool]
+
+
+CREWS, FLOWS = ("crew", "json_crew"), ("flow", "declarative_flow")
+
+
+def has_bus() -> bool:
+    return has_any("crewai.events.event_bus:crewai_event_bus", "crewai.utilities.events:crewai_event_bus")
+
+
+def has_any(*names: str) -> bool:
+    return first_of(*names) is not None
+
+
+def counts_tokens() -> bool:
+    """Returns whether crewai hands the tokens of a call to a method of the model, or to a callback of LiteLLM."""
+    return has_any(
+        "crewai.llms.base_llm:BaseLLM._track_token_usage_internal",
+        "crewai.utilities.token_counter_callback:TokenCalcHandler.log_success_event",
+    )
+
+
+def has_hooks() -> bool:
+    return has("crewai.hooks:HookAborted") and has("crewai.hooks:InterceptionPoint.PRE_STEP")
+
+
+def journals_tasks() -> bool:
+    return has("crewai:Task._execute_core") and (has_hooks() or has("crewai:Crew._execute_tasks"))
+
+
+def journals_flows() -> bool:
+    """The state of a flow can be journaled where each flow has one state from its construction on."""
+    run = optional("crewai.flow.flow:Flow._execute_method")
+    return run is not None and "method" in "".join(list(inspect.signature(run).parameters)[1:2])
+
+
+def switches_telemetry() -> bool:
+    return has_any("crewai.telemetry.telemetry:Telemetry._is_telemetry_disabled", "crewai_core.telemetry:Telemetry")
+
+
+def stores_in_a_folder() -> bool:
+    return has_any("crewai_core.paths:db_storage_path", "crewai.utilities.paths:db_storage_path")
+
+
+CAPABILITIES = (
+    Capability(
+        "events",
+        "has no events: a kickoff reports its tasks, and neither its model calls nor its tools",
+        (*CREWS, *FLOWS),
+        has_bus,
+    ),
+    Capability(
+        "token_usage",
+        "does not report the tokens of model calls: the usage is not counted, and token_limit has no effect",
+        (*CREWS, *FLOWS),
+        counts_tokens,
+    ),
+    Capability(
+        "hooks",
+        "has no hooks: a stop takes effect before the next model call or task, and not before a tool call",
+        (),
+        has_hooks,
+    ),
+    Capability(
+        "task_journal",
+        "has no place at which tasks can be journaled: after an interruption the kickoff starts again",
+        CREWS,
+        journals_tasks,
+    ),
+    Capability(
+        "flow_journal",
+        "has no place at which methods of flows can be journaled: after an interruption the kickoff starts again",
+        FLOWS,
+        journals_flows,
+    ),
+    Capability(
+        "human_input",
+        "has no provider of human answers: a task that asks a person at run time fails at its question",
+        (),
+        lambda: has("crewai.core.providers.human_input:_provider"),
+    ),
+    Capability("json_crews", "can't load crews in JSON", (), lambda: has("crewai.project:load_crew")),
+    Capability(
+        "declarative_flows",
+        "can't load flows in YAML or JSON",
+        (),
+        lambda: has("crewai.flow.flow_definition:FlowDefinition.from_declaration"),
+    ),
+    Capability(
+        "storage_folder",
+        "has no setting for its storage: memory and knowledge of kickoffs are stored below the home folder",
+        (*CREWS, *FLOWS),
+        stores_in_a_folder,
+    ),
+    Capability(
+        "telemetry_switch",
+        "has no setting for its telemetry: Windlass switches it off, and no variable switches it on",
+        (),
+        switches_telemetry,
+    ),
+    Capability(
+        "execution_id",
+        "has no id for an execution: its own traces do not carry the kickoff's id",
+        (),
+        lambda: has("crewai.execution:set_execution_uuid"),
+    ),
+)
+
+
+@functools.cache
+def found() -> dict[str, bool]:
+    """Returns for each capability whether it is on. A zygote calls this before its forks."""
+    return {one.name: one.is_on() for one in CAPABILITIES}
+
+
+def warnings(kind: str) -> list[Warned]:
+    """Returns a warning for each capability that is off and that projects of this kind use."""
+    return [
+        Warned(CODE + one.name, f"crewai {version('crewai')} {one.off}")
+        for one in CAPABILITIES
+        if kind in one.kinds and not found()[one.name]
+    ]
+
+
+def refuse_without(name: str) -> None:
+    """Raises ProjectFault for a kind of project that this crewai can't load."""
+    if not found()[name]:
+        off = next(one.off for one in CAPABILITIES if one.name == name)
+        raise ProjectFault(f"crewai {version('crewai')} {off}", "Install a newer crewai in the project's environment.")

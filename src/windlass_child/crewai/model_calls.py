@@ -1,0 +1,101 @@
+"""Acts before each model call, task and method of a flow, for releases of crewai that have no hooks for that."""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from windlass_child.crewai.capabilities import first_of, optional
+from windlass_child.journal.step_context import replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CALLS = {"call": False, "acall": True}
+"""The methods of a model that call it, and whether they are asynchronous."""
+
+STEPS = (
+    ("crewai:Task", "_execute_core", False),
+    ("crewai:Task", "_aexecute_core", True),
+    ("crewai.flow.flow:Flow", "_execute_method", True),
+)
+
+CALLING: ContextVar[Any] = ContextVar("windlass_calling", default=None)
+"""The model whose call is in progress: its method may call that of its base class."""
+
+
+def models() -> list[Any]:
+    """Returns the classes of models that this process has imported."""
+    base = first_of("crewai.llms.base_llm:BaseLLM", "crewai:BaseLLM", "crewai.llm:LLM")
+    found = [] if base is None else [base]
+    for model in found:  # the list grows by the subclasses
+        found += [one for one in model.__subclasses__() if one not in found]
+    return found
+
+
+class Interception:
+    """Calls `before_step` before each task and each method of a flow, and `before_call` before each model call."""
+
+    def __init__(self, before_step: Callable[[Any], None], before_call: Callable[[Any], None]) -> None:
+        self._before_step = before_step
+        self._before_call = before_call
+        self._stack = contextlib.ExitStack()
+        self._known: set[Any] = set()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        with self._stack:
+            self._look_for_models()
+            for name, method, waits in STEPS:
+                owner = optional(name)
+                if hasattr(owner, method):
+                    self._stack.enter_context(replaced(owner, method, self._step(waits=waits)))
+            yield
+
+    def _look_for_models(self) -> None:
+        """Wraps the classes of models that were imported since the last time."""
+        for model in models():
+            if model not in self._known:
+                self._known.add(model)
+                for method, waits in CALLS.items():
+                    if method in vars(model):
+                        self._stack.enter_context(replaced(model, method, self._call(waits=waits)))
+
+    def _step(self, *, waits: bool) -> Callable[[Any], Any]:
+        def act(_: Any) -> None:
+            self._look_for_models()
+            self._before_step(None)
+
+        return lambda run: acting_async(run, act) if waits else acting(run, act)
+
+    def _call(self, *, waits: bool) -> Callable[[Any], Any]:
+        def act(model: Any) -> None:
+            if CALLING.get() is not model:
+                self._before_call(None)
+
+        return lambda run: acting_async(run, act) if waits else acting(run, act)
+
+
+def acting(run: Callable[..., Any], act: Callable[[Any], None]) -> Callable[..., Any]:
+    def act_and_run(owner: Any, *arguments: Any, **named: Any) -> Any:
+        act(owner)
+        token = CALLING.set(owner)
+        try:
+            return run(owner, *arguments, **named)
+        finally:
+            CALLING.reset(token)
+
+    return act_and_run
+
+
+def acting_async(run: Callable[..., Any], act: Callable[[Any], None]) -> Callable[..., Any]:
+    async def act_and_run(owner: Any, *arguments: Any, **named: Any) -> Any:
+        act(owner)
+        token = CALLING.set(owner)
+        try:
+            return await run(owner, *arguments, **named)
+        finally:
+            CALLING.reset(token)
+
+    return act_and_run
