@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 HOOK = """
 import os, sys
@@ -23,12 +20,12 @@ sys.addaudithook(note)
 
 
 class RecordingInterpreter:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: Path = Path(sys.executable)) -> None:
         self._record = folder / "calls"
         self._record.touch()
         (folder / "sitecustomize.py").write_text(HOOK.format(record=str(self._record)))
         self.path = folder / "python"
-        self.path.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{sys.executable}" "$@"\n')
+        self.path.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{python}" "$@"\n')
         self.path.chmod(0o755)
 
     def calls(self) -> list[str]:

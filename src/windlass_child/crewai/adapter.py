@@ -27,6 +27,11 @@ OPTIONS = {"crew": "is_crew_class", "flow": "flow_definition"}
 
 STORES = {"crewai.rag.chromadb": "", "crewai.rag.qdrant": "qdrant"}
 """Packages with a module that holds a path in crewai's storage, and the last part of that path."""
+DATABASES = (
+    "crewai.memory.storage.kickoff_task_outputs_storage:KickoffTaskOutputsSQLiteStorage",
+    "crewai.memory.storage.ltm_sqlite_storage:LTMSQLiteStorage",
+)
+"""The databases of older releases."""
 MODULES = ("constants", "config")
 PATH = "DEFAULT_STORAGE_PATH"
 
@@ -61,13 +66,24 @@ def move_stores() -> None:
     """
     modules = [(f"{package}.{name}", end) for package, end in STORES.items() for name in MODULES]
     found = [(sys.modules[name], end) for name, end in modules if hasattr(sys.modules.get(name), PATH)]
-    if not found:
+    constructors = [one for one in map(constructor, DATABASES) if one is not None]
+    if not found and not constructors:
         return
     from windlass_child.crewai.capabilities import first_of
 
     folder = Path(first_of("crewai_core.paths:db_storage_path", "crewai.utilities.paths:db_storage_path")())
     for module, end in found:
         setattr(module, PATH, str(folder / end))
+    for one in constructors:
+        one.__defaults__ = (str(folder / Path(one.__defaults__[0]).name),)
+
+
+def constructor(name: str) -> Any:
+    """Returns the constructor of a database if its only default is a path, which crewai has fixed at import."""
+    module, _, attribute = name.partition(":")
+    found = getattr(getattr(sys.modules.get(module), attribute, None), "__init__", None)
+    defaults = getattr(found, "__defaults__", None)
+    return found if defaults and len(defaults) == 1 and isinstance(defaults[0], str) else None
 
 
 @contextlib.contextmanager

@@ -107,6 +107,25 @@ def end_first_run() -> None:
     listener = optional("crewai.events.listeners.tracing.trace_listener:TraceCollectionListener._instance")
     if handler := getattr(listener, "first_time_handler", None):
         handler.is_first_time = False
+    send_traces_only_if_wanted()
+
+
+def send_traces_only_if_wanted() -> None:
+    """Makes crewai send traces only if this crew's environment asks for it. Some releases send those of every run."""
+    manager = optional("crewai.events.listeners.tracing.trace_batch_manager:TraceBatchManager")
+    if hasattr(tracing, "should_enable_tracing") or not hasattr(manager, "_initialize_backend_batch"):
+        return
+    begin = manager._initialize_backend_batch  # noqa: SLF001 - no setting is read before it
+
+    def begin_if_wanted(*arguments: Any, **named: Any) -> None:
+        if wants_tracing():
+            begin(*arguments, **named)
+
+    manager._initialize_backend_batch = begin_if_wanted  # noqa: SLF001 - as above
+
+
+def wants_tracing() -> bool:
+    return environment().get("CREWAI_TRACING_ENABLED", "").lower() in {"true", "1"}
 
 
 def telemetry_as_wanted() -> None:
@@ -130,5 +149,5 @@ def never_ready(telemetry: Any) -> None:
 
 def identify(kickoff_id: str) -> None:
     """Sets the kickoff's id as crewai's execution id, unless crewai's tracing is on. Tracing sets an id of its own."""
-    if set_execution_uuid and environment().get("CREWAI_TRACING_ENABLED", "").lower() not in {"true", "1"}:
+    if set_execution_uuid and not wants_tracing():
         set_execution_uuid(kickoff_id)

@@ -105,7 +105,8 @@ def without_value(flow_class: Any) -> list[str]:
 
 def is_its_own(flow_class: Any, name: str) -> bool:
     """Returns whether the project defines the method. crewai and pydantic add methods of this name to each class."""
-    return not getattr(flow_class, name).__module__.startswith(("crewai.", "pydantic."))
+    method = getattr(flow_class, name, None)
+    return method is not None and not method.__module__.startswith(("crewai.", "pydantic."))
 
 
 def state_of(flow_class: Any) -> Any:

@@ -96,9 +96,9 @@ def only_one(
     Raises ProjectFault for none and for several.
     """
     classes = [found for found in vars(module).values() if is_one(found)]
-    own = [found for found in classes if found.__module__ == module.__name__]
+    own = [found for found in classes if module.__name__ in modules_of(found)]
     package = module.__name__.partition(".")[0]
-    classes = own or [found for found in classes if found.__module__.partition(".")[0] == package]
+    classes = own or [found for found in classes if package in (name.partition(".")[0] for name in modules_of(found))]
     path = inside(module.__file__ or "", Path(project.root)) or module.__file__
     if not classes:
         raise ProjectFault(f"no {kind} found: {path} has no class {mark}", hint, "no_crew")
@@ -108,3 +108,8 @@ def only_one(
         hint = f"Choose one in pyproject.toml: {choice}"
         raise ProjectFault(f"{path} has more than one {kind}: {names}", hint, "several_crews")
     return classes[0]
+
+
+def modules_of(found: Any) -> list[str]:
+    """Returns the modules of a class and of its bases. A decorator may have made the class, in another module."""
+    return [base.__module__ for base in found.__mro__]

@@ -59,7 +59,7 @@ def schema_of_generic(annotation: Any, definitions: Definitions) -> dict[str, An
     if origin in OBJECTS:
         values = schema_of(arguments[1], definitions) if len(arguments) > 1 else {}
         return {"type": "object"} | ({"additionalProperties": values} if values else {})
-    return schema_of(arguments[0], definitions) if origin in (typing.Required, typing.NotRequired) else {}
+    return schema_of(arguments[0], definitions) if is_marked(origin, "Required", "NotRequired") else {}
 
 
 def description_in(notes: tuple[Any, ...]) -> dict[str, Any]:
@@ -96,8 +96,13 @@ def schema_of_class(annotation: type, definitions: Definitions) -> dict[str, Any
 
 def required_keys(annotation: Any) -> list[str]:
     # `from __future__ import annotations` makes annotations text, and the class then does not see NotRequired
-    optional = {name for name, hint in hints_of(annotation).items() if get_origin(hint) is typing.NotRequired}
+    optional = {name for name, hint in hints_of(annotation).items() if is_marked(get_origin(hint), "NotRequired")}
     return [name for name in annotation.__required_keys__ if name not in optional]
+
+
+def is_marked(origin: Any, *names: str) -> bool:
+    """Returns whether the origin of an annotation is one of these marks. Python 3.10 has them in typing_extensions."""
+    return getattr(origin, "_name", None) in names
 
 
 def has_no_default(field: dataclasses.Field[Any]) -> bool:

@@ -26,7 +26,7 @@ QUIET = {
     "ANONYMIZED_TELEMETRY": "false",
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    "LITELLM_LOCAL_MODEL_COST_MAP": "true",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "MEM0_TELEMETRY": "false",
     "SCARF_NO_ANALYTICS": "true",
 }

@@ -1,0 +1,31 @@
+"""The environments with other releases of crewai, which the Makefile builds below .make/crewai."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".make" / "crewai"
+CHOSEN = os.environ.get("CREWAI_ENVIRONMENTS", "")  # noqa: TID251 - as the Makefile sets it for these tests
+"""Names of environments, separated by spaces. A name is that of a requirements file and a version of Python."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    name: str
+
+    @property
+    def python(self) -> Path:
+        return FOLDER / self.name / "bin" / "python"
+
+    @property
+    def crewai(self) -> tuple[int, ...]:
+        return tuple(int(number) for number in re.findall(r"\d+", self.name.partition("-")[0]))
+
+
+def chosen() -> list[Environment]:
+    """Returns the environments that `make test` or `make test-versions` has built for this run of the tests."""
+    return [Environment(name) for name in CHOSEN.split()]

@@ -1,0 +1,177 @@
+"""What a kickoff does on each release of crewai: load, run, task records, results, stops, resumption, storage, calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from projects_for_tests.any_version import CREW, crew_of, flow_of
+from projects_for_tests.driver import value_of
+from projects_for_tests.interrupted import Kickoff
+from projects_for_tests.model_server import ModelServer
+from windlass_child.process.messages import (
+    Abort,
+    Budget,
+    Event,
+    Failed,
+    Inspected,
+    Project,
+    Ready,
+    Succeeded,
+    TaskEnded,
+    TaskStarted,
+    Tokens,
+    Warned,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from projects_for_tests.driver import DrivenChild, DrivenZygote
+    from projects_for_tests.environments import Environment
+    from projects_for_tests.recording import RecordingInterpreter
+
+THREE = ["first", "second", "third"]
+TOPIC = {"topic": "parrots"}
+CAN = (0, 150)
+"""The oldest release of which all is promised that it can do."""
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Project:
+    return crew_of(tmp_path / "project")
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Project:
+    return flow_of(tmp_path / "project")
+
+
+def names(child: DrivenChild, kind: type[Any]) -> list[Any]:
+    return [one.name if isinstance(one, TaskStarted) else one.position for one in child.talk.of(kind)]
+
+
+def test_the_zygote_is_ready_and_silent(zygote: DrivenZygote, environment: Environment) -> None:
+    ready = zygote.ready()
+    assert isinstance(ready, Ready)
+    assert str(ready.version).split(".")[:2] == [str(number) for number in environment.crewai[:2]]
+
+
+def test_a_crew_is_described(zygote: DrivenZygote, crew: Project, tmp_path: Path) -> None:
+    child = zygote.fork()
+    child.inspect(crew, tmp_path / "inspection")
+    answer = child.answer()
+    assert isinstance(answer, Inspected), answer
+    assert [task["name"] for task in answer.manifest["tasks"]] == THREE
+    assert answer.manifest["inputs_schema"]["required"] == ["topic"]
+
+
+def test_a_crew_runs_to_its_result(zygote: DrivenZygote, crew: Project, tmp_path: Path) -> None:
+    child = zygote.run(crew, tmp_path, **TOPIC)
+    answer = child.answer()
+    assert isinstance(answer, Succeeded), answer
+    assert names(child, TaskStarted) == THREE
+    assert names(child, TaskEnded) == [0, 1, 2]
+    assert all(end.state == "completed" and (end.seconds or 0) >= 0 for end in child.talk.of(TaskEnded))
+    assert [str(end.output) for end in child.talk.of(TaskEnded)] == [f"{name} said" for name in THREE]
+    assert child.exited() == 0
+
+
+def test_a_flow_runs_to_its_result(zygote: DrivenZygote, flow: Project, tmp_path: Path) -> None:
+    child = zygote.run(flow, tmp_path, **TOPIC)
+    assert value_of(child.answer()) == {"told": THREE, **TOPIC}
+    assert names(child, TaskStarted) == THREE
+    assert [end.state for end in child.talk.of(TaskEnded)] == ["completed"] * 3
+
+
+def test_its_events_have_no_key(zygote: DrivenZygote, crew: Project, tmp_path: Path, environment: Environment) -> None:
+    child = zygote.fork()
+    child.run(crew, tmp_path / "run", inputs=TOPIC, environment={"OPENAI_API_KEY": "sk-very-secret"})
+    assert isinstance(child.answer(), Succeeded)
+    kinds = [event.type for event in child.talk.of(Event)]
+    if environment.crewai >= CAN:
+        assert {"crew_kickoff_started", "task_started", "task_completed", "crew_kickoff_completed"} <= set(kinds)
+    assert "sk-very-secret" not in repr(child.talk.messages)
+
+
+def test_tokens_of_model_calls_are_counted_once(zygote: DrivenZygote, tmp_path: Path, environment: Environment) -> None:
+    code = CREW.replace("worker()", 'worker(llm=LLM(model="openai/gpt-4o-mini"))')
+    project = crew_of(tmp_path / "project", code)
+    child = zygote.fork()
+    with ModelServer() as model:
+        given = model.environment | {"OPENAI_API_BASE": model.url}
+        child.run(project, tmp_path / "run", inputs=TOPIC, environment=given)
+        assert isinstance(child.answer(), Succeeded), child.errors.data.decode()
+        asked = len(model.requests)
+    used = child.talk.of(Tokens)
+    if environment.crewai >= CAN:
+        assert asked == 3
+        assert [(one.prompt, one.completion, one.total) for one in used] == [(11, 7, 18)] * 3
+
+
+def test_a_failure_is_told(zygote: DrivenZygote, tmp_path: Path) -> None:
+    code = CREW.replace("[step(name, one)", "[step(name, one, callback=fail)").replace(
+        "@CrewBase", 'def fail(output):\n        raise ValueError("it could not be done")\n\n    @CrewBase', 1
+    )
+    child = zygote.run(crew_of(tmp_path / "project", code), tmp_path, **TOPIC)
+    assert "it could not be done" in child.failure().message
+    assert child.failure().stage == "run"
+
+
+@pytest.mark.parametrize("make", [crew_of, flow_of])
+def test_a_run_ends_soon_after_a_stop(zygote: DrivenZygote, tmp_path: Path, make: Any) -> None:
+    """At the next model call, task or method: the run waits in the first one, and is let go when it is stopped."""
+    project = make(tmp_path / "project")
+    child, go = zygote.fork(), tmp_path / "go"
+    notes = tmp_path / "notes"
+    child.run(project, tmp_path / "run", inputs=TOPIC, environment={"WAIT_FOR": str(go), "NOTES": str(notes)})
+    zygote.until(lambda: "waiting" in child.printed or child.talk.of(Failed))
+    child.talk.send(Abort("it was stopped"))
+    go.touch()
+    assert child.failure().message == "it was stopped"
+    assert "third" not in notes.read_text()
+
+
+def test_a_limit_of_model_calls_holds(zygote: DrivenZygote, crew: Project, tmp_path: Path) -> None:
+    child = zygote.fork()
+    notes = tmp_path / "notes"
+    given = {"inputs": TOPIC, "environment": {"NOTES": str(notes)}, "budget": Budget(model_call_limit=2)}
+    child.run(crew, tmp_path / "run", **given)
+    failure = child.failure()
+    assert (failure.reason, failure.message[:20]) == ("limit", "made 2 model calls; ")
+    assert notes.read_text().split() == ["calls", "first", "calls", "second"]
+
+
+def test_a_killed_crew_goes_on_after_its_finished_tasks(zygote: DrivenZygote, crew: Project, tmp_path: Path) -> None:
+    kickoff = Kickoff(zygote, crew, tmp_path, inputs=TOPIC)
+    kickoff.interrupted("third", journaled=2)
+    child = kickoff.attempt()
+    assert child.answer() == Succeeded("", output_of=2) or child.answer().output == "third said"  # type: ignore[union-attr]
+    assert dict(kickoff.calls) == {"first": 1, "second": 1, "third": 2}
+    assert names(child, TaskStarted) == ["third"]
+
+
+def test_a_killed_flow_goes_on_after_its_finished_methods(zygote: DrivenZygote, flow: Project, tmp_path: Path) -> None:
+    kickoff = Kickoff(zygote, flow, tmp_path, inputs=TOPIC)
+    kickoff.interrupted("third", journaled=2)
+    child = kickoff.attempt()
+    assert value_of(child.answer()) == {"told": THREE, **TOPIC}
+    assert kickoff.noted("method") == [*THREE, "third"]
+    assert [one for one in child.talk.of(Warned) if one.code.startswith(("journal", "not_", "flow_"))] == []
+
+
+def test_its_storage_is_in_its_own_folder(
+    zygote: DrivenZygote, crew: Project, tmp_path: Path, environment: Environment
+) -> None:
+    child = zygote.run(crew, tmp_path / "runs", **TOPIC)
+    child.answer()
+    stored = {path.relative_to(tmp_path / "runs" / child.name).parts[0] for path in tmp_path.rglob("*.db")}
+    assert stored == {".storage"}
+
+
+def test_no_one_else_is_called(
+    zygote: DrivenZygote, crew: Project, tmp_path: Path, recording: RecordingInterpreter
+) -> None:
+    zygote.run(crew, tmp_path, **TOPIC).exited()
+    assert [call for call in recording.calls() if "127.0.0.1" not in call] == []
