@@ -8,15 +8,21 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run test check lint types imports assets lock audit bench soak clean help
+.PHONY: run test test-versions check lint types imports assets lock lock-versions audit bench soak clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
 	@exec $(BIN)/windlass dev $(PROJECT)
 
-test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel  ## install what the tests need, then run them all
+# The older releases of crewai that `make test` runs too: one before 1.0, and one before crewai had its hooks.
+OLDER := 0.186.1 1.9.3
+
+test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMPS)/crewai/%/built)  ## install what the tests need, then run them all
 	@echo "==> running the tests"
-	$(BIN)/python -m pytest $(ARGS)
+	CREWAI_ENVIRONMENTS="$(OLDER)" $(BIN)/python -m pytest $(ARGS)
+
+test-versions: $(STAMPS)/dev  ## run small crews and flows on a dozen releases of crewai, and write their table (ARGS="0.80.0-3.10 newest-3.13" for some)
+	$(BIN)/python tests/versions/every_version.py $(ARGS)
 
 check: lint types imports  ## what a machine can check without running the product
 
@@ -26,6 +32,7 @@ lint: $(STAMPS)/dev
 
 types: $(STAMPS)/dev
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 src/windlass_child
 
 imports: $(STAMPS)/dev
 	$(BIN)/lint-imports
@@ -68,6 +75,16 @@ $(STAMPS)/semantic-kernel: $(STAMPS)/venv requirements/semantic-kernel.txt
 $(STAMPS)/bench: $(STAMPS)/dev requirements/bench.txt
 	$(call install,bench)
 
+# An environment NAME or NAME-PYTHON with the packages of requirements/crewai/NAME.txt. Files are hard links to uv's cache.
+.SECONDEXPANSION:
+INTERPRETER ?= $(BIN)/python
+$(STAMPS)/crewai/%/built: requirements/crewai/$$(firstword $$(subst -, ,$$*)).txt | $(STAMPS)/venv
+	@echo "==> making an environment with crewai $* (once; a minute on a fresh machine)"
+	@rm -rf $(@D)
+	@$(BIN)/uv venv --quiet --no-python-downloads --python $(INTERPRETER) $(@D)
+	@UV_LINK_MODE=hardlink $(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
+	@touch $@
+
 $(STAMPS)/assets: package-lock.json
 	@echo "==> fetching what the pages load in the browser (once)"
 	@npm ci --silent --no-audit --no-fund --ignore-scripts
@@ -85,7 +102,18 @@ lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer on
 	@# The packages that are left out are large, and its client of crews imports none of them.
 	echo 'semantic-kernel>=1.45,<2' | $(COMPILE) $(ARGS) $(addprefix --no-emit-package ,scipy av aiortc aioice pylibsrtp google-crc32c) - -o requirements/semantic-kernel.txt
 	echo 'pip-audit>=2.9,<3' | $(COMPILE) $(ARGS) - -o requirements/audit.txt
+	grep -o '^crewai==[^ ]*' requirements/run.txt | $(COMPILE:3.11=3.10) $(ARGS) - -o requirements/crewai/newest.txt
 	npm install --package-lock-only --ignore-scripts --silent
+
+# Releases of crewai, each with the day whose packages it is installed with: newer ones of its dependencies break many.
+RELEASES := 0.80.0@2024-11-30 0.100.1@2025-02-01 0.120.1@2025-05-17 0.150.0@2025-07-25 0.186.1@2025-09-12 \
+	0.203.2@2025-11-29 1.0.0@2025-10-22 1.4.1@2025-11-09 1.6.1@2025-12-01 1.9.3@2026-02-02 1.14.4@2026-05-07 \
+	1.15.0@2026-06-30
+
+lock-versions: $(STAMPS)/venv  ## pin the environments with older releases of crewai again
+	set -e; for one in $(RELEASES); do \
+		echo "crewai==$${one%@*}" | $(COMPILE:3.11=3.10) --exclude-newer $${one#*@} - -o requirements/crewai/$${one%@*}.txt; \
+	done
 
 audit: $(STAMPS)/audit  ## look for known vulnerabilities in the locked dependencies (needs a network)
 	@for name in uv build run dev bench audit; do \

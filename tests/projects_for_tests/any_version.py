@@ -67,7 +67,8 @@ def worker(**fields):
 
 
 def step(name, agent, **fields):
-    return Task(**{"name": name, "description": f"About {{topic}}: [{name}]", "expected_output": "Words"} | fields, agent=agent)
+    given = {"name": name, "description": f"About {{topic}}: [{name}]", "expected_output": "Words", "agent": agent}
+    return Task(**given | fields)
 '''
 
 CREW = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,8 @@ class Environment:
 
     @property
     def crewai(self) -> tuple[int, ...]:
-        return tuple(int(number) for number in re.findall(r"\d+", self.name.partition("-")[0]))
+        """The release as numbers. The newest one is greater than all others."""
+        return tuple(int(number) for number in re.findall(r"\d+", self.name.partition("-")[0])) or (sys.maxsize,)
 
 
 def chosen() -> list[Environment]:

@@ -1,4 +1,4 @@
-"""What a kickoff does on each release of crewai: load, run, task records, results, stops, resumption, storage, calls."""
+"""What kickoffs do on each release of crewai: load, run, records, results, stops, resumption, storage and calls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from projects_for_tests.any_version import CREW, crew_of, flow_of
 from projects_for_tests.driver import value_of
 from projects_for_tests.interrupted import Kickoff
 from projects_for_tests.model_server import ModelServer
+from projects_for_tests.versions_page import (
+    PAGE_IS_WRITTEN,
+    capabilities_of,
+    capabilities_on_the_page,
+    note_capabilities,
+)
 from windlass_child.process.messages import (
     Abort,
     Budget,
@@ -52,10 +58,15 @@ def names(child: DrivenChild, kind: type[Any]) -> list[Any]:
     return [one.name if isinstance(one, TaskStarted) else one.position for one in child.talk.of(kind)]
 
 
-def test_the_zygote_is_ready_and_silent(zygote: DrivenZygote, environment: Environment) -> None:
+def test_the_page_shows_what_it_can_do(zygote: DrivenZygote, environment: Environment, tmp_path: Path) -> None:
     ready = zygote.ready()
-    assert isinstance(ready, Ready)
-    assert str(ready.version).split(".")[:2] == [str(number) for number in environment.crewai[:2]]
+    assert isinstance(ready, Ready), ready
+    assert environment.name.partition("-")[0] in ("newest", ready.version)
+    found = capabilities_of(zygote, tmp_path)
+    if PAGE_IS_WRITTEN:
+        note_capabilities(environment, str(ready.version), found)
+    else:
+        assert capabilities_on_the_page(str(ready.version)) == found
 
 
 def test_a_crew_is_described(zygote: DrivenZygote, crew: Project, tmp_path: Path) -> None:
