@@ -80,7 +80,7 @@ def head() -> str:
 
 
 def line(version: str, pythons: list[str], found: dict[str, bool]) -> str:
-    cells = ["yes" if found[name] else "–" for name in NAMES]
+    cells = ["yes" if found[name] else "no" for name in NAMES]
     return f"| {' | '.join([version, ', '.join(pythons), *cells])} |\n"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILE = "pyproject.toml"
 TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
-"""The reader of TOML. crewai installs tomli on older Pythons."""
+"""The reader of TOML. Older Pythons have none, and the frameworks install this one there."""
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
