@@ -27,6 +27,7 @@ PROJECT = {
 
         [tool.windlass]
         entrypoint = "brew:brew"
+        profile = "live"
     """,
     "brew.py": """
         def brew(leaf: str) -> str:
@@ -57,7 +58,7 @@ def test_it_starts_a_crew_waits_for_it_and_serves_it_as_a_plugin(open_folder: Pa
     windlass = Command(open_folder)
     with windlass.started("dev", str(written(open_folder / "project", PROJECT)), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
-        found = returned(open_folder, url, windlass("tokens", "create", "--profile", "live").out.strip())
+        found = returned(open_folder, url, windlass("tokens", "show", "--kind", "user").out.strip())
         server.interrupt()
         assert server.end() == 0
     assert "422" in found.pop("null")
