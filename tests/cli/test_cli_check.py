@@ -13,6 +13,7 @@ from projects_for_tests.another_user import PYTHON
 from projects_for_tests.making import written
 from windlass.config import Settings
 from windlass.deployments.inspection import findings
+from windlass.projects.findings import Level
 from windlass.wiring.crews import runner_for_checks
 
 if TYPE_CHECKING:
@@ -373,3 +374,63 @@ def test_the_steps_after_init_are_commands_whatever_the_folder_is_called(windlas
     assert step == "windlass check ./-dash"
     done = subprocess.run([*run, *step.split()[1:]], cwd=tmp_path, env=windlass.environment, check=False)
     assert done.returncode == 0
+
+
+FLOW = """
+from crewai.flow.flow import Flow, start
+from pydantic import BaseModel
+
+
+class State(BaseModel):
+    topic: str = "tea"
+
+
+class Talk(Flow[State]):
+    {member}
+
+    @start()
+    def say(self):
+        return "said"
+"""
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        ("def __init__(self, word): super().__init__()", "its constructor needs word"),
+        (
+            "def __init__(self, word=None): super().__init__(); word.upper()",
+            "it can't be constructed: AttributeError: ",
+        ),
+        ("initial_state = type('Bare', (BaseModel,), {})", "Flow state model must have an 'id' field"),
+    ],
+)
+def test_a_flow_that_can_not_be_constructed_is_found(check: Checker, tmp_path: Path, member: str, words: str) -> None:
+    project = written(tmp_path / "project", {"main.py": FLOW.replace("{member}", member)})
+    (found,) = check(str(project))
+    assert found.code in {"never_runs", "no_crew"}
+    assert words in found.message
+
+
+def test_a_flow_that_can_be_constructed_has_no_findings(check: Checker, tmp_path: Path) -> None:
+    assert check(str(written(tmp_path / "project", {"main.py": FLOW.replace("{member}", "")}))) == []
+
+
+def test_files_of_classes_that_the_crew_does_not_use_are_not_checked(check: Checker, tmp_path: Path) -> None:
+    project = crew(tmp_path)
+    written(Path(project), {"old/crew.py": CREW.replace("Tides", "Old"), "old/config/agents.yaml": "ann: [\n"})
+    assert check(project) == []
+
+
+def test_a_task_that_asks_a_person_is_an_error(check: Checker, tmp_path: Path) -> None:
+    project = crew(tmp_path, CREW.replace('tasks_config["one"])', 'tasks_config["one"], human_input=True)'))
+    (found,) = check(project)
+    assert (found.code, found.level, found.file) == ("approvals_not_there", Level.ERROR, "crew.py")
+
+
+def test_a_crew_is_checked_by_the_name_of_its_file(windlass: Command, tmp_path: Path) -> None:
+    project = crew(tmp_path)
+    assert found(windlass, f"{project}/crew.py:Tides") == []
+    assert windlass("check", f"{project}/crew.py:Gone").out.startswith(
+        "pyproject.toml: error: crew.py has no Gone to serve."
+    )

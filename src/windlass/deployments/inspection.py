@@ -13,7 +13,8 @@ from windlass.offline_model.app import NOBODY_LISTENS, model_environment
 from windlass.projects import Interpreters
 from windlass.projects.checks import declared_project
 from windlass.projects.findings import Finding, Level, from_json, in_order
-from windlass.projects.kinds import folder_of, function_project, kind_named
+from windlass.projects.kinds import folder_of, function_project, kind_named, used_classes
+from windlass.projects.requirements import wanted_versions
 from windlass.runner import RunSpec, Terminator
 from windlass.runner.run_context import at_the_latest
 from windlass.runner.run_spec import discard
@@ -152,6 +153,8 @@ class Examiner:
     async def _examine(self, *, later: bool = False) -> tuple[Any, Finding]:
         """Returns the child's answer, and a `load_failed` finding. The finding applies when the answer is None."""
         project = await self.runner.reachable(self.recognised.project)
+        root = Path(self.recognised.project.root)
+        wanted, used = await asyncio.to_thread(lambda: (wanted_versions(root), used_classes(root, project.entrypoint)))
         terminator = Terminator()
         spec = RunSpec(
             kickoff_id="check",
@@ -160,7 +163,14 @@ class Examiner:
             preload=self.recognised.preload,
             project=function_project(project.root, EXAMINER),
             environment=self.environment,
-            inputs={"kind": project.kind, "root": project.root, "entrypoint": project.entrypoint, "later": later},
+            inputs={
+                "kind": project.kind,
+                "root": project.root,
+                "entrypoint": project.entrypoint,
+                "later": later,
+                "wanted": wanted,
+                "used": used,
+            },
             limits=self.runner.limits_of(self.recognised.options.limits),
             start="exec" if later else "fork",
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from windlass_child import frameworks, kinds
 from windlass_child.checks import clock, findings, packages
 from windlass_child.checks.code import Code
+from windlass_child.process.error_text import ProjectFault, text_of
 from windlass_child.process.messages import Project
 from windlass_child.process.process_env import environment
 from windlass_child.process.redaction import Redaction
@@ -19,14 +20,25 @@ if TYPE_CHECKING:
     from windlass_child.kinds import Loaded
 
 
-def examine(kind: str, root: str, entrypoint: str, *, later: bool = False) -> dict[str, Any]:
+def examine(
+    kind: str,
+    root: str,
+    entrypoint: str,
+    *,
+    later: bool = False,
+    wanted: list[dict[str, Any]] | None = None,
+    used: list[str] | None = None,
+) -> dict[str, Any]:
     """Checks a project. With `later`, the clock of the project's code is ahead.
+
+    `wanted` are requirements of windlass.projects.requirements. `used` are the classes with @CrewBase that the
+    entrypoint uses, as "file:line". The files of others are not checked. None stands for all classes.
 
     The result has three members. `findings` are those of windlass.projects.findings. `tasks` have key, name, file and
     line, or are None for a project that can't be loaded. `unset` is the name of a variable that is not set.
     """
-    project, code = Project(kind, root, entrypoint), Code(Path(root))
-    found = [*packages.findings(code.root)]
+    project, code = Project(kind, root, entrypoint), Code(Path(root), used)
+    found = [*packages.findings(code.root), *packages.of_wanted(code.root, wanted or [])]
     for adapter in frameworks.adapters():
         found += adapter.findings(project, code)
     loaded = load(project, later=later)
@@ -45,10 +57,19 @@ def load(project: Project, *, later: bool) -> Loaded | BaseException:
     try:
         with clock.ahead() if later else clock.as_it_is():
             loaded = kinds.load(project)
-            loaded.construct()
+            construct(loaded)
             return loaded
     except BaseException as error:  # noqa: BLE001 - runs crew code: every exception that it raises is a finding
         return error
+
+
+def construct(loaded: Loaded) -> None:
+    try:
+        loaded.construct()
+    except Exception as error:
+        name = loaded.manifest()["name"]
+        message = f"no kickoff can run {name}: it can't be constructed: {type(error).__name__}: {text_of(error)}"
+        raise ProjectFault(message, "Correct its constructor, or the model of its state.", "never_runs") from error
 
 
 def tasks(loaded: Loaded, code: Code) -> list[dict[str, Any]]:

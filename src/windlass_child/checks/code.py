@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any
 from windlass_child.checks.findings import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 PASSED_OVER = {"__pycache__", "build", "dist", "env", "node_modules", "site-packages", "tests", "venv"}
 LARGEST = 4 * 1024 * 1024
 
 
 class Code:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, used: Collection[str] | None = None) -> None:
+        """`used` are the classes that are checked, as "file:line", or None for all."""
         self.root = root
+        self._used = used
+
+    def uses(self, path: Path, node: ast.ClassDef) -> bool:
+        return self._used is None or f"{self.named(path)}:{node.lineno}" in self._used
 
     def named(self, path: Path) -> str:
         return os.path.relpath(path, self.root)

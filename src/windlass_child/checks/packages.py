@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import sys
 from importlib import import_module, metadata
@@ -38,6 +39,32 @@ def findings(root: Path) -> Iterator[Found]:
         elif not fits(wanted, found):
             message = f"{name[0]} {found} is installed in {interpreter()}, and the project wants {wanted!r}."
             yield warning("package_version", message, FILE, line, hint)
+
+
+def of_wanted(root: Path, wanted: list[dict[str, Any]]) -> Iterator[Found]:
+    """Yields warnings for requirements that the server has read: those of poetry, of requirements.txt and on Python."""
+    hint = f"Install the project's packages into an environment of its own: {setup_command(root)}"
+    for one in wanted:
+        place = one["file"], one["line"]
+        if one["name"] == "python":
+            version = platform.python_version()
+            if not within(one["specifier"], version) and not within(one["specifier"], version.rpartition(".")[0]):
+                message = f"{interpreter()} is Python {version}, and the project wants {one['shown']}."
+                yield warning("python_version", message, *place, hint)
+        elif (found := installed(one["name"])) is None:
+            message = f"the package {one['name']!r} is not installed in {interpreter()}."
+            yield warning("missing_package", message, *place, hint)
+        elif not within(one["specifier"], found):
+            message = f"{one['name']} {found} is installed in {interpreter()}, and the project wants {one['shown']}."
+            yield warning("package_version", message, *place, hint)
+
+
+def within(specifier: str, version: str) -> bool:
+    """Returns whether a version fits. Without `packaging`, every version does."""
+    try:
+        return bool(import_module("packaging.specifiers").SpecifierSet(specifier).contains(version, prereleases=True))
+    except (ImportError, ValueError):
+        return True
 
 
 def dependencies(declared: dict[str, Any]) -> list[str]:

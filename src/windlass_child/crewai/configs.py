@@ -77,7 +77,7 @@ def crews(code: Code) -> list[CrewClass]:
         CrewClass(path, node)
         for path, tree in code.trees
         for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and "CrewBase" in marks(node)
+        if isinstance(node, ast.ClassDef) and "CrewBase" in marks(node) and code.uses(path, node)
     ]
 
 

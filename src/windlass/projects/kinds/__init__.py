@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from windlass.projects.kinds.choice import Choice
+from windlass.projects.kinds.choice import Choice, used_classes
 from windlass.projects.kinds.crewai import CREW, DECLARATIVE_FLOW, FLOW, JSON_CREW
 from windlass.projects.kinds.declared import FILE, Declared, Unrecognised, folder_of, read
 from windlass.projects.kinds.function import FUNCTION
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS", "Declared", "Kind", "Recognised", "Unrecognised", "chosen", "entrypoint_options", "folder_of",
-    "function_project", "kind_named", "kind_of", "options_of", "read", "recognise",
+    "function_project", "kind_named", "kind_of", "options_of", "read", "recognise", "used_classes",
 ]  # fmt: skip
 
 KINDS: list[Kind] = [FUNCTION, CREW, FLOW, JSON_CREW, DECLARATIVE_FLOW]

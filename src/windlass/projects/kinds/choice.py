@@ -11,11 +11,12 @@ import ast
 from typing import TYPE_CHECKING
 
 from windlass.projects.kinds.candidates import KINDS, Candidate, Candidates, names_in
-from windlass.projects.kinds.code import is_main_guard
+from windlass.projects.kinds.code import Code, is_main_guard
 from windlass.projects.kinds.declared import FILE, Unrecognised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from windlass.projects.kinds.code import Module
     from windlass.projects.kinds.declared import Declared
@@ -29,6 +30,7 @@ MODULES = {"crew": ("crew", "main", "app"), "flow": ("main", "flow", "app"), "fu
 OPTIONS = {"crew": "crew", "flow": "flow", "function": "entrypoint"}
 MOST_LISTED = 8
 MOST_STEPS = 200
+MOST_PARTS = 5000
 
 
 class Choice:
@@ -256,6 +258,44 @@ class Choice:
         else:
             code = "def kickoff(topic): ..."
         return f"Write a function in {found.file}: `{code}`. {self._add('function', f'{found.module}:kickoff')}"
+
+
+def used_classes(root: Path, entrypoint: str) -> list[str] | None:
+    """Returns the classes with @CrewBase that the code of an entrypoint names, also through other code, as "file:line".
+
+    Returns None if the entrypoint is in no file that can be parsed, or if its code is too large.
+    """
+    code = Code(root)
+    candidates = Candidates(code)
+    name, _, attribute = entrypoint.partition(":")
+    if (module := code.modules.get(name)) is None:
+        return None
+    alone = [one.name for one in candidates.all if one.module == name and one.form in {"crew class", "flow class"}]
+    start = attribute or (alone[0] if len(alone) == 1 else "")
+    waiting: list[tuple[Module, ast.AST]] = [(module, module.definitions.get(start, module.tree))]
+    found: dict[str, None] = {}
+    seen = {(name, start)}
+    for inside, node in waiting:
+        if len(waiting) > MOST_PARTS:
+            return None
+        if isinstance(node, ast.ClassDef) and (inside.name, node.name) in candidates.crews:
+            found[f"{inside.file}:{node.lineno}"] = None
+        names = names_in(node) | (inside.imports.keys() if node is inside.tree else set())
+        for place in sorted(candidates.resolved(inside, named) for named in names):
+            if place not in seen:
+                seen.add(place)
+                waiting += part_of(code, place)
+    return list(found)
+
+
+def part_of(code: Code, place: tuple[str, str]) -> list[tuple[Module, ast.AST]]:
+    """Returns the definition at a place, or a whole module for a place that is one."""
+    name, attribute = place
+    module = code.modules.get(name)
+    if module and attribute in module.definitions:
+        return [(module, module.definitions[attribute])]
+    whole = code.modules.get(f"{name}.{attribute}") if attribute else module
+    return [(whole, whole.tree)] if whole else []
 
 
 def first_form(found: list[Candidate]) -> str | None:
