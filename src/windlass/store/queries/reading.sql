@@ -31,11 +31,11 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
          FROM task_records
         WHERE kickoff_id = kickoffs.id
        ) AS records ON kickoffs.state <> 'PENDING'
-  LEFT JOIN LATERAL (
+ CROSS JOIN LATERAL (
        SELECT json_agg(json_build_object('path', path, 'size', size, 'sha256', encode(sha256, 'hex'), 'media_type', media_type)
                        ORDER BY path)::text AS files
-         FROM (SELECT * FROM files WHERE kickoff_id = kickoffs.id ORDER BY path LIMIT %(most_files)s) AS first
-       ) AS written ON file_count > 0
+         FROM (SELECT * FROM files WHERE kickoff_id = kickoffs.id AND file_count > 0 ORDER BY path LIMIT %(most_files)s) AS first
+       ) AS written
  CROSS JOIN LATERAL (
        SELECT coalesce(records.stored, 0) + pg_column_size(warnings) + coalesce(pg_column_size(meta), 0)
               + coalesce(pg_column_size(kickoffs.output), 0) + coalesce(pg_column_size(structured), 0) AS bytes
