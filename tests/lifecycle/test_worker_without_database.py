@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,7 @@ from projects_for_tests.ends import gone
 from store.kickoff_rows import Rows
 from windlass.kickoffs.states import State
 from windlass.store.database import Database
+from windlass.store.kickoffs import KickoffStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -109,6 +110,46 @@ async def test_a_result_that_was_there_before_the_lease_ended_still_counts(
     await over(worker)
     await lease_ended(beside, kickoff)
     await proxy.open()
+    status = await world.ended(kickoff)
+    assert (status.state, status.attempt) == (State.SUCCESS, 1)
+
+
+async def test_a_worker_does_not_reap_its_own_kickoff_whose_row_was_locked_when_it_renewed_the_lease(
+    world: World, place: Place, beside: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last reports of a run lock the row: between them and its outcome, another turn may reap it."""
+    may_settle, reaped = asyncio.Event(), asyncio.Semaphore(0)
+    settle, reap = world.store.settle, world.store.reap
+
+    async def locked(_: object, __: UUID, kickoffs: list[UUID], ___: float) -> dict[tuple[UUID, int], None]:
+        return {(kickoff, 1): None for kickoff in kickoffs}
+
+    async def later(store: KickoffStore, *arguments: Any, **named: Any) -> Any:
+        await may_settle.wait()
+        return await settle(*arguments, **named)
+
+    async def counted(store: KickoffStore, *arguments: Any, **named: Any) -> Any:
+        found = await reap(*arguments, **named)
+        reaped.release()
+        return found
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    worker = await world.worker(lease=3.0, renewal=0.05)
+    kickoff = await world.accept(**place.inputs())
+    await place.until_held()
+    for name, replacement in (("renew_unlocked", locked), ("renew", never), ("settle", later), ("reap", counted)):
+        monkeypatch.setattr(KickoffStore, name, replacement)
+    place.let_go()
+    await over(worker)
+    await lease_ended(beside, kickoff)
+    async with asyncio.timeout(20):
+        while not reaped.locked():
+            await reaped.acquire()
+        for _ in range(3):
+            await reaped.acquire()
+    may_settle.set()
     status = await world.ended(kickoff)
     assert (status.state, status.attempt) == (State.SUCCESS, 1)
 

@@ -245,7 +245,8 @@ class Worker:
             _note_renewal(running, until, ours.get(key))
 
     async def _reap(self) -> None:
-        for kickoff, state in await self._store.reap(max_losses=self._config.max_losses):
+        renewing = [kickoff for kickoff, _ in self._renewing]  # their rows were locked, and may not be any more
+        for kickoff, state in await self._store.reap(renewing, max_losses=self._config.max_losses):
             logger.event(
                 "kickoff.lost", kickoff_id=kickoff, why="its worker's lease ended", again=state is State.PENDING
             )

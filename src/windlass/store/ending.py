@@ -169,9 +169,17 @@ async def release(database: Database, worker: UUID, running: Sequence[UUID]) -> 
     return [(row["id"], row["attempt"], State(row["state"])) for row in rows]
 
 
-async def reap(database: Database, *, max_losses: int, limit: int) -> list[tuple[UUID, State]]:
+async def reap(
+    database: Database, except_for: Sequence[UUID], *, max_losses: int, limit: int
+) -> list[tuple[UUID, State]]:
     error = lost_too_often(max_losses)
-    values = {"max_losses": max_losses, "limit": limit, "error": error, "why": LEASE_ENDED}
+    values = {
+        "max_losses": max_losses,
+        "limit": limit,
+        "error": error,
+        "why": LEASE_ENDED,
+        "except_for": list(except_for),
+    }
     rows = await database.rows(SQL["reap"], values)
     return [(row["id"], State(row["state"])) for row in rows]
 

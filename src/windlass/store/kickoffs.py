@@ -185,12 +185,15 @@ class KickoffStore:
         """
         return await ending.release(self._database, worker, running)
 
-    async def reap(self, *, max_losses: int, limit: int = 100) -> list[tuple[UUID, State]]:
-        """Ends the leases that were not renewed in time, and returns each kickoff with its new state.
+    async def reap(
+        self, except_for: Sequence[UUID] = (), *, max_losses: int, limit: int = 100
+    ) -> list[tuple[UUID, State]]:
+        """Ends the leases that were not renewed in time, and returns each kickoff with its new state. Leaves the
+        kickoffs in `except_for`.
 
         The state is PENDING, FAILED after more than `max_losses` losses, or CANCELLED when a stop was requested.
         """
-        return await ending.reap(self._database, max_losses=max_losses, limit=limit)
+        return await ending.reap(self._database, except_for, max_losses=max_losses, limit=limit)
 
     async def end_all_leases(self) -> int:
         """Ends all leases at once.

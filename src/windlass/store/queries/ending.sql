@@ -46,11 +46,12 @@ RETURNING id, attempt, state
 
 -- name: reap
 -- The worker of an ended lease is dead, or is disconnected and ends its runs itself. SKIP LOCKED: another server reaps the row already.
+-- %(except_for)s are kickoffs of the worker that reaps: it renews their leases when another statement has released their rows.
 WITH silent AS (
     SELECT id,
            CASE WHEN stop_requested_at IS NOT NULL THEN 'CANCELLED' WHEN losses < %(max_losses)s THEN 'PENDING' ELSE 'FAILED' END AS becomes
       FROM kickoffs
-     WHERE state = 'STARTED' AND lease_until < now()
+     WHERE state = 'STARTED' AND lease_until < now() AND id <> ALL (%(except_for)s)
      ORDER BY lease_until
      LIMIT %(limit)s
        FOR UPDATE SKIP LOCKED
