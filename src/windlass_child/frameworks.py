@@ -87,6 +87,19 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
         yield
 
 
+@contextlib.contextmanager
+def without_kickoffs() -> Iterator[None]:
+    """Refuses kickoffs inside the `with` block, for each framework from its import on."""
+    with contextlib.ExitStack() as guarded, contextlib.ExitStack() as awaited:
+        for framework in FRAMEWORKS:
+            awaited.enter_context(once_imported(framework, partial(guard, guarded, framework)))
+        yield
+
+
+def guard(guarded: contextlib.ExitStack, framework: str) -> None:
+    guarded.enter_context(adapter(framework).without_kickoffs())
+
+
 def enter(watched: contextlib.ExitStack, framework: str, order: Run, report: Report, first_record: int | None) -> None:
     watched.enter_context(adapter(framework).watching(order, report, first_record))
 

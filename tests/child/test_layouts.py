@@ -87,3 +87,16 @@ async def test_what_can_not_be_served_is_refused(bench: Bench, tmp_path: Path, c
     with pytest.raises(ProjectError) as caught:
         await bench.inspect(written(tmp_path / "project", {"main.py": PRELUDE + code}))
     assert words in caught.value.message
+
+
+async def test_a_function_whose_project_names_no_framework_starts_no_crew_at_import(
+    bench: Bench, tmp_path: Path
+) -> None:
+    files = {
+        "pyproject.toml": '[project]\ndependencies = ["other"]\n[tool.windlass]\nentrypoint = "main:run"\n',
+        "main.py": PRELUDE + MAKE + "\nmake().kickoff()\n\ndef run():\n    return 1\n",
+    }
+    project = written(tmp_path / "project", files)
+    assert recognise(project).preload is None
+    with pytest.raises(ProjectError, match="while it is imported"):
+        await bench.inspect(project)

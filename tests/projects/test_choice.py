@@ -115,6 +115,12 @@ def test_a_function_that_asks_its_terminal_is_not_chosen(tmp_path: Path, code: s
     assert "main (main.py:1, a function that runs a crew, but it " in fault.message
 
 
+def test_a_type_that_no_code_fits_is_an_error_with_what_the_code_has(tmp_path: Path) -> None:
+    fault = fault_of(written(tmp_path, {"main.py": FLOW, "pyproject.toml": '[tool.crewai]\ntype = "crew"\n'}))
+    assert fault.message.startswith(f"no crew found in {tmp_path}: looked for ")
+    assert fault.message.endswith("Its code has: Talk (main.py:10, a flow).")
+
+
 def test_a_folder_of_projects_is_none(tmp_path: Path) -> None:
     fault = fault_of(written(tmp_path, {f"{name}/pyproject.toml": NAMED for name in "ab"} | {"c/crew.py": CREW_BASE}))
     assert fault.message.endswith("These folders in it are projects: a, b.")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import inspect
 import sys
 from importlib import import_module
@@ -26,9 +25,7 @@ def entry_module(project: Project) -> ModuleType:
     name, _, _ = project.entrypoint.partition(":")
     add_folder_of(name, Path(project.root))
     try:
-        with contextlib.ExitStack() as guarded:
-            for adapter in frameworks.imported():
-                guarded.enter_context(adapter.without_kickoffs())
+        with frameworks.without_kickoffs():
             return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 from collections import deque
 from itertools import islice
@@ -95,25 +94,34 @@ class Filling:
         if len(found) > self._entries:
             Path(target).symlink_to(path)
             return
-        Path(target).mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(target, 0o700)  # noqa: PTH102 - this runs at the start of each run
         self._begin(found, target)
 
 
 def copy(path: str, target: str, largest: int) -> int:
     """Copies a file, or links to it if it has more bytes than `largest`. Returns the number of bytes copied."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as source:
-        found = os.fstat(descriptor)
+    source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(source)
         if not stat.S_ISREG(found.st_mode):  # it was replaced meanwhile
             return 0
         if found.st_size > largest:
             Path(target).symlink_to(path)
             return 0
-        with Path(target).open("xb") as made:
-            shutil.copyfileobj(source, made)
-            os.fchmod(made.fileno(), 0o600 | found.st_mode & stat.S_IXUSR)
-        os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+        made = os.open(
+            target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 | found.st_mode & stat.S_IXUSR
+        )
+        try:
+            while data := os.read(source, MB):
+                while data:
+                    data = data[os.write(made, data) :]
+            os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(made)
         return found.st_size
+    finally:
+        os.close(source)
 
 
 def is_unchanged(root: str, path: str, found: os.stat_result) -> bool:

@@ -58,6 +58,10 @@ class Choice:
         alone = form in {"crew class", "flow class"} and len(others) == 1 and self._declared.target is None
         return module if alone else found.entrypoint
 
+    def everything(self) -> str:
+        """Returns a list of all parts of the code that make crews and flows, for a message."""
+        return listed(self._candidates.all)
+
     def nothing_found(self) -> Unrecognised:
         """Returns the error for a project without a crew, flow or function. It lists the parts that don't fit."""
         unfit, files = self._candidates.all, len(self._code.modules)

@@ -68,7 +68,15 @@ def in_code(declared: Declared, kind: str, modules: list[str]) -> str | None:
     found = choice.of([declared_type] if declared_type else ["flow", "crew", "function"])
     if found is not None:
         return choice.entrypoint(found) if found.kind == kind else None
-    return declared.only_module(kind, modules) if modules and declared.target is None else None
+    if not modules or declared.target is not None:
+        return None
+    try:
+        return declared.only_module(kind, modules)
+    except Unrecognised as error:
+        if others := choice.everything():
+            message = f"{error.message} Its code has: {others}."
+            raise Unrecognised(message, error.hint, error.code) from None
+        raise
 
 
 def json_crew(declared: Declared) -> str | None:
