@@ -208,12 +208,21 @@ def test_a_crew_runs_in_a_child_by_exec(tmp_path: Path) -> None:
 
 
 @pytest.mark.xdist_group("crewai")
-def test_a_project_that_runs_a_crew_at_import_leaves_no_thread_that_children_wait_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after", ["", "\nWork().crew().kickoff()\n"], ids=["a flow", "and a kickoff"])
+def test_a_project_that_makes_a_flow_at_import_leaves_no_thread_that_children_wait_for(
+    tmp_path: Path, after: str
+) -> None:
     at_import = """
-one = worker()
-Crew(agents=[one], tasks=[Task(description="Early", expected_output="Early", agent=one)]).kickoff()
+from crewai.flow.flow import Flow, start
+
+class Early(Flow):
+    @start()
+    def begin(self):
+        return "early"
+
+Early()
 """
-    project = Project("crew", str(crew_project(tmp_path / "project", at_import + one_task())), "work.crew")
+    project = Project("crew", str(crew_project(tmp_path / "project", at_import + one_task() + after)), "work.crew")
     with DrivenZygote(tmp_path / "zygote", "crewai", Preload(project, {"HOME": str(tmp_path)})) as zygote:
         answer = zygote.ready()
         assert isinstance(answer, Ready), answer

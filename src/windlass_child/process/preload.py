@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass_child import frameworks, kinds
-from windlass_child.process.error_text import explain, interpreter, one_line, text_of
+from windlass_child.process.error_text import StartedAtImport, explain, interpreter, one_line, text_of
 from windlass_child.process.library_logs import ignore_accidental_setup
 from windlass_child.process.messages import Preload, ProcessEnvironment, Ready, Unready
 from windlass_child.process.process_env import (
@@ -75,7 +75,8 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
 
     try:
         fill(project.root, str(Path.cwd()))
-        entry_module(project)
+        with contextlib.suppress(StartedAtImport):  # each child imports the module up to this kickoff
+            entry_module(project)
     except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the error is the answer
         fault = explain(error, "load", project.root)
         return Unready(redaction.text(f"{fault.message} {fault.hint}".strip()))
