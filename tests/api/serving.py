@@ -43,7 +43,7 @@ from windlass.store.retention import RetentionStore
 from windlass.store.tokens import TokenStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
 KEY_RING = KeyRing([MasterKey(bytes(32))])
@@ -72,9 +72,10 @@ GOOD = {"topic": "tides", "audience": "sailors"}
 _numbers = itertools.count(1)
 
 
-def manifest(inputs_schema: dict[str, Any] | None = None) -> Manifest:
+def manifest(inputs_schema: dict[str, Any] | None = None, warnings: Sequence[dict[str, str]] = ()) -> Manifest:
     schema = INPUTS_SCHEMA if inputs_schema is None else inputs_schema
-    return Manifest.from_json({"kind": "crew", "name": "Writers", "inputs_schema": schema, "tasks": TASKS})
+    found = {"kind": "crew", "name": "Writers", "inputs_schema": schema, "tasks": TASKS, "warnings": warnings}
+    return Manifest.from_json(found)
 
 
 @dataclass
@@ -98,12 +99,17 @@ class Server:
     def port(self) -> int:
         return httpx.URL(self.url).port or 0
 
-    async def crew(self, slug: str | None = None, inputs_schema: dict[str, Any] | None = None) -> Crew:
+    async def crew(
+        self,
+        slug: str | None = None,
+        inputs_schema: dict[str, Any] | None = None,
+        warnings: Sequence[dict[str, str]] = (),
+    ) -> Crew:
         """A crew of the test's own."""
         slug = slug or f"writers-{next(_numbers)}"
         source = {"kind": "crew", "root": "/nowhere", "entrypoint": "nothing", "interpreter": "none", "preload": []}
         deployment = await self.deployments.register(
-            slug, digest="0" * 64, source=source, manifest=manifest(inputs_schema)
+            slug, digest="0" * 64, source=source, manifest=manifest(inputs_schema, warnings)
         )
         shown = await self.tokens.show(deployment)
         return Crew(self, deployment, shown.organization.reveal(), shown.user.reveal(), f"/crews/{slug}")

@@ -24,6 +24,12 @@ async def test_a_crew_without_inputs_has_none_and_takes_an_empty_object(server: 
     assert (await crew.post({"inputs": {}})).status_code == 200
 
 
+async def test_the_inputs_come_with_what_the_crew_can_not_do(server: Server) -> None:
+    warning = {"code": "crewai_without_events", "message": "crewai 0.80.0 has no events"}
+    crew = await server.crew(inputs_schema={"type": "object"}, warnings=[warning])
+    assert (await crew.get("/inputs")).json()["warnings"] == [warning]
+
+
 @pytest.mark.parametrize("path", ["", "/", "//"])
 async def test_the_base_url_says_healthy_to_a_valid_token_alone(crew: Crew, path: str) -> None:
     healthy = await crew.get(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,3 +32,19 @@ class Environment:
 def chosen() -> list[Environment]:
     """Returns the environments that `make test` or `make test-versions` has built for this run of the tests."""
     return [Environment(name) for name in CHOSEN.split()]
+
+
+def interpreter(python: str) -> Path | None:
+    """Returns an interpreter of this version, on the path or below pyenv's folder, that can be started."""
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]  # noqa: TID251 - as above
+    pyenv = sorted((Path.home() / ".pyenv" / "versions").glob(f"{python}.*"), key=lambda path: number(path.name))
+    found = [*(folder / "bin" / "python" for folder in pyenv), *(folder / f"python{python}" for folder in folders)]
+    return next((path for path in found if path.exists() and starts(path)), None)
+
+
+def number(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def starts(python: Path) -> bool:
+    return subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from projects_for_tests import versions_page  # noqa: E402 - as above
+from projects_for_tests.environments import interpreter  # noqa: E402 - as above
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
@@ -27,15 +27,15 @@ def main(names: list[str]) -> int:
     releases = [path.stem for path in sorted((ROOT / "requirements" / "crewai").glob("*.txt"))]
     interpreters = {python: interpreter(python) for python in PYTHONS}
     failed = []
-    with tempfile.NamedTemporaryFile("r+") as found:
+    with tempfile.TemporaryDirectory() as folder:
         for name in names or [f"{release}-{python}" for release in releases for python in PYTHONS if python != "3.11"]:
             python = interpreters.get(name.rpartition("-")[2])
             if python is None:
                 print(f"{name}: skipped, because there is no such Python on this machine")
-            elif not passes(name, python, Path(found.name)):
+            elif passes(name, python, found := Path(folder, name)):
+                versions_page.write([json.loads(line) for line in found.read_text().splitlines()])
+            else:
                 failed.append(name)
-        noted = [json.loads(line) for line in found]
-    versions_page.write([one for one in noted if one[0] not in failed])
     print(f"failed: {', '.join(failed)}" if failed else "all passed")
     return bool(failed)
 
@@ -49,22 +49,6 @@ def passes(name: str, python: Path, found: Path) -> bool:
     if done.returncode:
         print(done.stdout, done.stderr)
     return done.returncode == 0
-
-
-def interpreter(python: str) -> Path | None:
-    """Returns an interpreter of this version, on the path or below pyenv's folder, that can be started."""
-    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]  # noqa: TID251 - as above
-    pyenv = sorted((Path.home() / ".pyenv" / "versions").glob(f"{python}.*"), key=lambda path: number(path.name))
-    found = [*(folder / "bin" / "python" for folder in pyenv), *(folder / f"python{python}" for folder in folders)]
-    return next((path for path in found if path.exists() and starts(path)), None)
-
-
-def number(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
-
-
-def starts(python: Path) -> bool:
-    return subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0
 
 
 if __name__ == "__main__":

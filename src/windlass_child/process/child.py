@@ -31,6 +31,7 @@ from windlass_child.process.messages import (
     Lease,
     Message,
     Run,
+    Warned,
 )
 from windlass_child.process.process_env import (
     apply,
@@ -200,8 +201,9 @@ def execute(order: Inspect | Run, report: Report) -> None:
         report.stopping.check()
         crew = kinds.load(order.project)
         if isinstance(order, Inspect):
-            report.warn_all(crew.warnings())
-            report.send(Inspected(crew.manifest()))
+            warnings = crew.warnings()
+            report.warn_all(warnings)
+            report.send(Inspected({**crew.manifest(), "warnings": [in_manifest(one) for one in warnings]}))
         else:
             stage = "run"
             report.stopping.check()
@@ -210,6 +212,10 @@ def execute(order: Inspect | Run, report: Report) -> None:
             report.send(result)
     except BaseException as error:  # noqa: BLE001 - the crew's code may raise anything; the error is the answer
         report.fail(explain(error, stage, order.project.root))
+
+
+def in_manifest(warning: Warned) -> dict[str, str]:
+    return {"code": warning.code, "message": warning.message}
 
 
 def wind_down() -> None:

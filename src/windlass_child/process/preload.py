@@ -62,7 +62,7 @@ def warmed(framework: str) -> Ready | Unready:
         with environment_for_imports():
             frameworks.adapter(framework).warm()
     except ModuleNotFoundError as error:
-        return not_installed(framework, error.name)
+        return not_installed(framework, error)
     except Exception as error:  # noqa: BLE001 - code of the framework may raise anything; no crew can run here then
         words = one_line(f"{type(error).__name__}: {text_of(error)}")
         return Unready(f"{framework} can't be imported by {interpreter()}: {words}")
@@ -85,9 +85,12 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
     return None
 
 
-def not_installed(framework: str, missing: str | None) -> Unready:
-    if missing is None or missing.partition(".")[0] == framework:
+def not_installed(framework: str, error: ModuleNotFoundError) -> Unready:
+    missing = error.name or ""
+    if missing == framework:
         return Unready(f"{framework} is not installed in {interpreter()}.", framework)
+    if not missing or missing.startswith(f"{framework}."):  # a part of the framework itself, whose files are damaged
+        return Unready(f"{framework} can't be imported by {interpreter()}: {text_of(error)}")
     return Unready(f"{framework} can't be imported by {interpreter()}: it needs {missing}, which is missing.", missing)
 
 

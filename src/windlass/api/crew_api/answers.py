@@ -36,15 +36,19 @@ class StopAllAnswer(BaseModel):
     message: str
 
 
-class InputsAnswer(BaseModel):
-    inputs: list[str] = Field(description="Names of the required inputs, in the order in which the crew mentions them.")
-    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema 2020-12 of the inputs object.")
-
-
 class WarningBody(BaseModel):
     code: str
     message: str
     task_id: str | None = None
+
+
+class InputsAnswer(BaseModel):
+    inputs: list[str] = Field(description="Names of the required inputs, in the order in which the crew mentions them.")
+    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema 2020-12 of the inputs object.")
+    warnings: list[WarningBody] | None = Field(
+        default=None,
+        description="What will not work in the project, and what its version of crewai can't do. Absent without any.",
+    )
 
 
 class WaitingBody(BaseModel):

@@ -111,7 +111,8 @@ class CrewApi:
     async def inputs(self, request: Request) -> Response:
         crew, _ = await self._authenticated(request, Scope.READ)
         manifest = crew.manifest
-        return answer({"inputs": manifest.required_inputs, "schema": manifest.inputs_schema})
+        warnings = {"warnings": list(manifest.warnings)} if manifest.warnings else {}
+        return answer({"inputs": manifest.required_inputs, "schema": manifest.inputs_schema, **warnings})
 
     async def kickoff(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.RUN)
