@@ -47,7 +47,7 @@ class InputsAnswer(BaseModel):
     schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema 2020-12 of the inputs object.")
     warnings: list[WarningBody] | None = Field(
         default=None,
-        description="What will not work in the project, and what its version of crewai can't do. Absent without any.",
+        description="What will not work in the project, and what the framework's version can't do. Absent without any.",
     )
 
 
