@@ -69,9 +69,8 @@ class WorkerConfig:
     """Configures a worker.
 
     It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
-    none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run, and
-    `interpreters` chooses their interpreters. `code` has the
-    folders of their code.
+    none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run,
+    `interpreters` chooses their interpreters, and `code` has the folders of their code.
     """
 
     slots: int
