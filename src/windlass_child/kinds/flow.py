@@ -102,7 +102,9 @@ class LoadedFlow:
         with guard.watching(), CrewJournal(report).kept():
             flow = self._make()
             journal = FlowJournal(flow, self._methods, MethodFollower(self._tasks, report), report)
-            output = results.exhausted(kicked_off(flow, order.inputs))
+            output = results.exhausted(
+                kicked_off(flow, order.inputs, required=bool(self._inputs_schema.get("required")))
+            )
         journal.end()
         bus.flush()
         return results.of_a_crew(output, report)
@@ -115,10 +117,12 @@ def refuse_without_start(definition: Any, called: str, hint: str) -> None:
         raise ProjectFault(f"no kickoff can run {called}: none of its methods starts it", hint, "never_runs")
 
 
-def kicked_off(flow: Any, inputs: dict[str, Any]) -> Any:
-    """Runs the flow. `inputs` is always a dictionary: with None, crewai does not validate the state."""
+def kicked_off(flow: Any, inputs: dict[str, Any], *, required: bool) -> Any:
+    """Runs the flow. Without inputs it is called as the project's own script calls it, so that crewai does not validate
+    the defaults of the state. A flow that declares required inputs always gets a dictionary, which crewai validates.
+    """
     try:
-        return flow.kickoff(inputs=dict(inputs))
+        return flow.kickoff(inputs=dict(inputs)) if inputs or required else flow.kickoff()
     except ValueError as error:
         if isinstance(error.__cause__, ValidationError) and str(error).startswith("Invalid inputs for"):
             raise InputsRefused(f"the flow's state does not take these inputs: {text_of(error.__cause__)}") from error
