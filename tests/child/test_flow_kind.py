@@ -166,7 +166,7 @@ def test_inputs_that_the_state_does_not_take_are_refused_in_words(zygote: Driven
 
 def test_without_inputs_the_defaults_of_a_state_are_not_validated(zygote: DrivenZygote, tmp_path: Path) -> None:
     code = TYPED.replace("days: int = 3", "days: int = None").replace("self.state.days < 5", "self.state.days is None")
-    assert start(zygote, tmp_path, code, inputs={}).answer() == Succeeded('{"days": null}', structured={"days": None})
+    assert start(zygote, tmp_path, code, inputs={}).answer() == Succeeded('{"days": null}', structured='{"days":null}')
 
 
 def test_a_method_that_fails_fails_the_run(zygote: DrivenZygote, tmp_path: Path) -> None:
