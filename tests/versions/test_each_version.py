@@ -186,3 +186,14 @@ def test_no_one_else_is_called(
 ) -> None:
     zygote.run(crew, tmp_path, **TOPIC).exited()
     assert [call for call in recording.calls() if "127.0.0.1" not in call] == []
+
+
+@pytest.mark.parametrize("make", [crew_of, flow_of])
+def test_its_check_finds_no_fault(zygote: DrivenZygote, tmp_path: Path, make: Any) -> None:
+    """Runs the part of `windlass check` that needs the project's interpreter, as the server does."""
+    project = make(tmp_path / "project")
+    examiner = Project("function", project.root, "windlass_child.checks:examine")
+    given = {"kind": project.kind, "root": project.root, "entrypoint": project.entrypoint}
+    found = value_of(zygote.run(examiner, tmp_path, **given).answer())
+    assert found["findings"] == []
+    assert [task["name"] for task in found["tasks"]] == THREE

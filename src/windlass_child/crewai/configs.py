@@ -82,11 +82,16 @@ def crews(code: Code) -> list[CrewClass]:
 
 
 def known_members() -> dict[str, set[str]]:
-    """Returns the members that crewai knows, by the kind of file. Returns {} without crewai."""
+    """Returns the members that crewai knows, by the kind of file.
+
+    Returns {} without crewai, and for releases that list these members nowhere.
+    """
     try:
         with without_dotenv():
             crewai, bases = import_module("crewai"), import_module("crewai.project.crew_base")
     except ImportError:
+        return {}
+    if not hasattr(bases, "AgentConfig"):
         return {}
     return {
         "agents": {*crewai.Agent.model_fields, *bases.AgentConfig.__annotations__},

@@ -34,22 +34,26 @@ Fault = tuple[str, tuple[int | str, ...], str, str]
 """The code, the path in the file, the message and the hint."""
 
 
+JSON_LOADER, DEFINITIONS = "crewai.project.json_loader", "crewai.flow.flow_definition"
+
+
 def findings(project: Project) -> list[Found]:
     """Returns the findings of a declaration. Returns [] without crewai, because the project can't be loaded either."""
-    check = {"json_crew": of_json_crew, "declarative_flow": of_flow}.get(project.kind)
+    checks = {"json_crew": (of_json_crew, JSON_LOADER), "declarative_flow": (of_flow, DEFINITIONS)}
+    check, module = checks.get(project.kind, (None, ""))
     if check is None:
         return []
     try:
         with without_dotenv():
-            import_module("crewai")
-    except ImportError:
+            import_module(module)
+    except ImportError:  # also where this crewai can't load such a project, which the load reports
         return []
     return list(check(project))
 
 
 def of_json_crew(project: Project) -> Iterator[Found]:
     """Yields crewai's messages, which begin with the file. The server adds the lines."""
-    loader = import_module("crewai.project.json_loader")
+    loader = import_module(JSON_LOADER)
     try:
         loader.validate_crew_project(Path(project.root) / project.entrypoint)
     except loader.JSONProjectValidationError as fault:
@@ -70,7 +74,7 @@ def of_flow(project: Project) -> Iterator[Found]:
         return
     pydantic = import_module("pydantic")
     try:
-        definition = import_module("crewai.flow.flow_definition").FlowDefinition.from_declaration(path=path)
+        definition = import_module(DEFINITIONS).FlowDefinition.from_declaration(path=path)
     except pydantic.ValidationError as fault:
         for path_of_it, message in in_words(root, fault.errors(include_url=False, include_input=False)):
             yield error("declaration_invalid", message, project.entrypoint, line_at(root, path_of_it), HINT)
