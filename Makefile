@@ -3,7 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .make
-PROJECT ?= examples/research_crew
+EXAMPLE := examples/research_crew
+PROJECT ?= $(EXAMPLE)
+ifeq ($(PROJECT),$(EXAMPLE))
+unexport VIRTUAL_ENV  # the example runs on Windlass's own interpreter, also where another environment is active
+endif
 export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true

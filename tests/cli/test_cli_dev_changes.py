@@ -62,7 +62,9 @@ def pid_told_by(pipe: Path) -> int:
 def test_a_variable_that_is_added_to_the_env_file_mends_the_project(open_folder: Path, project: Path) -> None:
     with served(Command(open_folder), project) as server:
         (project / "steep.py").write_text(NEEDY + OLD)
-        assert "Set KETTLE" in server.wait_for("until it can, kickoffs of it fail: ")
+        assert "Set KETTLE" in server.wait_for(
+            "until it can, version 1, the last one that could be loaded, is served: "
+        )
         (project / ".env").write_text("KETTLE=copper-of-grandmother\n")
         assert "(.env)" in server.wait_for(CHANGED)
         assert server.wait_for(SERVED).startswith("the project can be loaded again: version 2 ")

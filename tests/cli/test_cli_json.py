@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from windlass.store.database import Database
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
-WITHOUT_FACTS = {"dev", "api", "worker", "demo-llm", "db shell", "db url"}
-"""Commands that serve, that another program replaces, or that print one value."""
+WITHOUT_FACTS = {"dev", "api", "worker", "setup", "demo-llm", "db shell", "db url"}
+"""Commands that serve, that install, that another program replaces, or that print one value."""
 
 
 def leaves(context: click.Context, name: str = "") -> Iterator[tuple[str, click.Command]]:

@@ -141,6 +141,15 @@ def test_a_glance_sees_the_env_file_come_change_and_go(project: Path) -> None:
     assert [changes(one, other) for one, other in pairwise(seen)] == [{".env"}] * 3
 
 
+def test_a_glance_sees_that_the_environment_was_made_and_the_digest_does_not(project: Path) -> None:
+    before, seen = digest(project), [glance(project)]
+    for text in ("version = 3.11.2\n", "version = 3.12.14\n"):
+        written(project, {".venv/pyvenv.cfg": text, ".venv/lib/package.py": text})
+        seen.append(glance(project))
+    assert [changes(one, other) for one, other in pairwise(seen)] == [{".venv/pyvenv.cfg"}] * 2
+    assert digest(project) == before
+
+
 def test_a_link_to_a_pipe_is_not_read(project: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (project / "piped").symlink_to(tmp_path / "pipe")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from windlass.errors import ChildLost, ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner import Runner, RunSpec
+from windlass.runner.runner import state_of_environment
 
 
 @pytest.fixture
@@ -35,6 +37,15 @@ async def test_crews_run_in_an_interpreter_that_knows_nothing_of_windlass(tmp_pa
     await runner.stop()
     assert outcome.state is State.SUCCESS, outcome.error
     assert outcome.json == {"windlass": False, "pydantic": False, "channel": False, "windlass_child": True}
+
+
+def test_an_environment_that_is_made_again_gets_other_zygotes(tmp_path: Path) -> None:
+    python = bare_environment(tmp_path)
+    before = state_of_environment(python)
+    assert before == state_of_environment(python)
+    shutil.move(tmp_path / "bare", tmp_path / "former")
+    assert state_of_environment(bare_environment(tmp_path)) != before
+    assert state_of_environment(tmp_path / "bin" / "python") == ""
 
 
 def bare_environment(folder: Path) -> Path:

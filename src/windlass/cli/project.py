@@ -102,7 +102,7 @@ def check(project: Path, *, strict: bool, python: str | None, json_output: bool)
 
 
 @click.command
-@click.argument("project", metavar="[PATH]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("project", metavar="[PATH]", default=".", type=ProjectPath(path_type=Path))
 @python_option
 def setup(project: Path, python: str | None) -> int:
     """Make the environment of a project from its files.
@@ -129,7 +129,7 @@ def setup(project: Path, python: str | None) -> int:
 
     screen.live("looking for an interpreter")  # imports all that it needs, before root becomes another user
     try:
-        made = set_up_project(config.load(), project, python, show)
+        made = set_up_project(config.load(), folder_of(project), python, show)
     finally:
         screen.clear()
     state = "is ready" if made.is_new else "is up to date"

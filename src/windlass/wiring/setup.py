@@ -32,8 +32,6 @@ UNNAMED_BUILDER = 59_998
 def set_up_project(settings: Settings, project: Path, python: str | None, notify: Notify) -> Made:
     """Makes the environment of the project in this folder. Raises ProjectError."""
     root = project.resolve()
-    if not root.is_dir():
-        raise ProjectError(f"{root} is not a folder.", "Name the folder of a project.")
     recognised, _ = declared_project(root)  # one that can't be recognised may have an environment, too
     framework = recognised.preload if recognised else None
     with builder_for(settings, root) as builder:
