@@ -51,6 +51,9 @@ def check_described(document: dict[str, Any], path: str, response: httpx.Respons
         if "const" in header["schema"]:
             assert response.headers[name] == header["schema"]["const"]
     kind = response.headers["content-type"].partition(";")[0]
+    if kind not in {"application/json", "text/plain"}:
+        assert {kind, "*/*"} & described["content"].keys(), f"{path} answers with {kind}"
+        return
     value = response.text if kind == "text/plain" else json.loads(response.content, parse_constant=_refused)
     check_value(document, described["content"][kind]["schema"], value)
 
@@ -75,9 +78,9 @@ def resolved(document: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
 
 
 def template_of(document: dict[str, Any], path: str) -> str | None:
-    """The path of the document that means `path`; one without parameters before one with."""
+    """The path of the document that means `path`; one without parameters before one with, the longer before the shorter."""
     path = re.sub("/+", "/", path) or "/"
-    for template in sorted(document["paths"], key=lambda template: template.count("{")):
+    for template in sorted(document["paths"], key=lambda template: (template.count("{"), -len(template))):
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path):
             return str(template)
     return None

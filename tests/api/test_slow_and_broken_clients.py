@@ -216,7 +216,7 @@ async def test_requests_that_are_sent_without_waiting_are_answered_in_their_orde
     reader, writer = await connected(crew)
     body = json.dumps({"inputs": GOOD}).encode()
     writer.write(head(crew, len(body)) + body + head(crew, 2) + b"{}" + head(crew, len(body)) + body)
-    assert [(await answer_of(reader))[0] for _ in range(3)] == [200, 400, 200]
+    assert [(await answer_of(reader))[0] for _ in range(3)] == [200, 422, 200]
     writer.close()
 
 

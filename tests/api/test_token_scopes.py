@@ -33,7 +33,7 @@ async def answers(crew: Crew, token: str) -> dict[str, tuple[str | None, int, An
         for method, operation in methods.items():
             kickoff = await crew.kickoff(token=crew.user_token)
             name = operation["operationId"]
-            target = path.replace("{kickoff_id}", kickoff)
+            target = path.replace("{kickoff_id}", kickoff).replace("{path}", "report.md")
             answer = await crew.request(method.upper(), target, token=token, json=BODIES.get(name, {}))
             scopes = operation["security"][0]["bearer"]
             required = answer.json()["details"].get("required_scope") if answer.status_code == 403 else None

@@ -143,6 +143,12 @@ def shown(kind: str, payload: dict[str, Any], attempt: int = 1) -> list[str]:
         ("llm_call_started", {"messages": None}, ["model of the crew is asked"]),
         ("llm_call_completed", {"model": "m", "response": {"a": 1}}, ["model m answered", '{"a": 1}']),
         ("task_completed", {}, ["task without a name: completed"]),
+        ("tool_usage_finished", {"tool_name": "t", "output": "\n"}, ["tool t: done"]),
+        (
+            "stalled",
+            {"seconds": 300, "stacks": "main:\n  wait"},
+            ["stalled: nothing happened for 300 s", "main:", "wait"],
+        ),
         ("output_stdout", {"line": " "}, []),
         ("output_stdout", {}, []),
     ],

@@ -97,7 +97,7 @@ def test_without_an_address_and_a_server_here_the_command_says_how_to_name_one(w
     ended = windlass(name, KICKOFF)
     assert ended.code == 4
     assert ended.err.startswith("error: No server runs on ")
-    assert "Give the crew's URL before the kickoff's id" in ended.err
+    assert "Give the crew's URL (before the id of a kickoff)" in ended.err
 
 
 def test_an_interrupted_watch_leaves_the_kickoff_running_and_says_how_to_stop_it(

@@ -14,6 +14,7 @@ from cli.fake_crew import completed, failed, running, task, waiting
 from windlass import client
 from windlass.client import (
     CrewError,
+    File,
     Inputs,
     Kickoff,
     KickoffFailed,
@@ -40,6 +41,7 @@ VALUES = [
     Result.of({"result": {"output": "a", "json": {"a": [1]}, "tasks": [{"task_id": "b"}]}}),
     Inputs(["topic"], {"type": "object"}),
     Stopped("a", "FAILED", "b"),
+    File("report.md", 3, "ab", "text/markdown"),
     Kickoff({"topic": "tea"}, {"a": 1}, "b", {"priority": 5}),
 ]
 

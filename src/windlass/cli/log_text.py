@@ -69,9 +69,9 @@ class LogText:
 
 def text_of(head: str, value: Any) -> Iterator[tuple[int, str]]:
     """Yields the lines of a text or of another JSON value, the first one after `head`."""
-    if value in (None, "", [], {}):
-        return
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if value in (None, [], {}) or not text.strip():
+        return
     cut = "" if len(text) <= LONGEST_TEXT else f" ... ({len(text) - LONGEST_TEXT:,} more characters; --json shows all)"
     first, *rest = printable(f"{head}{text[:LONGEST_TEXT].strip()}{cut}").expandtabs().splitlines()
     yield 3, first
@@ -120,6 +120,11 @@ def _restored(payload: Payload) -> Iterator[tuple[int, str]]:
     yield 1, f"taken from the journal: {shown(', '.join(map(str, kept)))}"
 
 
+def _stalled(payload: Payload) -> Iterator[tuple[int, str]]:
+    yield 1, f"stalled: nothing happened for {shown(payload.get('seconds'))} s"
+    yield from text_of("", payload.get("stacks"))
+
+
 def _library_log(payload: Payload) -> Iterator[tuple[int, str]]:
     yield 2, f"{shown(payload.get('level'))} of {shown(payload.get('logger'))}: {shown(payload.get('message'))}"
 
@@ -156,6 +161,6 @@ DESCRIBED: Mapping[str, Callable[[Payload], Iterator[tuple[int, str]]]] = {
     "journal_restored": _restored,
     "library_log": _library_log,
     "traceback": _traceback,
-    "stalled": _named(1, "stalled", "message", ""),
+    "stalled": _stalled,
 }
 """Describes events by type. Other events are internal to the framework, and only `--json` shows them."""
