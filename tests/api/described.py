@@ -78,7 +78,7 @@ def resolved(document: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
 
 
 def template_of(document: dict[str, Any], path: str) -> str | None:
-    """The path of the document that means `path`; one without parameters before one with, the longer before the shorter."""
+    """The path of the document that means `path`: the one with the fewest parameters, then the longest."""
     path = re.sub("/+", "/", path) or "/"
     for template in sorted(document["paths"], key=lambda template: (template.count("{"), -len(template))):
         if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path):
