@@ -76,7 +76,8 @@ EVENTS: dict[str, Event] = {
     "kickoffs.stop_requested": Event(INFO, "Somebody asked to stop all kickoffs that match a filter."),
     "kickoff.lost": Event(WARNING, "The kickoff's worker or child was lost without a report."),
     "files.not_stored": Event(
-        WARNING, "The files of a run could not be stored for this reason; the kickoff ends as it would without them."
+        WARNING,
+        "The files of a run could not be stored; `why` has the reason. The result of the kickoff is not affected.",
     ),
     "kickoff.deleted": Event(INFO, "A kickoff was deleted permanently, with its events, journal and task records."),
     "deployment.registered": Event(INFO, "A crew was inspected and can be kicked off."),

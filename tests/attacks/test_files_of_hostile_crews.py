@@ -161,6 +161,39 @@ async def test_folders_that_the_crew_has_closed_are_left(folder: Path, opened: R
     scan = await opened.scan(LIMITS)
     assert scan.files == {}
     assert "the working folder (it can't be opened: Permission denied)" in scan.left_out.words()
+    assert not scan.whole
+
+
+@as_root
+async def test_a_folder_whose_files_can_not_be_examined_does_not_count_as_empty(
+    folder: Path, opened: RunFolder
+) -> None:
+    script = "import os, sys; os.chdir(sys.argv[1]); os.mkdir('out'); open('out/x', 'w'); os.chmod('out', 0o400)"
+    run_as(CREW, script, folder)
+    scan = await opened.scan(LIMITS)
+    assert (scan.files, scan.whole) == ({}, False)
+
+
+async def test_a_file_that_shrinks_after_the_scan_is_not_read(folder: Path, opened: RunFolder) -> None:
+    (folder / "file").write_text("12345")
+    stamp = (await opened.scan(LIMITS)).files["file"]
+    os.truncate(folder / "file", 2)
+    with pytest.raises(OSError, match="changed while it was read"):
+        await opened.read("file", stamp, 0, hashlib.sha256())
+
+
+async def test_a_thread_that_can_not_start_leaves_no_open_folder(
+    opened: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(run_folder, "with_rights_of", refuse)
+    os.close(before := os.dup(0))
+    with pytest.raises(RuntimeError, match="new thread"):
+        await opened.scan(LIMITS)
+    os.close(after := os.dup(0))
+    assert before == after
 
 
 @pytest.mark.parametrize(

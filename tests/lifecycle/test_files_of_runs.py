@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from lifecycle.running import Place, World
+    from windlass.runner.run_folder import Stamp
 
 CODE = '''
 import os, pathlib, time
@@ -137,7 +138,7 @@ async def test_files_of_a_stopped_run_are_kept(written: World, place: Place) -> 
 async def test_what_is_no_file_of_the_run_is_not_kept(written: World) -> None:
     secret = written.folder / "secret"
     secret.write_text("outside")
-    for path in ("data.csv", "changed.csv", "knowledge/facts.md"):
+    for path in ("data.csv", "changed.csv", "copied.csv", "knowledge/facts.md"):
         written.project.joinpath(path).parent.mkdir(exist_ok=True)
         written.project.joinpath(path).write_text("the project's")
         os.utime(written.project / path, (1_000_000_000, 1_000_000_000))
@@ -148,6 +149,7 @@ async def test_what_is_no_file_of_the_run_is_not_kept(written: World) -> None:
         "assert Path('data.csv').read_text() == \"the project's\"\n"
         f"Path({str(written.project)!r}, 'data.csv').write_text('a person edits the project meanwhile')\n"
         "Path('changed.csv').write_text('changed')\n"
+        "Path('copied.csv').write_text('with an old time'); os.utime('copied.csv', (1, 1))\n"
         f"os.symlink({str(secret)!r}, 'link')\n"
         f"os.symlink({str(written.folder)!r}, 'folder')\n"
         "os.mkfifo('pipe')\n"
@@ -159,7 +161,7 @@ async def test_what_is_no_file_of_the_run_is_not_kept(written: World) -> None:
         "Path('module.pyc').write_text('x')\n"
         "Path('.gitignore').write_text('x')",
     )
-    assert (await files(written, kickoff)).keys() == {"changed.csv", ".gitignore"}
+    assert (await files(written, kickoff)).keys() == {"changed.csv", "copied.csv", ".gitignore"}
 
 
 async def test_a_resumed_run_finds_the_files_of_finished_steps(written: World, place: Place) -> None:
@@ -360,3 +362,106 @@ async def test_files_that_change_at_each_step_are_stored_a_bounded_number_of_tim
     kickoff = await run(written, code)
     assert await files(written, kickoff) == {"log": b"8" * 900}
     assert await chunks(written) == 1
+
+
+async def test_files_that_are_only_touched_at_each_step_are_read_a_bounded_number_of_times(
+    written: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, read = RunFolder.digest, []
+
+    async def digest(self: RunFolder, path: str, stamp: Stamp) -> bytes:
+        read.append(path)
+        return await original(self, path, stamp)
+
+    monkeypatch.setattr(RunFolder, "digest", digest)
+    await written.worker(files=FileLimits(total=1000))
+    await run(
+        written,
+        "Path('log').write_text('x' * 900)\nfor number in range(9): steps.run('touch', lambda: os.utime('log'))",
+    )
+    assert read == ["log"] * 4
+
+
+async def test_a_listed_file_stays_readable_when_its_next_content_can_not_be_stored(
+    written: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new content of the listed file is stored; the disk is full at the next file."""
+    original, left = FileStore.append, [2]
+
+    async def refuse_the_third(*arguments: Any) -> bool:
+        if not left[0]:
+            raise StatementGivenUp("The database could not complete the statement.")
+        left[0] -= 1
+        return await original(*arguments)
+
+    monkeypatch.setattr(FileStore, "append", refuse_the_third)
+    monkeypatch.setattr("windlass.lifecycle.background_tasks.BETWEEN_ATTEMPTS", 0.01)
+    await written.worker()
+    kickoff = await run(
+        written,
+        "steps.run('one', lambda: Path('report').write_text('first'))\n"
+        "Path('report').write_text('second'); Path('table').write_text('x')",
+    )
+    assert "files_not_stored" in warnings(await written.status(kickoff))
+    assert await files(written, kickoff) == {"report": b"first"}
+    assert await chunks(written) == 1
+
+
+async def test_limits_do_not_remove_files_that_are_stored_already(written: World) -> None:
+    await written.worker(files=FileLimits(count=2, size=100))
+    kickoff = await run(
+        written,
+        "steps.run('one', lambda: [Path(name).write_text('x') for name in ('b', 'c')])\n"
+        "Path('c').write_text('x' * 101); Path('a').write_text('x')",
+    )
+    assert await files(written, kickoff) == {"b": b"x", "c": b"x"}
+    message = warnings(await written.status(kickoff))["files_cut"]
+    assert message.startswith("2 files of the run are not stored")
+
+
+async def test_a_file_that_was_restored_in_part_does_not_replace_the_stored_one(
+    written: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = RunFolder.write
+
+    async def refuse_the_second_chunk(self: RunFolder, path: str, at: int, chunk: bytes) -> None:
+        if at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        await original(self, path, at, chunk)
+
+    await with_retries(written, attempts=2, backoff=0.01)
+    monkeypatch.setattr(RunFolder, "write", refuse_the_second_chunk)
+    await written.worker()
+    code = (
+        "steps.run('one', lambda: [Path('a').write_text('1'), Path('b').write_text('x' * 300_000)])\n"
+        "first = not Path(place, 'again').exists()\n"
+        "Path(place, 'again').touch()\n"
+        "assert not first\n"
+        "Path('a').unlink()\n"
+        "result = Path('b').exists()"
+    )
+    kickoff = await run(written, code, place=str(place.folder))
+    status = await written.status(kickoff)
+    assert (status.state, loaded(status.structured)) == (State.SUCCESS, False)
+    assert await files(written, kickoff) == {"b": b"x" * 300_000}
+    assert "files_not_restored" in warnings(status)
+
+
+async def test_a_file_whose_part_is_missing_is_not_restored(
+    written: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def missing(*_: object) -> None:
+        return None
+
+    await with_retries(written, attempts=2, backoff=0.01)
+    monkeypatch.setattr(FileStore, "chunk", missing)
+    await written.worker()
+    code = (
+        "steps.run('one', lambda: Path('one').write_text('1') and 1)\n"
+        "first = not Path(place, 'again').exists()\n"
+        "Path(place, 'again').touch()\n"
+        "assert not first"
+    )
+    status = await written.status(await run(written, code, place=str(place.folder)))
+    assert "a part of a file is missing" in warnings(status)["files_not_restored"]
+    assert status.file_count == 1

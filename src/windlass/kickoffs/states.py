@@ -121,7 +121,7 @@ class TaskState(StrEnum):
 class Scope(StrEnum):
     """Names the rights of a token.
 
-    `read`: inputs, status, list, attempts, events. `run`: kickoff and stop. `admin`: delete.
+    `read`: inputs, status, list, attempts, events, files. `run`: kickoff and stop. `admin`: delete.
     """
 
     READ = "read"

@@ -6,6 +6,7 @@ finds them in its working folder. The files of an unfinished step are stored onl
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_d
 from windlass.lifecycle.run_recorder import NoLongerOurs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from windlass.kickoffs.files import FileLimits, LeftOut
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from windlass.store.kickoffs import Claimed, KickoffStore
 
 AGAIN = 2
-"""How often, as a multiple of the limit of all files, the files of one attempt are stored at the ends of steps. Files
-that change at each step are stored only at the end of the run after that.
+"""How often, as a multiple of the limit of all files, the files of one attempt are stored at the ends of steps, and
+compared with what is stored. Files that change at each step are stored only at the end of the run after that.
 """
 NOT_RESTORED = "The files of earlier steps could not be written into the working folder of the new attempt"
 
@@ -50,7 +51,10 @@ class _Known:
 
 
 class RunFiles:
-    """Follows the files of one attempt. `warn` gets a warning when files are not stored."""
+    """Follows the files of one attempt. `warn` gets a warning when files are not stored.
+
+    `_uploaded` are the contents of changes that were not yet returned. Contents of returned changes may be listed.
+    """
 
     def __init__(
         self, store: KickoffStore, claimed: Claimed, limits: FileLimits, warn: Callable[[Warning_], None]
@@ -64,8 +68,10 @@ class RunFiles:
         self._known: dict[str, _Known] = {}
         self._put: dict[str, StoredFile] = {}
         self._unused: list[UUID] = []
+        self._uploaded: list[UUID] = []
         self._not_restored: set[str] = set()
         self._bytes = 0
+        self._compared = 0
         self._hurried = False
 
     async def begin(self, folder: RunFolder) -> None:
@@ -75,18 +81,17 @@ class RunFiles:
         if self._attempt > 1:
             files = await until_the_database_answers(lambda: self._store.files.resume(self._kickoff, self._attempt))
             self._known = {file.path: _Known(file) for file in files}
+            self._not_restored = set(self._known)
             try:
                 for file in files:
-                    self._not_restored.add(file.path)
                     await self._restore(folder, file)
                     self._not_restored.discard(file.path)
             except OSError as error:
-                self._not_restored |= self._known.keys()
                 self._warn(Warning_("files_not_restored", f"{NOT_RESTORED}: {_reason(error)}."))
 
     async def at_step(self) -> FileChanges | None:
         """Stores the content of changed files at the end of a step. Returns the changes, to be committed with it."""
-        if self._folder is None or self._bytes > AGAIN * self._limits.total:
+        if self._folder is None or max(self._bytes, self._compared) > AGAIN * self._limits.total:
             return None
         try:
             changes, _ = await self._changes(self._folder)
@@ -101,7 +106,7 @@ class RunFiles:
         try:
             changes, left_out = await self._changes(self._folder)
         except NotStored as error:
-            await self._give_up(str(error))
+            await self._give_up(str(error), self._uploaded)
             return None
         if left_out.count:
             self._warn(Warning_("files_cut", left_out.words()))
@@ -111,18 +116,29 @@ class RunFiles:
         """Makes `at_end` give up: the worker stops, and the result is worth more than the files."""
         self._hurried = True
 
-    async def _give_up(self, why: str) -> None:
+    async def _give_up(self, why: str, contents: Sequence[UUID]) -> None:
         self._warn(Warning_("files_not_stored", f"The last changes of the run's files could not be stored: {why}"))
         logger.event("files.not_stored", kickoff_id=self._kickoff, attempt=self._attempt, why=why)
-        unused = [*self._unused, *(file.content for file in self._put.values())]
         with suppress(DatabaseUnavailable):  # the next attempt or retention removes them
-            await self._store.files.drop_contents(self._kickoff, unused)
+            await self._store.files.drop_contents(self._kickoff, contents)
 
     async def _restore(self, folder: RunFolder, file: StoredFile) -> None:
-        for position in range(max(1, -(-file.size // CHUNK))):
-            read = partial(self._store.files.chunk, self._kickoff, file.content, position)
-            chunk = await until_the_database_answers(read)
-            await folder.write(file.path, position * CHUNK, chunk or b"")
+        try:
+            for position in range(max(1, -(-file.size // CHUNK))):
+                await folder.write(file.path, position * CHUNK, await self._part(file, position))
+        except FileExistsError:
+            raise
+        except OSError:
+            with suppress(OSError):
+                await folder.remove(file.path)
+            raise
+
+    async def _part(self, file: StoredFile, position: int) -> bytes:
+        read = partial(self._store.files.chunk, self._kickoff, file.content, position)
+        chunk = await until_the_database_answers(read) or b""
+        if len(chunk) != min(CHUNK, file.size - position * CHUNK):
+            raise OSError(errno.EIO, "a part of a file is missing")
+        return chunk
 
     async def _changes(self, folder: RunFolder) -> tuple[FileChanges | None, LeftOut]:
         """Returns all changes since the last ones that were returned."""
@@ -134,12 +150,13 @@ class RunFiles:
             raise NotStored("the working folder did not answer in time.") from None
         except OSError as error:
             raise NotStored(f"the working folder can't be read: {_reason(error)}.") from None
-        gone = self._known.keys() - scan.files.keys() - self._not_restored if scan.whole else set()
+        gone = self._known.keys() - scan.seen - self._not_restored if scan.whole else set()
         for path in gone:
             self._unused.append(self._known.pop(path).stored.content)
             self._put.pop(path, None)
         put, self._put = list(self._put.values()), {}
         unused, self._unused = self._unused, []
+        self._uploaded = []
         changed = bool(put or gone or unused)
         return FileChanges(len(self._known), put, sorted(gone), unused) if changed else None, scan.left_out
 
@@ -161,21 +178,21 @@ class RunFiles:
             self._unused.append(known.stored.content)
         self._known[path] = _Known(file, settled)
         self._put[path] = file
+        self._not_restored.discard(path)
 
     async def _is_same(self, folder: RunFolder, stored: StoredFile, stamp: Stamp) -> bool:
         if stored.size != stamp.size:
             return False
-        digest, at = hashlib.sha256(), 0
+        self._compared += stamp.size
         try:
-            while chunk := await folder.read(stored.path, stamp, at, digest):
-                at += len(chunk)
+            return await folder.digest(stored.path, stamp) == stored.sha256
         except OSError:
             return False
-        return digest.digest() == stored.sha256
 
     async def _upload(self, folder: RunFolder, path: str, stamp: Stamp) -> StoredFile:
         content, digest, at, position = new_id(), hashlib.sha256(), 0, 0
         self._unused.append(content)  # until it is a file's
+        self._uploaded.append(content)
         while chunk := await folder.read(path, stamp, at, digest):
             await self._append(content, position, chunk)
             at, position = at + len(chunk), position + 1

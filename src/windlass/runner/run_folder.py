@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import os
 import stat
 import time
@@ -49,7 +50,7 @@ NOT_ARTIFACTS = {
     ".venv",
     "node_modules",
 }
-"""Names of caches and of what can be fetched again, at any level."""
+"""Names of caches and of downloaded packages, at any level."""
 OF_PROGRAMS = {".config", ".local", ".npm", ".storage", ".tmp"}
 """Folders at the top, where programs and frameworks keep their own files: the folder may be HOME of the run."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,7 +58,7 @@ FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Stamp(NamedTuple):
-    """What changes with a file: two equal stamps mean an unchanged file, unless it was changed recently."""
+    """Identifies a state of a file: two equal stamps mean an unchanged file, unless it was changed recently."""
 
     size: int
     modified: int
@@ -67,13 +68,14 @@ class Stamp(NamedTuple):
 
 @dataclass(slots=True)
 class Scan:
-    """The files that a run wrote, within the limits. `began` is the time of the scan in nanoseconds. `whole` is false
-    if the folder has too many entries to look at all of them.
+    """The files that a run wrote, within the limits. `began` is the time of the scan in nanoseconds. `seen` are all
+    files that the run wrote, also those over the limits. `whole` is false if some files may not have been seen.
     """
 
     began: int
     files: dict[str, Stamp] = field(default_factory=dict)
     left_out: LeftOut = field(default_factory=LeftOut)
+    seen: set[str] = field(default_factory=set)
     whole: bool = True
 
     def is_settled(self, stamp: Stamp) -> bool:
@@ -109,21 +111,28 @@ class RunFolder:
         """
         return await self._in_thread(lambda top: _read(top, path, stamp, at, digest))
 
+    async def digest(self, path: str, stamp: Stamp) -> bytes:
+        """Returns the SHA-256 of a scanned file. Raises what `read` raises."""
+        return await self._in_thread(lambda top: _digest(top, path, stamp))
+
     async def write(self, path: str, at: int, chunk: bytes) -> None:
         """Writes a chunk of a file of an earlier attempt. The first one makes the file and its folders."""
         await self._in_thread(lambda top: _write(top, path, at, chunk))
 
+    async def remove(self, path: str) -> None:
+        """Removes a file that was not written completely."""
+        await self._in_thread(lambda top: _remove(top, path))
+
     async def _in_thread(self, work: Callable[[int], T]) -> T:
         top = os.dup(self._descriptor)  # a thread that a file system blocks may outlive the run
-
-        def run() -> T:
-            try:
-                return work(top)
-            finally:
-                os.close(top)
-
+        try:
+            working = with_rights_of(self._account, lambda: work(top))
+        except BaseException:
+            os.close(top)
+            raise
+        working.add_done_callback(lambda _: os.close(top))
         async with asyncio.timeout(SECONDS):
-            return await asyncio.wrap_future(with_rights_of(self._account, run))
+            return await asyncio.wrap_future(working)
 
 
 class _Walk:
@@ -136,9 +145,11 @@ class _Walk:
         self._copied = copied
 
     def scan(self, top: int, limits: FileLimits) -> Scan:
+        """Files that are stored already keep their places: a limit leaves out only others, or later content."""
         scan = Scan(time.time_ns())
-        found = sorted(self._found(top, scan), key=lambda file: (file[0].count("/"), file[0]))
-        spellings, count, total = Spellings(), 0, 0
+        found = sorted(self._found(top, scan), key=self._place)
+        scan.seen = {path for path, _ in found}
+        spellings, count, total = Spellings(), len(self._known & scan.seen if scan.whole else self._known), 0
         for path, stamp in found:
             total += stamp.size if stamp.size <= limits.size else 0
             if why := refusal(path):
@@ -150,19 +161,23 @@ class _Walk:
             elif total > limits.total:
                 scan.left_out.add(path, "all files together exceed WINDLASS_STORED_FILES_SIZE")
                 total -= stamp.size
-            elif count == limits.count:
-                scan.left_out.add(path, f"the run wrote more than {count} files, its WINDLASS_STORED_FILES")
+            elif path not in self._known and count >= limits.count:
+                scan.left_out.add(path, f"the run wrote more than {limits.count} files, its WINDLASS_STORED_FILES")
             else:
                 scan.files[path] = stamp
-                count += 1
+                count += path not in self._known
         return scan
+
+    def _place(self, file: tuple[str, Stamp]) -> tuple[bool, int, str]:
+        path = file[0]
+        return path not in self._known, path.count("/"), path
 
     def _found(self, top: int, scan: Scan) -> Iterator[tuple[str, Stamp]]:
         """Yields the regular files that the run wrote, of at most MOST_EXAMINED entries."""
         device, folders, examined = os.fstat(top).st_dev, deque([""]), 0
         while folders:
             above = folders.popleft()
-            for name, found in _entries(top, above, scan.left_out):
+            for name, found in _entries(top, above, scan):
                 examined += 1
                 if examined > MOST_EXAMINED:
                     scan.whole = False
@@ -186,25 +201,41 @@ class _Walk:
         """Returns whether the file was copied into the folder before the run, with its modification time."""
         if path in self._known:
             return False
-        if found.st_mtime_ns < self._began:  # the project's own file may have been changed during the run
-            return path.startswith(f"{KNOWLEDGE}/") or os.path.lexists(f"{self._project}/{path}")
+        if found.st_mtime_ns < self._began:
+            return path.startswith(f"{KNOWLEDGE}/") or self._may_be_copied(path, found.st_size)
         return is_unchanged(self._project, path, found)
 
+    def _may_be_copied(self, path: str, size: int) -> bool:
+        """Returns whether the project has a file of this size. The size of one that was changed later is not known."""
+        try:
+            original = os.lstat(f"{self._project}/{path}")
+        except OSError:
+            return False
+        return original.st_size == size or original.st_mtime_ns >= self._began or not stat.S_ISREG(original.st_mode)
 
-def _entries(top: int, folder: str, left_out: LeftOut) -> Iterator[tuple[str, os.stat_result]]:
+
+def _entries(top: int, folder: str, scan: Scan) -> Iterator[tuple[str, os.stat_result]]:
     """Yields the entries of a folder below `top`. A folder that can't be opened has none."""
     try:
         descriptor = _opened(top, folder.rstrip("/"), FOLDER)
     except FileNotFoundError:  # it was removed meanwhile
         return
     except OSError as error:
-        left_out.add(folder or "the working folder", f"it can't be opened: {error.strerror}")
+        scan.whole = False
+        scan.left_out.add(folder or "the working folder", f"it can't be opened: {error.strerror}")
         return
     try:
         with os.scandir(descriptor) as entries:
             for entry in entries:
-                with suppress(OSError):  # it was removed meanwhile
-                    yield entry.name, entry.stat(follow_symlinks=False)
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:  # it was removed meanwhile
+                    continue
+                except OSError as error:
+                    scan.whole = False
+                    scan.left_out.add(f"{folder}{entry.name}", f"its folder can't be read: {error.strerror}")
+                    return
+                yield entry.name, found
     finally:
         os.close(descriptor)
 
@@ -240,8 +271,26 @@ def _read(top: int, path: str, stamp: Stamp, at: int, digest: _Hash) -> bytes:
             chunk += part
     finally:
         os.close(descriptor)
+    if len(chunk) < wanted:
+        raise OSError(errno.ESTALE, "it changed while it was read")
     digest.update(chunk)
     return bytes(chunk)
+
+
+def _digest(top: int, path: str, stamp: Stamp) -> bytes:
+    digest, at = hashlib.sha256(), 0
+    while chunk := _read(top, path, stamp, at, digest):
+        at += len(chunk)
+    return digest.digest()
+
+
+def _remove(top: int, path: str) -> None:
+    folder, _, name = path.rpartition("/")
+    descriptor = _opened(top, folder, FOLDER)
+    try:
+        os.unlink(name, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write(top: int, path: str, at: int, chunk: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Stores the files of kickoffs, in chunks. This module is all that knows where the content of a file is."""
+"""Stores the files of kickoffs, in chunks. Only this module knows where content is stored."""
 
 from __future__ import annotations
 
