@@ -63,6 +63,69 @@ async def test_a_script_is_served_up_to_its_kickoff_with_a_warning_and_its_input
     assert (await bench.run(project)).output == "said"
 
 
+NESTED = """
+from pydantic import BaseModel
+
+
+class Fact(BaseModel):
+    words: str
+
+
+class Facts(BaseModel):
+    first: Fact
+
+
+class Answers(Parrot):
+    def call(self, *arguments, **named):
+        print("called")
+        return '{"first": {"words": "said"}}'
+
+
+one = worker(llm=Answers(model="parrot"))
+say = Task(name="say", description="Say {topic}", expected_output="W", agent=one, output_pydantic=Facts)
+team = Crew(agents=[one], tasks=[say])
+print("imported")
+"""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"main.py": NESTED + "team.kickoff(inputs={'topic': 'tea'})\n"},
+        {"main.py": "from part import team\n", "part.py": NESTED + "team.kickoff(inputs={'topic': 'tea'})\n"},
+    ],
+    ids=["entrypoint", "imported module"],
+)
+async def test_a_script_with_models_of_its_own_runs_once_in_a_kickoff(
+    bench: Bench, tmp_path: Path, files: dict[str, str]
+) -> None:
+    files = {name: PRELUDE + text if "class Fact" in text else text for name, text in files.items()}
+    files["pyproject.toml"] = '[tool.windlass]\ncrew = "main:team"\n'
+    project, heard = written(tmp_path / "project", files), Heard()
+    outcome = await bench.run(project, heard=heard)
+    assert outcome.state is State.SUCCESS, outcome.error
+    lines = heard.lines("stdout")
+    assert (lines.count("imported"), lines.count("called")) == (1, 1)
+
+
+async def test_a_crew_that_is_kicked_off_while_it_is_made_is_refused(bench: Bench, tmp_path: Path) -> None:
+    code = (
+        PRELUDE + MAKE + "\nclass Team:\n    def crew(self) -> Crew:\n        make().kickoff()\n        return make()\n"
+    )
+    files = {"main.py": code, "pyproject.toml": '[tool.windlass]\ncrew = "main:Team"\n'}
+    with pytest.raises(ProjectError, match="while it makes the crew") as caught:
+        await bench.inspect(written(tmp_path / "project", files))
+    assert "(main.py:" in caught.value.message
+
+
+async def test_a_method_that_was_bound_while_modules_were_imported_kicks_off_in_a_run(
+    bench: Bench, tmp_path: Path
+) -> None:
+    code = PRELUDE + MAKE + "\nask = make('tea').kickoff\n\ndef main():\n    return ask().raw\n"
+    files = {"main.py": code, "pyproject.toml": '[tool.windlass]\nentrypoint = "main:main"\n'}
+    assert (await bench.run(written(tmp_path / "project", files))).output == "said"
+
+
 @pytest.mark.parametrize("start", ["make().kickoff()", "import asyncio; asyncio.run(make().kickoff_async())"])
 async def test_a_crew_that_is_made_after_a_kickoff_at_import_is_refused_with_what_to_do(
     bench: Bench, tmp_path: Path, start: str

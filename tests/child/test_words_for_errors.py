@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from projects_for_tests.making import Bench, Heard, function_project
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason
+from windlass_child.process import error_text
 from windlass_child.process.error_text import explain
 from windlass_child.process.messages import TaskEnded
 
@@ -54,6 +57,17 @@ class Nameless:
 )
 def test_an_error_whose_text_can_not_be_made_is_told_by_its_name(error: Exception, message: str) -> None:
     assert explain(error, "run", ROOT).message == message
+
+
+def test_groups_of_the_backport_are_explained_on_a_python_without_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    backport = ModuleType("exceptiongroup")
+    backport.BaseExceptionGroup = BaseExceptionGroup  # type: ignore[attr-defined]
+    group = ExceptionGroup("-", [ValueError("a"), ValueError("b")])
+    monkeypatch.setitem(sys.modules, "exceptiongroup", backport)
+    monkeypatch.setattr(error_text, "builtins", ModuleType("builtins"))
+    assert explain(group, "run", ROOT).message == "ExceptionGroup: ValueError: a; ValueError: b"
+    monkeypatch.delitem(sys.modules, "exceptiongroup")
+    assert explain(group, "run", ROOT).message.startswith("ExceptionGroup: - (2 sub-exceptions)")
 
 
 def test_an_exit_with_a_value_that_can_not_be_shown_is_told() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +38,8 @@ def test_files_are_copied_and_a_changed_copy_leaves_the_project_as_it_is(tmp_pat
 def test_copies_can_be_told_from_files_that_the_run_wrote(tmp_path: Path) -> None:
     project, target = written(tmp_path / "project", FILES), tmp_path / "run"
     filled(project, target)
-    time.sleep(0.001)  # the clock of file systems has steps
     (target / "data.csv").write_text("1,3")
+    os.utime(target / "data.csv", (2_000_000_000, 2_000_000_000))
     (target / "report.md").write_text("Hello.")
     (target / "other.csv").symlink_to("data.csv")
     names = (*FILES, "report.md", "other.csv")
@@ -94,11 +94,37 @@ def test_a_link_out_of_the_project_is_made_again_and_not_followed(tmp_path: Path
     assert (project / "real" / "a.txt").read_text() == "a"
 
 
-def test_pipes_and_files_that_can_not_be_read_are_left_out(tmp_path: Path) -> None:
+def test_pipes_and_projects_that_are_not_there_are_left_out(tmp_path: Path) -> None:
     project = written(tmp_path / "project", {"a.txt": "a", "closed/b.txt": "b"})
     os.mkfifo(project / "pipe")
     assert filled(project, tmp_path / "run") == {"a.txt", "closed/b.txt"}
     assert filled(tmp_path / "missing", tmp_path / "other") == set()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every file")
+def test_files_that_can_not_be_read_are_left_out(tmp_path: Path) -> None:
+    project = written(tmp_path / "project", {"a.txt": "a", "closed.txt": "b"})
+    (project / "closed.txt").chmod(0)
+    assert filled(project, tmp_path / "run") == {"a.txt"}
+
+
+@pytest.mark.parametrize(("error", "is_link"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)])
+def test_no_copy_is_cut_off_when_its_write_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, is_link: bool
+) -> None:
+    write = os.write
+
+    def fail_in_the_middle(file: int, data: bytes) -> int:
+        if data == b"34":
+            raise OSError(error, os.strerror(error))
+        return write(file, data[:2])
+
+    project, target = written(tmp_path / "project", {"a.txt": "1234"}), tmp_path / "run"
+    monkeypatch.setattr(os, "write", fail_in_the_middle)
+    found = filled(project, target)
+    monkeypatch.undo()
+    assert found == ({"a.txt"} if is_link else set())
+    assert (target / "a.txt").is_symlink() is is_link
 
 
 def test_a_project_that_holds_the_working_folder_is_not_copied_into_itself(tmp_path: Path) -> None:

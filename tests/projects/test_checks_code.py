@@ -175,6 +175,12 @@ def test_a_project_may_say_nothing_of_packages(tmp_path: Path, text: str) -> Non
     assert list(packages.findings(written(tmp_path, {"pyproject.toml": text}))) == []
 
 
+def test_packages_are_not_compared_without_a_reader_of_toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "TOML", "no_such_reader")
+    assert list(packages.findings(tmp_path)) == []
+    assert of_packages(tmp_path, "no-such-package") == []
+
+
 CLOCKS: list[Callable[[], Any]] = [
     lambda: dt.datetime.now().isoformat(),  # noqa: DTZ005 - what projects do
     lambda: dt.datetime.now(dt.UTC).year,

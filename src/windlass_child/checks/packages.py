@@ -28,8 +28,11 @@ def findings(root: Path) -> Iterator[Found]:
     A package that the code imports at load is reported by the failed import.
     """
     text = (root / FILE).read_text("utf-8") if (root / FILE).is_file() else ""
+    reader = toml()
+    if not text or reader is None:
+        return
     hint = f"Install the project's packages into an environment of its own: {setup_command(root)}"
-    for wanted in dependencies(import_module(TOML).loads(text)):
+    for wanted in dependencies(reader.loads(text)):
         if (name := NAME.match(wanted)) is None or not asked_for(wanted):
             continue
         line = next((number for number, line in enumerate(text.splitlines(), 1) if wanted in line), None)
@@ -39,6 +42,14 @@ def findings(root: Path) -> Iterator[Found]:
         elif not fits(wanted, found):
             message = f"{name[0]} {found} is installed in {interpreter()}, and the project wants {wanted!r}."
             yield warning("package_version", message, FILE, line, hint)
+
+
+def toml() -> Any:
+    """Returns the reader of TOML, or None on a Python 3.10 whose environment has none."""
+    try:
+        return import_module(TOML)
+    except ImportError:
+        return None
 
 
 def of_wanted(root: Path, wanted: list[dict[str, Any]]) -> Iterator[Found]:

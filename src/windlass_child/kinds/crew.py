@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewai import Crew
 
+from windlass_child import frameworks
 from windlass_child.crewai import bus, capabilities, events, inputs
 from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
 from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
@@ -46,7 +48,7 @@ def load(project: Project) -> LoadedCrew:
     except StartedAtImport as started:
         return of_a_script(started, project)
     found = named_in(module, project) if ":" in project.entrypoint else only_class(module, project)
-    crew = built(found, project)
+    crew = built_without_kickoff(found, project)
     name = getattr(found, "__name__", project.entrypoint.rpartition(":")[2])
     return LoadedCrew(crew, name, inputs.find(crew, preparations(crew, found)))
 
@@ -56,20 +58,21 @@ def of_a_script(started: StartedAtImport, project: Project) -> LoadedCrew:
 
     Raises `started` if the entrypoint is not defined above that kickoff.
     """
+    sys.modules.update(started.modules)
     _, _, name = project.entrypoint.partition(":")
     own = [one for one in started.names.values() if is_crew_class(one) and one.__module__ == started.names["__name__"]]
     found = started.names.get(name) if name else own[0] if len(own) == 1 else None
     if found is None:
         raise started
-    crew = built(found, project)
+    crew = built_without_kickoff(found, project)
     found_inputs = inputs.find(crew, preparations(crew, found), started.inputs)
     return LoadedCrew(crew, name or found.__name__, found_inputs, [of_the_rest(started, project)])
 
 
 def of_the_rest(started: StartedAtImport, project: Project) -> Warned:
     place = where(started, Path(project.root))
-    message = f"{place} starts the crew while it is imported. The lines from this one on never run here. {started.hint}"
-    return Warned(started.code, message)
+    message = f"{place} starts the crew while it is imported."
+    return Warned(started.code, f"{message} Windlass does not run this line and the lines after it. {started.hint}")
 
 
 class LoadedCrew:
@@ -156,6 +159,21 @@ def only_class(module: ModuleType, project: Project) -> Any:
 
 def is_crew_class(found: Any) -> bool:
     return bool(getattr(found, "is_crew_class", False))
+
+
+def built_without_kickoff(found: Any, project: Project) -> Any:
+    """Returns `built`. A kickoff by the code that makes the crew is refused, because each load would run it."""
+    try:
+        with frameworks.without_kickoffs():
+            return built(found, project)
+    except StartedAtImport as started:
+        place = where(started, Path(project.root))
+        raise ProjectFault(
+            f"the code starts {type(started.started).__name__}.kickoff() while it makes the crew, so that each load "
+            f"would run it{f' ({place})' if place else ''}",
+            "Return the crew without its kickoff, or name a function that runs the crew as the entrypoint.",
+            "runs_at_import",
+        ) from started
 
 
 def built(found: Any, project: Project) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ def found_in(project: Project) -> Any:
     try:
         module = entry_module(project)
     except StartedAtImport as started:
+        sys.modules.update(started.modules)
         _, _, name = project.entrypoint.partition(":")
         found = started.names.get(name, started.started)
         if is_flow(found) or is_flow(type(found)):

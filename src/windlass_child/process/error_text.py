@@ -17,10 +17,7 @@ from windlass_child.process.messages import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
-
-GROUPS = getattr(builtins, "BaseExceptionGroup", ())
-"""The class of exception groups, which Python 3.10 does not have."""
+    from types import ModuleType, TracebackType
 
 LONGEST_LINE = 600
 LONGEST_TRACE = 200_000
@@ -96,10 +93,14 @@ class NobodyAnswers(ProjectFault, EOFError):  # noqa: N818 - as above
 class StartedAtImport(ProjectFault):
     """A module of the project kicks off a crew or a flow, `started`, while it is imported.
 
-    `inputs` are those of this kickoff, `names` the variables of the module.
+    `inputs` are those of this kickoff, `names` the variables of the module. `modules` are the modules that were being
+    imported, by name. Python removes them from sys.modules; whoever uses their classes adds them again, or a later
+    import would run their code once more.
     """
 
-    def __init__(self, started: Any, inputs: dict[str, Any], names: dict[str, Any]) -> None:
+    def __init__(
+        self, started: Any, inputs: dict[str, Any], names: dict[str, Any], modules: dict[str, ModuleType]
+    ) -> None:
         super().__init__(
             f"the code starts {type(started).__name__}.kickoff() while it is imported, so that each load would run it",
             'Move this line below `if __name__ == "__main__":`.',
@@ -108,6 +109,7 @@ class StartedAtImport(ProjectFault):
         self.started = started
         self.inputs = inputs
         self.names = names
+        self.modules = modules
 
 
 INSTEAD_OF_A_PERSON = "or let a person approve the result after the kickoff."
@@ -176,11 +178,18 @@ def text_of(error: BaseException) -> str:
     """Returns an exception's text. For a ValidationError of pydantic that is each field with its problem, without the
     values.
     """
-    if isinstance(error, GROUPS):
+    if isinstance(error, groups()):
         return "; ".join(f"{type(one).__name__}: {text_of(one)}" for one in cast("Any", error).exceptions)
     if type(error).__name__ == "ValidationError" and callable(getattr(error, "errors", None)):
         return made(lambda invalid: "; ".join(map(field_problem, cast("Any", invalid).errors())), error)
     return made(str, error) or NO_TEXT
+
+
+def groups() -> Any:
+    """Returns the class of exception groups, or () without one. On Python 3.10 it is that of the package
+    `exceptiongroup`, if code has imported this package.
+    """
+    return getattr(builtins, "BaseExceptionGroup", getattr(sys.modules.get("exceptiongroup"), "BaseExceptionGroup", ()))
 
 
 def made(make: Callable[[Any], str], value: object) -> str:

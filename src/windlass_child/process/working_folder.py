@@ -5,16 +5,18 @@ has a folder of its own, so that its files don't collide with those of other run
 
 - A regular file is copied, so that a run can change its copy. The copy has the size and the modification time of the
   original: `is_unchanged` distinguishes it from a file that the run wrote.
-- A large file, and a file or folder beyond the limits below, is a symbolic link to the original.
+- A large file, a file or folder beyond the limits below, and a file for which the disk has no room, is a symbolic
+  link to the original.
 - A link within the project stays the same link. A link out of the project is made again, and never followed here.
 - Left out are names that begin with a dot, such as .env and .git, environments, caches and results of builds.
 
-The child does this itself, with the rights of the crew user: what the crew can't read is not copied.
+The child does this itself, with the rights of the crew user: files that the crew user can't read are not copied.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections import deque
@@ -27,6 +29,9 @@ MOST_BYTES = 32 * MB
 """The most bytes that are copied. The copies count in the disk_limit of the run."""
 MOST_ENTRIES = 2000
 """The most files, folders and links that are made. A folder with more entries than are left becomes a link."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a write to a full disk, and of a write beyond the quota of a user."""
 
 KNOWLEDGE = "knowledge"
 LEFT_OUT = {"__pycache__", "build", "dist", "env", "htmlcov", "node_modules", "venv"}
@@ -100,7 +105,10 @@ class Filling:
 
 
 def copy(path: str, target: str, largest: int) -> int:
-    """Copies a file, or links to it if it has more bytes than `largest`. Returns the number of bytes copied."""
+    """Copies a file, or links to it if it has more bytes than `largest` or the disk is full.
+
+    Returns the number of bytes copied. Removes what it has copied if it raises an OSError.
+    """
     source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(source)
@@ -116,6 +124,13 @@ def copy(path: str, target: str, largest: int) -> int:
             while data := os.read(source, MB):
                 while data:
                     data = data[os.write(made, data) :]
+        except OSError as error:
+            Path(target).unlink()
+            if error.errno not in FULL:
+                raise
+            Path(target).symlink_to(path)
+            return 0
+        else:
             os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
         finally:
             os.close(made)
