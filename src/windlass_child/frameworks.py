@@ -45,6 +45,9 @@ class Adapter(Protocol):
     def stop_threads(self) -> None:
         """Stops the threads of the framework before a fork. It is called only if the framework is imported."""
 
+    def restart_threads(self) -> None:
+        """Starts the threads again that code of the project needs, in a zygote that imports the project's modules."""
+
     def prepare_child(self) -> None:
         """Sets in a child what the framework has fixed at its import in the zygote. It is called before each load."""
 

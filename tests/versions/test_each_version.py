@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from projects_for_tests.any_version import CREW, crew_of, flow_of
-from projects_for_tests.driver import value_of
+from projects_for_tests.any_version import CREW, FLOW, crew_of, flow_of
+from projects_for_tests.driver import DrivenZygote, value_of
 from projects_for_tests.interrupted import Kickoff
 from projects_for_tests.model_server import ModelServer
 from projects_for_tests.versions_page import (
@@ -22,6 +23,7 @@ from windlass_child.process.messages import (
     Event,
     Failed,
     Inspected,
+    Preload,
     Project,
     Ready,
     Succeeded,
@@ -34,7 +36,7 @@ from windlass_child.process.messages import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from projects_for_tests.driver import DrivenChild, DrivenZygote
+    from projects_for_tests.driver import DrivenChild
     from projects_for_tests.environments import Environment
     from projects_for_tests.recording import RecordingInterpreter
 
@@ -121,7 +123,17 @@ def test_tokens_of_model_calls_are_counted_once(zygote: DrivenZygote, tmp_path: 
         assert [(one.prompt, one.completion, one.total) for one in used] == [(11, 7, 18)] * 3
 
 
-def test_a_failure_is_told(zygote: DrivenZygote, tmp_path: Path) -> None:
+def test_a_project_is_preloaded(environment: Environment, tmp_path: Path) -> None:
+    """Its module makes a flow at its import, which emits an event of crewai in the zygote."""
+    project = flow_of(tmp_path / "project", textwrap.dedent(FLOW) + "\nmade = Work()\n")
+    order = Preload(project, {"HOME": str(tmp_path)})
+    with DrivenZygote(tmp_path / "zygote", "crewai", order, command=[str(environment.python)]) as zygote:
+        answer = zygote.ready()
+        assert isinstance(answer, Ready), answer
+        assert value_of(zygote.run(project, tmp_path, **TOPIC).answer()) == {"told": THREE, **TOPIC}
+
+
+def test_a_failure_is_reported(zygote: DrivenZygote, tmp_path: Path) -> None:
     code = CREW.replace("[step(name, one)", "[step(name, one, callback=fail)").replace(
         "@CrewBase", 'def fail(output):\n        raise ValueError("it could not be done")\n\n    @CrewBase', 1
     )

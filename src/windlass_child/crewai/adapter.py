@@ -52,10 +52,14 @@ def stop_threads() -> None:
     bus.stop_threads()
 
 
-def prepare_child() -> None:
+def restart_threads() -> None:
     from windlass_child.crewai import bus
 
     bus.restart_threads()
+
+
+def prepare_child() -> None:
+    restart_threads()
     move_stores()
 
 

@@ -56,7 +56,7 @@ def stop_threads() -> None:
     is not used, because it is final and removes the listeners.
     """
     flush()
-    if not hasattr(BUS, "_loop_thread") or not getattr(BUS, "_executor_initialized", True):
+    if not hasattr(BUS, "_loop_thread") or not getattr(BUS, "_executor_initialized", True) or BUS._loop.is_closed():
         return
     BUS._loop.call_soon_threadsafe(BUS._loop.stop)
     BUS._loop_thread.join(10)

@@ -75,13 +75,15 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
 
     try:
         fill(project.root, str(Path.cwd()))
+        for adapter in frameworks.imported():
+            adapter.restart_threads()
         with contextlib.suppress(StartedAtImport):  # each child imports the module up to this kickoff
             entry_module(project)
+        for adapter in frameworks.imported():
+            adapter.stop_threads()
     except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the error is the answer
         fault = explain(error, "load", project.root)
         return Unready(redaction.text(f"{fault.message} {fault.hint}".strip()))
-    for adapter in frameworks.imported():
-        adapter.stop_threads()
     return None
 
 
