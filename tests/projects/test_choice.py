@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,7 @@ from projects_for_tests.making import written
 from windlass.errors import ProjectError
 from windlass.projects import recognise
 from windlass.projects.kinds import code
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from windlass.projects.kinds.declared import placed
 
 NAMED = '[project]\nname = "talk"\n'
 FACTORY = MAKE.replace("def make", "def build_crew")
@@ -119,6 +117,16 @@ def test_a_type_that_no_code_fits_is_an_error_with_what_the_code_has(tmp_path: P
     fault = fault_of(written(tmp_path, {"main.py": FLOW, "pyproject.toml": '[tool.crewai]\ntype = "crew"\n'}))
     assert fault.message.startswith(f"no crew found in {tmp_path}: looked for ")
     assert fault.message.endswith("Its code has: Talk (main.py:10, a flow).")
+
+
+def test_a_path_may_have_colons_before_the_object(tmp_path: Path) -> None:
+    root = written(tmp_path / "a:b", {"crew.py": ""})
+    (tmp_path / "a").mkdir()
+    assert placed(root / "crew.py:build") == (root, ("crew.py", "build"))
+    assert placed(root / "crew.py") == (root, ("crew.py", None))
+    assert placed(Path(f"{root}:tea.crew:build")) == (root, (None, "tea.crew:build"))
+    with pytest.raises(ProjectError, match=r"no.* folder|no file"):
+        placed(tmp_path / "missing.py:build")
 
 
 def test_a_folder_of_projects_is_none(tmp_path: Path) -> None:

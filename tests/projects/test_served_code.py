@@ -59,6 +59,33 @@ def test_a_pipe_in_the_project_blocks_nobody(tmp_path: Path) -> None:
     assert copied(root, tmp_path / "copy", [], digest(root))
 
 
+def test_copies_for_another_user_open_no_file_that_this_user_can_not_read(tmp_path: Path) -> None:
+    files = {"crew.py": "", "keys.py": "KEY = 1", "closed/deep/notes.py": "", "open/notes.py": ""}
+    root, target = written(tmp_path / "root", files), tmp_path / "copy"
+    (root / "keys.py").chmod(0o600)
+    (root / "closed").chmod(0o700)
+    outside = written(tmp_path / "outside", {"private/own.py": ""})
+    (outside / "private").chmod(0o700)
+    (root / "own.py").symlink_to(outside / "private" / "own.py")
+    assert copied(root, target, [], digest(root), for_another_user=True)
+    assert {path.name for path in target.rglob("*") if path.is_symlink()} == {"keys.py", "closed", "own.py"}
+    assert copied(root, tmp_path / "own", [], digest(root))
+    assert not (tmp_path / "own" / "keys.py").is_symlink()
+    assert (tmp_path / "own" / "keys.py").stat().st_mode & 0o777 == 0o600, "a copy has the rights of the file"
+
+
+def test_a_copy_that_no_run_used_may_be_removed(tmp_path: Path) -> None:
+    code, root = ServedCode(), tmp_path / "root"
+    code.hold(root, tmp_path / "unused")
+    assert not code.may_remove(tmp_path / "unused"), "the next run starts from it"
+    code.release(root)
+    assert code.may_remove(tmp_path / "unused")
+    code.hold(root, tmp_path / "used")
+    code.place(root)
+    code.release(root)
+    assert not code.may_remove(tmp_path / "used")
+
+
 def test_runs_start_from_the_copy_until_it_is_released(tmp_path: Path) -> None:
     code, root = ServedCode(), tmp_path / "root"
     assert code.place(root) == root

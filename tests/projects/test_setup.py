@@ -15,7 +15,8 @@ from windlass.config import environment
 from windlass.errors import ProjectError
 from windlass.projects import Interpreters
 from windlass.projects.interpreter import version_of
-from windlass.projects.setup import Builder, Made, set_up, uv_program
+from windlass.projects.packages import packages_of
+from windlass.projects.setup import Builder, Made, move, set_up, uv_program
 
 TINY = '[project]\nname = "steeping"\nversion = "1"\ndependencies = ["tiny>=1"]\n'
 
@@ -138,6 +139,21 @@ def test_an_environment_that_another_program_made_is_kept(tmp_path: Path, wheels
     assert installed(root) == {"tiny-2.0"}
 
 
+def test_a_link_to_an_environment_is_kept(tmp_path: Path, wheels: Path) -> None:
+    root = written(tmp_path / "project", {"requirements.txt": "tiny\n"})
+    (root / ".venv").symlink_to(written(tmp_path / "mine", {"mark": "", "windlass-setup.json": "{}"}))
+    assert made(root, wheels).before == root / ".venv.before-setup"
+    assert (root / ".venv.before-setup").readlink() == tmp_path / "mine"
+    assert not (root / ".venv").is_symlink()
+
+
+def test_the_former_environment_is_moved_back_when_the_new_one_can_not_be_moved(tmp_path: Path) -> None:
+    place = written(tmp_path / ".venv", {"mark": ""})
+    with pytest.raises(FileNotFoundError):
+        move(tmp_path / "missing", place, tmp_path / "former")
+    assert [path.name for path in tmp_path.iterdir()] == [".venv"]
+
+
 def test_a_dangling_environment_is_replaced(tmp_path: Path, wheels: Path) -> None:
     root = written(tmp_path / "project", {"requirements.txt": "tiny\n"})
     made(root, wheels)
@@ -177,6 +193,9 @@ def test_the_interpreter_satisfies_requires_python(tmp_path: Path, wheels: Path)
     root = written(tmp_path / "project", {"pyproject.toml": TINY + 'requires-python = "<3.9"\n'})
     with pytest.raises(ProjectError, match=r"needs Python <3\.9, and no such Python .*: crews run on Python 3\.10 to"):
         made(root, wheels)
+    for broken in ("python3", "^x"):
+        written(root, {"pyproject.toml": f"{TINY}requires-python = {broken!r}\n"})
+        assert packages_of(root).any_python == ">=3.10,<3.14", "one that can't be read excludes none"
     written(root, {"pyproject.toml": TINY + 'requires-python = "==3.10.*"\n'})
     with pytest.raises(ProjectError, match=r"needs Python ==3\.10\.\*, and --python names "):
         made(root, wheels, python=sys.executable)
@@ -196,6 +215,8 @@ def test_builds_of_packages_see_none_of_the_variables_of_windlass(tmp_path: Path
         PGPASSWORD="hidden",
         OPENAI_API_KEY="hidden",
         AWS_SECRET_ACCESS_KEY="hidden",
+        UV_PUBLISH_TOKEN="hidden",
+        uv_publish_password="hidden",
         HTTP_PROXY="http://p",
     )
     seen = (tmp_path / "seen").read_text()

@@ -120,7 +120,7 @@ def setup(project: Path, python: str | None) -> int:
     from windlass.cli.printing import Screen
     from windlass.wiring.setup import set_up_project
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # what is half made is removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # removes the unfinished environment
     screen = Screen()
 
     def show(line: str) -> None:

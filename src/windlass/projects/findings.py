@@ -31,7 +31,7 @@ CODES: Mapping[str, str] = {
     "option": "an option in [tool.windlass] is unknown, or its value can't be",
     "package_version": "a package is installed in another version than the project wants",
     "pyproject": "pyproject.toml is missing, or can't be read",
-    "python_version": "the project's Python is not one that it wants",
+    "python_version": "the project's interpreter does not satisfy requires-python",
     "runs_at_import": "a module starts a crew or a flow while it is imported",
     "several_crews": "there is more than one crew or flow, and none is chosen",
     "unknown_agent": "a task names an agent that there is not",

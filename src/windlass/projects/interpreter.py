@@ -126,7 +126,7 @@ def python_named(named: str, folder: Path, by: str) -> Path:
     python = path / "bin" / "python" if path.is_dir() else path
     if not python.is_file() or not os.access(python, os.X_OK):
         raise ProjectError(
-            f"{by} is {named}, and {python} is no program that can be started.",
+            f"{by} is {named}, and {python} is not an executable file.",
             "Name an interpreter, the folder of an environment, or a version such as 3.12.",
         )
     return Path(os.path.abspath(python))  # noqa: PTH100 - `resolve` would leave the environment

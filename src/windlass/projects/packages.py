@@ -43,7 +43,7 @@ class Packages:
     @property
     def any_python(self) -> str:
         """The versions of Python that fit, as uv takes them."""
-        own = [str(poetry.specifiers(one)[-1]) for one in self.python]
+        own = map(poetry.newest_range, self.python)
         return ",".join([f">={OLDEST[0]}.{OLDEST[1]}", f"<{NEWEST[0]}.{NEWEST[1] + 1}", *filter(None, own)])
 
     @property
@@ -134,7 +134,7 @@ def explained(printed: list[str], packages: Packages) -> ProjectError:
 
 
 BEGINS, DRAWN = re.compile(r"\s*(error|\u00d7)"), re.compile(r"^[\s\u00d7\u2570\u2500\u25b6\u2502\u251c]+")
-"""The begin of uv's reason, and the lines that uv draws before its parts."""
+"""The start of uv's reason, and the lines that uv draws before its parts."""
 LONGEST_REASON = 900
 OTHERWISE = "Correct {file}, then run the command again."
 REMEDIES = {

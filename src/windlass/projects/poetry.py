@@ -70,6 +70,14 @@ def satisfies(version: str, constraint: str) -> bool:
         return True
 
 
+def newest_range(constraint: str) -> str:
+    """Returns the last alternative of the constraint, or "" if the constraint can't be read."""
+    try:
+        return str(specifiers(constraint)[-1])
+    except (InvalidSpecifier, InvalidVersion):
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A package that another one, or the project, depends on."""

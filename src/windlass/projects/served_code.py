@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.projects.digest import Files, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
+    from collections.abc import Callable, Collection
 
 LARGEST_FILE, LARGEST_COPY = 1 << 20, 64 << 20
-"""Bytes. A larger file, and what exceeds the second number, is linked, not copied."""
+"""Files over LARGEST_FILE, and all files after LARGEST_COPY bytes, are linked."""
 MOST_FILES = 20_000
 
 
@@ -22,9 +24,17 @@ class ServedCode:
 
     def __init__(self) -> None:
         self._held: dict[Path, Path] = {}
+        self._used: set[Path] = set()
+        """The copies from which a run was started. Such a run may still read its files."""
 
     def place(self, root: Path) -> Path:
+        """Returns the folder from which a run of the project starts now."""
+        if copy := self._held.get(root):
+            self._used.add(copy)
         return self._held.get(root, root)
+
+    def may_remove(self, copy: Path) -> bool:
+        return copy not in self._used and copy not in self._held.values()
 
     def hold(self, root: Path, copy: Path) -> None:
         """From now on, runs of the project start from this copy."""
@@ -35,16 +45,22 @@ class ServedCode:
         self._held.pop(root, None)
 
 
-def copied(root: Path, target: Path, ignore: Collection[str], state: str) -> bool:
+def copied(root: Path, target: Path, ignore: Collection[str], state: str, *, for_another_user: bool = False) -> bool:
     """Copies the files of a project that count for its digest, and links everything else in its folder.
+
+    `for_another_user` is whether crews run as another user than the owner of the copy. Files that not all users can
+    read are linked then: crews can't read them in the copy if they can't read them in the project.
 
     Returns False when the project has too many files, or when its digest is not `state` by now.
     """
+    can_enter = cache(partial(is_open_folder, Path(os.path.realpath(root))))
     counted = sorted(Files(root, ignore))
     if len(counted) > MOST_FILES:
         return False
     room = LARGEST_COPY
     for name, path in counted:
+        if for_another_user and not is_open(path, can_enter):
+            continue  # `link_the_rest` links the file, or its folder
         new = target / name
         new.parent.mkdir(parents=True, exist_ok=True)
         room -= copy_or_link(path, new, min(room, LARGEST_FILE))
@@ -62,8 +78,23 @@ def copy_or_link(path: str, new: Path, most: int) -> int:
         new.symlink_to(path)
         return 0
     shutil.copy2(path, new)
-    new.chmod(new.stat().st_mode | 0o444)
     return size
+
+
+def is_open(path: str, can_enter: Callable[[Path], bool]) -> bool:
+    """Returns whether all users can read the file, or the target of a link. True for a broken link."""
+    place = Path(os.path.realpath(path))
+    try:
+        return bool(place.stat().st_mode & stat.S_IROTH) and can_enter(place.parent)
+    except OSError:
+        return True
+
+
+def is_open_folder(root: Path, folder: Path) -> bool:
+    """Returns whether all users can reach the folder, from the project's folder on if it is in there."""
+    way = (folder, *folder.parents)
+    below = way[: way.index(root)] if root in way else way
+    return all(one.stat().st_mode & stat.S_IXOTH for one in below)
 
 
 def link_the_rest(root: Path, target: Path) -> None:

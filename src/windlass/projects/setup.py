@@ -19,6 +19,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,14 +49,20 @@ MAKING = ".venv.setup-"
 FORM = 1
 """The version of the way in which environments are made. A new number makes all again."""
 LAST_LINES = 200
+BUILDS_LOCK = Path("/var/run/windlass-build.lock")
+"""The lock of all setups by root on this machine: their builds run as one user."""
+LONGEST_WAIT, WAIT_SECONDS = 900.0, 0.2
+"""Seconds that a setup waits for the builds of others, and between two tries."""
 CLOSED_TO_OTHERS = 0o755
 MICROS = (0, 99)
-"""The last numbers of versions of Python that stand for all: an interpreter's own is not known without a start."""
+"""The lowest and a high micro version, tried for each minor version. An interpreter's own micro version is known only
+after a start.
+"""
 VERSIONS = [f"3.{minor}.{micro}" for minor in range(OLDEST[1], NEWEST[1] + 1) for micro in MICROS]
 QUIET = re.compile(r"\s*([+~-] |Downloaded |Built )")
 """Lines of uv that follow others about the same package."""
 PASSED = re.compile(
-    r"UV_\w+|\w+_PROXY|SSL_CERT_(FILE|DIR)|PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|NETRC|CC|CXX|CFLAGS|LDFLAGS|"
+    r"UV_(?!PUBLISH)\w+|\w+_PROXY|SSL_CERT_(FILE|DIR)|PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|NETRC|CC|CXX|CFLAGS|LDFLAGS|"
     r"XDG_(CACHE|DATA|CONFIG)_HOME|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",
     re.IGNORECASE,
 )
@@ -105,16 +112,15 @@ def set_up(
         base = base_interpreter(python, packages, builder)
         report(f"making {place} from {packages.file} on {base or f'Python {packages.wanted_python}'}")
         remove_leftovers(root)
-        with making(root, builder) as folder:
+        with alone(builder, report), making(root, builder) as folder:
             environment = folder / "env"
             install(root, base, packages, folder, builder, report)
             if framework and not is_installed(framework, environment):
                 raise missing_framework(framework, packages, root)
             take(folder, builder)
-            (environment / STAMP).write_text(json.dumps(stamp))
-            if os.path.lexists(place):
-                place.rename(former or folder / "former")
-            environment.rename(place)
+            (environment / STAMP).unlink(missing_ok=True)
+            write_new(environment / STAMP, json.dumps(stamp))
+            move(environment, place, former or folder / "former")
     return Made(place / "bin" / "python", packages, is_new=True, before=former)
 
 
@@ -127,7 +133,7 @@ def stamp_of(place: Path) -> object:
 
 def former_place(root: Path, place: Path) -> Path | None:
     """Returns where an environment goes that was not made here. None for one that can be removed, or for none."""
-    if not os.path.lexists(place) or stamp_of(place) is not None or place.is_symlink():
+    if not os.path.lexists(place) or (stamp_of(place) is not None and not place.is_symlink()):
         return None
     if os.path.lexists(root / BEFORE):
         raise ProjectError(
@@ -135,6 +141,26 @@ def former_place(root: Path, place: Path) -> Path | None:
             f"Remove one of them, then run the command again: rm -r {root / BEFORE}",
         )
     return root / BEFORE
+
+
+def move(environment: Path, place: Path, former: Path) -> None:
+    """Moves the environment to its place, and what was there to `former`. Moves it back when that fails."""
+    try:
+        if os.path.lexists(place):
+            place.rename(former)
+        environment.rename(place)
+    except BaseException:
+        if os.path.lexists(former) and not os.path.lexists(place):
+            former.rename(place)
+        raise
+
+
+def write_new(file: Path, text: str) -> None:
+    """Writes a new file that all users can read. Raises FileExistsError, also for a link, which it does not follow."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        os.fchmod(descriptor, 0o644)
+        opened.write(text)
 
 
 def missing_framework(framework: str, packages: Packages, root: Path) -> ProjectError:
@@ -197,9 +223,7 @@ def install(
     chosen = str(base or packages.any_python)
     uv.run("venv", "--relocatable", "--no-project", "--python", chosen, str(environment))
     if packages.pins is not None:
-        file = folder / PINS
-        file.write_text("\n".join(packages.pins(markers_of(environment))) + "\n")
-        file.chmod(0o644)
+        write_new(folder / PINS, "\n".join(packages.pins(markers_of(environment))) + "\n")
     arguments = [str(folder / PINS) if one == PINS else one for one in packages.install]
     target = [] if arguments[0] == "sync" else ["pip", "install", "--python", str(environment / "bin" / "python")]
     uv.run(*target, *arguments, "--compile-bytecode")
@@ -325,12 +349,20 @@ def making(root: Path, builder: Builder) -> Iterator[Path]:
 
 
 def take(folder: Path, builder: Builder) -> None:
-    """Gives the environment to root, after no process of the builder is left that could change it."""
+    """Gives the environment to root, after no process of the builder is left that could change it.
+
+    Raises ProjectError if a build replaced the environment, for example with a link to another folder.
+    """
     account = builder.account
     if account is None:
         return
     end_processes_of(account)
     os.chown(folder, ROOT, ROOT)
+    if not stat.S_ISDIR((folder / "env").lstat().st_mode):
+        raise ProjectError(
+            "the build of a package replaced the environment. No environment was made.",
+            "Remove the package that did so from the dependencies of the project.",
+        )
     for _, folders, files, here in os.fwalk(folder / "env", follow_symlinks=False):
         os.fchown(here, ROOT, ROOT)
         os.fchmod(here, 0o755)
@@ -363,3 +395,40 @@ def locked(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def alone(builder: Builder, report: Callable[[str], None]) -> Iterator[None]:
+    """Keeps the builds of other setups by root off: they have the same user, so each could change the other's files.
+
+    Waits until they have ended, and ends processes that a killed setup left. Raises ProjectError after LONGEST_WAIT.
+    """
+    if builder.account is None:
+        yield
+        return
+    try:
+        descriptor = os.open(BUILDS_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        message = f"{BUILDS_LOCK} can't be opened: {error.strerror}."
+        raise ProjectError(message, "Root locks this file during builds. Make its folder writable for root.") from None
+    try:
+        wait_for_lock(descriptor, report)
+        end_processes_of(builder.account)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def wait_for_lock(descriptor: int, report: Callable[[str], None]) -> None:
+    ends, reported = time.monotonic() + LONGEST_WAIT, False
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > ends:
+                message = f"another setup by root has built packages for {LONGEST_WAIT:.0f} s."
+                raise ProjectError(message, "Run the command again when it has ended.") from None
+        if not reported:
+            report("waiting for another setup by root to end")
+            reported = True
+        time.sleep(WAIT_SECONDS)

@@ -134,6 +134,11 @@ class Runner:
             ) from error
         return replace(project, root=str(copy))
 
+    @property
+    def has_crew_account(self) -> bool:
+        """Whether crews run as another user than the server."""
+        return self._config.crew_account is not None
+
     def folder_for_code(self, root: Path) -> Path:
         """Returns a new folder for a copy of the project, which crews can read. It is removed when the runner stops."""
         folder = self._open_scratch().folder("p")

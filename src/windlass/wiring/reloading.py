@@ -18,10 +18,12 @@ from windlass.deployments.registration import loaded, read_project
 from windlass.errors import ProjectError
 from windlass.projects.digest import BESIDE, CODE, changes, glance, look
 from windlass.projects.served_code import copied
+from windlass.removal import removed
 from windlass.wiring.change_notices import ChangeNotices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
+    from concurrent.futures import Future
     from pathlib import Path
 
     from windlass.deployments.registration import Registration
@@ -188,20 +190,27 @@ class Reloading:
     async def _keep(self, registration: Registration) -> None:
         """Copies the files that were just loaded, to serve them when later ones can't be loaded.
 
-        A server that is root copies with the rights of the project's owner, who may have placed links there. The copies
-        before stay until the server stops: runs may use them.
+        A server that is root copies with the rights of the project's owner, who may have placed links there. The copy
+        before is removed, unless a run was started from it: it then stays until the server stops.
         """
-        self._copy = None
+        self._code.release(self._root)
+        former, self._copy = self._copy, None
+        if former is not None and self._code.may_remove(former):
+            await removed(former.parent)
         try:
             folder = await asyncio.to_thread(self._runner.folder_for_code, self._root)
-            copy = folder / self._root.name
-            ignore = registration.recognised.options.ignore
-            work = partial(copied, self._root, copy, ignore, registration.digest)
-            owner = owner_of(self._root.stat().st_uid)
-            if await asyncio.wrap_future(with_rights_of(owner if os.geteuid() == ROOT else None, work)):
-                self._copy = copy
+            if await asyncio.wrap_future(self._copied(folder / self._root.name, registration)):
+                self._copy = folder / self._root.name
+            else:
+                await removed(folder)
         except OSError as error:
             self._notify(f"warning: the project can't be copied, so broken files will be served: {error}")
+
+    def _copied(self, copy: Path, registration: Registration) -> Future[bool]:
+        ignore, others = registration.recognised.options.ignore, self._runner.has_crew_account
+        work = partial(copied, self._root, copy, ignore, registration.digest, for_another_user=others)
+        owner = owner_of(self._root.stat().st_uid)
+        return with_rights_of(owner if os.geteuid() == ROOT else None, work)
 
     def _notify_fault(self, error: ProjectError) -> None:
         trace = getattr(error, "trace", "")

@@ -57,8 +57,8 @@ def builder_for(settings: Settings, root: Path) -> Iterator[Builder]:
     owner = owner_of(root.stat().st_uid)
     account = build_account() if owner.uid == ROOT else owner
     with TemporaryDirectory(prefix="windlass-setup-", ignore_cleanup_errors=True) as folder:
-        account.give(Path(folder))
         uv = uv_for(account, Path(folder))
+        account.give(Path(folder))  # after root has written there
         if owner.uid == ROOT:
             yield Builder(uv, config.environment(), reaches, account)
             return

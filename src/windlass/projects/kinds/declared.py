@@ -151,7 +151,7 @@ def folder_of(path: Path) -> Path:
 
 def placed(path: Path) -> tuple[Path, tuple[str | None, str | None] | None]:
     """Returns the folder of the project, and the target: a file in it and an object, or None for the whole folder."""
-    text, _, name = (str(path), "", "") if path.exists() else str(path).partition(":")
+    text, name = parted(path)
     place = Path(text).resolve()
     if place.is_dir():
         return place, (None, name) if name else None
@@ -160,6 +160,13 @@ def placed(path: Path) -> tuple[Path, tuple[str | None, str | None] | None]:
         raise ProjectError(message, "Name the folder of a project, or a Python file: crew.py, or crew.py:object.")
     root = root_of(place)
     return root, (place.relative_to(root).as_posix(), name or None)
+
+
+def parted(path: Path) -> tuple[str, str]:
+    """Returns the path of the folder or file, and the object after it. The path may have colons itself."""
+    parts = str(path).split(":")
+    cuts = [(":".join(parts[:number]), ":".join(parts[number:])) for number in range(len(parts), 0, -1)]
+    return next((cut for cut in cuts if cut[0] and Path(cut[0]).exists()), cuts[-1])
 
 
 def root_of(file: Path) -> Path:

@@ -1,0 +1,113 @@
+"""Builds of packages that leave links, so that root writes to its own files during `windlass setup`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from attacks.other_user import CREW, as_root, run_as
+from projects_for_tests.making import written
+from projects_for_tests.wheels import index, wheel
+from windlass.accounts import Account
+from windlass.config import environment
+from windlass.errors import ProjectError
+from windlass.projects import setup
+from windlass.projects.packages import PINS, Packages
+from windlass.projects.setup import Builder, alone, install, set_up
+from windlass.wiring.setup import uv_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUILDER = Account(CREW.uid - 9, CREW.uid - 9, "builder", is_ours=False)
+"""Of this file alone: the processes of the user are ended."""
+PLANT = "import os, sys; os.symlink(sys.argv[1], sys.argv[2])"
+EXCHANGE = "import os, sys; os.rename(sys.argv[2], sys.argv[2] + '-away'); os.symlink(sys.argv[1], sys.argv[2])"
+
+pytestmark = as_root
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "BUILDS_LOCK", tmp_path / "lock")
+
+
+@pytest.fixture
+def secret(open_folder: Path) -> Path:
+    secret = written(open_folder / "of-root", {"shadow": "root:x"}) / "shadow"
+    secret.chmod(0o600)
+    return secret
+
+
+@pytest.fixture
+def project(open_folder: Path) -> Path:
+    wheel(open_folder / "wheels", "tiny")
+    return written(open_folder / "project", {"requirements.txt": "tiny\n"})
+
+
+def reaches(python: Path) -> bool:
+    return BUILDER.first_closed(python.resolve().parent) is None
+
+
+def set_up_under_attack(project: Path, code: str, target: Path, name: str) -> None:
+    """Sets the project up. The code runs as the builder while packages are installed."""
+    uv = uv_for(BUILDER, written(project.parent / "uv", {}))
+    attacked: list[Path] = []
+
+    def attack(line: str) -> None:
+        if line.startswith("Installed"):
+            attacked.extend(project.glob(".venv.setup-*"))
+            run_as(BUILDER, code, target, attacked[0] / name)
+
+    variables = {**environment(), **index(project.parent / "wheels")}
+    try:
+        set_up(project, None, None, Builder(uv, variables, reaches, BUILDER), attack)
+    finally:
+        assert attacked
+
+
+def test_the_stamp_is_not_written_through_a_link_of_a_build(project: Path, secret: Path) -> None:
+    set_up_under_attack(project, PLANT, secret, "env/windlass-setup.json")
+    assert (secret.read_text(), secret.stat().st_uid) == ("root:x", 0)
+    stamp = project / ".venv" / "windlass-setup.json"
+    assert (stamp.is_symlink(), stamp.stat().st_uid) == (False, 0)
+
+
+def test_an_environment_that_a_build_replaced_by_a_link_is_refused(project: Path, secret: Path) -> None:
+    CREW.give(secret)
+    with pytest.raises(ProjectError, match="replaced the environment"):
+        set_up_under_attack(project, EXCHANGE, secret.parent, "env")
+    assert secret.stat().st_uid == CREW.uid
+    assert [path.name for path in secret.parent.iterdir()] == ["shadow"]
+    assert [path.name for path in project.iterdir()] == ["requirements.txt"]
+
+
+def test_the_pins_are_not_written_through_a_link(
+    project: Path, secret: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(setup.Uv, "run", lambda *_: written(tmp_path / "env", {"pyvenv.cfg": ""}))
+    (tmp_path / PINS).symlink_to(secret)
+    packages = Packages("poetry.lock", [], ("-r", PINS), lambda _: ["tiny==1"])
+    with pytest.raises(FileExistsError):
+        install(project, None, packages, tmp_path, Builder(tmp_path, {}, lambda _: True, BUILDER), print)
+    assert secret.read_text() == "root:x"
+
+
+def test_one_setup_by_root_builds_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    descriptor = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+    def end_the_other(line: str) -> None:
+        lines.append(line)
+        os.close(descriptor)
+
+    builder = Builder(tmp_path, {}, lambda _: True, BUILDER)
+    with alone(builder, end_the_other):
+        monkeypatch.setattr(setup, "LONGEST_WAIT", 0)
+        with pytest.raises(ProjectError, match="another setup by root"), alone(builder, print):
+            pass
+    assert lines == ["waiting for another setup by root to end"]
