@@ -150,6 +150,7 @@ async def test_all_files_as_one_zip(crew: Crew) -> None:
         assert {name: archive.read(name) for name in archive.namelist()} == FILES
     head = await get(crew, f"/files/{kickoff}.zip", "HEAD")
     assert (head.status_code, head.content, head.headers["content-type"]) == (200, b"", "application/zip")
+    assert "content-length" not in head.headers
 
 
 @pytest.mark.parametrize("path", ["nothing", "out", "out/", "OUT/report.md", "page.html/more", "a%00b", "a%0Ab", "%ff"])

@@ -18,13 +18,15 @@ from lifecycle.waiting import until
 from projects_for_tests.making import function_project
 from store.whole import loaded
 from windlass.deployments.registration import Registration
-from windlass.errors import DatabaseUnavailable, StatementGivenUp
+from windlass.errors import DatabaseUnavailable, StatementGivenUp, Unstorable
 from windlass.kickoffs.files import CHUNK, FileLimits
 from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.retries import Retries
 from windlass.kickoffs.states import State
 from windlass.runner.run_folder import RunFolder
 from windlass.store.deployments import DeploymentStore
 from windlass.store.files import FileStore
+from windlass.store.kickoffs import KickoffStore
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -465,3 +467,51 @@ async def test_a_file_whose_part_is_missing_is_not_restored(
     status = await written.status(await run(written, code, place=str(place.folder)))
     assert "a part of a file is missing" in warnings(status)["files_not_restored"]
     assert status.file_count == 1
+
+
+@pytest.mark.parametrize("files_too", [False, True])
+async def test_files_are_kept_when_the_result_can_not_be_stored(
+    written: World, monkeypatch: pytest.MonkeyPatch, *, files_too: bool
+) -> None:
+    original = KickoffStore.settle
+
+    async def settle(*arguments: Any, changes: Any = None) -> bool:
+        if arguments[3].output is not None or (files_too and changes):
+            raise Unstorable("It is too large.", "Return less.")
+        return await original(*arguments, changes=changes)
+
+    monkeypatch.setattr(KickoffStore, "settle", settle)
+    await written.worker()
+    kickoff = await run(written, f"{WRITE}; result = 'found'")
+    status = await written.status(kickoff)
+    assert (status.state, status.reason) == (State.FAILED, "limit")
+    assert (await files(written, kickoff)).keys() == (set() if files_too else {"report.md", "out/data.csv"})
+    assert warnings(status).keys() == ({"files_not_stored"} if files_too else set())
+    assert await chunks(written) == (0 if files_too else 2)
+
+
+async def test_whether_another_attempt_follows_is_decided_once(written: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause before it is partly random, and may be longer than the time that is left."""
+    pauses = iter([0.01])
+    monkeypatch.setattr(Retries, "pause", lambda *_: next(pauses, None))
+    await written.worker()
+    kickoff = await run(written, f"{WRITE}; raise ValueError('no')")
+    assert (await written.status(kickoff)).attempt == 2
+    assert (await files(written, kickoff)).keys() == {"report.md", "out/data.csv"}
+
+
+async def test_files_that_were_left_to_another_attempt_are_missed_with_a_warning(
+    written: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a stop is requested at that moment."""
+
+    async def refuse(*_: object, pause: float) -> bool:
+        assert pause
+        return False
+
+    monkeypatch.setattr(KickoffStore, "retry", refuse)
+    await with_retries(written, attempts=2, backoff=0.01)
+    await written.worker()
+    status = await written.status(await run(written, f"{WRITE}; raise ValueError('no')"))
+    assert (status.state, status.attempt, status.files) == (State.FAILED, 1, None)
+    assert "another attempt was to follow" in warnings(status)["files_not_stored"]

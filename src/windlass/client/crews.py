@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from windlass.client import protocol, requests
-from windlass.client.downloads import Download, chosen
+from windlass.client.downloads import chosen, downloads
 from windlass.client.protocol import Patience
 from windlass.client.requests import Kickoff, bodies, body, seconds
 from windlass.client.transport import AsyncTransport, Transport, address, known_token
@@ -116,8 +116,8 @@ class Crew(_AnyCrew):
         would lead out of the folder.
         """
         found = []
-        for file in chosen(self.files(kickoff_id), paths):
-            with Download(Path(folder), file.path, force=force) as download:
+        for file, download in downloads(chosen(self.files(kickoff_id), paths), Path(folder), force=force):
+            with download:
                 self._transport.perform(protocol.content(kickoff_id, file, download.write, self._patience))
             found.append(download.path)
         return found
@@ -209,8 +209,8 @@ class AsyncCrew(_AnyCrew):
         self, kickoff_id: str, folder: str | PathLike[str], paths: Iterable[str] | None = None, *, force: bool = False
     ) -> list[Path]:
         found = []
-        for file in chosen(await self.files(kickoff_id), paths):
-            with Download(Path(folder), file.path, force=force) as download:
+        for file, download in downloads(chosen(await self.files(kickoff_id), paths), Path(folder), force=force):
+            with download:
                 await self._transport.perform(protocol.content(kickoff_id, file, download.write, self._patience))
             found.append(download.path)
         return found

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from pathlib import Path
+import secrets
 from typing import TYPE_CHECKING, Self
 
 from windlass.client.errors import CrewError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from windlass.client.results import File
 
@@ -31,22 +31,20 @@ class Download:
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
-        descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=".windlass-")
-        self._file, self._name = os.fdopen(descriptor, "wb"), Path(name)
+        self._name = self.path.parent / f".windlass-{secrets.token_hex(8)}"
+        self._file = self._name.open("xb")
         return self
 
     def write(self, piece: bytes) -> None:
         self._file.write(piece)
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._file.close()
-        if kind is not None:
+        try:
+            self._file.close()
+            if kind is None:
+                self._name.replace(self.path)
+        finally:
             self._name.unlink(missing_ok=True)
-            return
-        mask = os.umask(0)
-        os.umask(mask)
-        self._name.chmod(0o666 & ~mask)
-        self._name.replace(self.path)
 
 
 def chosen(files: Sequence[File], paths: Iterable[str] | None) -> list[File]:
@@ -58,6 +56,11 @@ def chosen(files: Sequence[File], paths: Iterable[str] | None) -> list[File]:
     if missing := [path for path in wanted if path not in known]:
         raise CrewError(f"The kickoff has no file {missing[0]!r}.", f"It has: {', '.join(known) or 'none'}.")
     return [known[path] for path in wanted]
+
+
+def downloads(files: Sequence[File], folder: Path, *, force: bool) -> list[tuple[File, Download]]:
+    """Checks the paths of all files. Raises CrewError for the first that can't be written."""
+    return [(file, Download(folder, file.path, force=force)) for file in files]
 
 
 def checked(path: str, *, windows: bool = os.name == "nt") -> str:

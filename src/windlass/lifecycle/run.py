@@ -15,7 +15,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, lost_too_often, stopped
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
-from windlass.lifecycle.background_tasks import until_stored, until_the_database_answers
+from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
@@ -119,6 +119,8 @@ class Run:
         self._journal = Journal(store, key_ring, claimed.id)
         self.files = RunFiles(store, claimed, config.files, self._reports.warn)
         self._file_changes: FileChanges | None = None
+        self._files_skipped = False
+        self._pauses: dict[tuple[Reason | None, bool], float | None] = {}
         self._calls_past_limit = 0
         self._began = time.monotonic()
         self.over = False
@@ -146,7 +148,8 @@ class Run:
 
     async def end(self, outcome: Outcome) -> None:
         """Stores the files of the run, unless another attempt follows: that one goes on from the last finished step."""
-        if outcome.reason is Reason.LOST or self._pause(outcome) is not None:
+        self._files_skipped = outcome.reason is not Reason.LOST and self._pause(outcome) is not None
+        if outcome.reason is Reason.LOST or self._files_skipped:
             return
         self.over = True
         self._file_changes = await self.files.at_end()
@@ -281,10 +284,21 @@ class Run:
             message = f"the result is {size_in_words(size)}, and {error}"
             reduced = failure(Reason.LIMIT, beginning(message, LONGEST_WORDS), final=True)
             self._records.warnings.clear()
-            self._file_changes = None
-            await until_the_database_answers(lambda: self._settle(reduced))
+            await self._settle_reduced(reduced)
             return reduced
         return outcome
+
+    async def _settle_reduced(self, outcome: Outcome) -> None:
+        """Settles the kickoff with the changes of its files, or without them if they can't be stored either."""
+        if self._file_changes is not None:
+            try:
+                await until_stored(lambda: self._settle(outcome), self._store.answers, LARGE + 1)
+            except Unstorable as error:
+                await self.files.give_up(error.message, self._file_changes)
+                self._file_changes = None
+            else:
+                return
+        await until_the_database_answers(lambda: self._settle(outcome))
 
     async def _settle(self, outcome: Outcome) -> None:
         if outcome.reason is Reason.LOST:
@@ -295,6 +309,9 @@ class Run:
             )
         elif await self._retry(outcome):
             return
+        if self._files_skipped:
+            self._files_skipped = False
+            await self.files.give_up("another attempt was to follow, but none does.")
         kickoff, attempt = self.claimed.id, self.claimed.attempt
         settled = await self._store.settle(
             kickoff, attempt, outcome, self._reports.usage, self._records.warnings, changes=self._file_changes
@@ -319,7 +336,15 @@ class Run:
         return retried
 
     def _pause(self, outcome: Outcome) -> float | None:
-        """Returns the seconds until the next attempt that the project requests, or None for no further attempt."""
+        """Returns the seconds until the next attempt that the project requests, or None for no further attempt. The
+        answer, which is partly random, stays the same.
+        """
+        kind = outcome.reason, outcome.final
+        if kind not in self._pauses:
+            self._pauses[kind] = self._new_pause(outcome)
+        return self._pauses[kind]
+
+    def _new_pause(self, outcome: Outcome) -> float | None:
         pause = self._options.retries.pause(outcome, self.claimed.retries)
         late = pause is not None and self._seconds_left is not None and pause >= self._seconds_left
         return None if late else pause  # the kickoff would reach its timeout before the next attempt

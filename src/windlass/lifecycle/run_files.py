@@ -22,7 +22,7 @@ from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_d
 from windlass.lifecycle.run_recorder import NoLongerOurs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from uuid import UUID
 
     from windlass.kickoffs.files import FileLimits, LeftOut
@@ -106,7 +106,7 @@ class RunFiles:
         try:
             changes, left_out = await self._changes(self._folder)
         except NotStored as error:
-            await self._give_up(str(error), self._uploaded)
+            await self.give_up(str(error))
             return None
         if left_out.count:
             self._warn(Warning_("files_cut", left_out.words()))
@@ -116,9 +116,13 @@ class RunFiles:
         """Makes `at_end` give up: the worker stops, and the result is worth more than the files."""
         self._hurried = True
 
-    async def _give_up(self, why: str, contents: Sequence[UUID]) -> None:
+    async def give_up(self, why: str, changes: FileChanges | None = None) -> None:
+        """Warns that the last changes are not stored, and removes their contents. `changes` were not committed."""
+        if self._folder is None:
+            return
         self._warn(Warning_("files_not_stored", f"The last changes of the run's files could not be stored: {why}"))
         logger.event("files.not_stored", kickoff_id=self._kickoff, attempt=self._attempt, why=why)
+        contents = [*self._uploaded, *(file.content for file in (changes.put if changes else ()))]
         with suppress(DatabaseUnavailable):  # the next attempt or retention removes them
             await self._store.files.drop_contents(self._kickoff, contents)
 

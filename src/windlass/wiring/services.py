@@ -6,6 +6,7 @@ import asyncio
 import socket
 from contextlib import suppress
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -29,7 +30,6 @@ from windlass.lifecycle.worker import Worker
 from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
 from windlass.store.deployments import DeploymentStore
-from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.migrate import is_migrated
 from windlass.store.retention import RetentionStore
@@ -67,6 +67,11 @@ class Services:
         self.stack = stack
         self._worker: Worker | None = None
 
+    @cached_property
+    def _kickoffs(self) -> KickoffStore:
+        """One for the worker and the API, because it limits how many chunks of files are read at once."""
+        return KickoffStore(self.infrastructure.database)
+
     def check_address(self) -> None:
         """Raises WindlassError when the HTTP server could not listen. A database that was started would be in vain."""
         check_free(self.settings.host, self.settings.port)
@@ -97,7 +102,7 @@ class Services:
         code: ServedCode | None = None,
     ) -> Worker:
         """Starts a worker. `given` are the projects that the server was started with."""
-        settings, store = self.settings, KickoffStore(self.infrastructure.database)
+        settings, store = self.settings, self._kickoffs
         if self.infrastructure.exclusive:
             await store.end_all_leases()
         config = WorkerConfig(
@@ -126,17 +131,17 @@ class Services:
             Crews(DeploymentStore(database), listener),
             access,
             Acceptor(KickoffStore(database, max_waiting=settings.max_waiting, user_share=settings.user_queue_share)),
-            Statuses(KickoffStore(database), listener),
+            Statuses(self._kickoffs, listener),
             KickoffRules(
                 infrastructure.key_ring.seal, settings.user_max_priority, timedelta(days=settings.user_max_days_ahead)
             ),
             settings.max_body,
             settings.request_timeout,
-            Stops(KickoffStore(database)),
+            Stops(self._kickoffs),
             settings.stop_grace,
             Deletions(RetentionStore(database)),
             LargeAnswers(settings.home, settings.large_answers),
-            FileStore(database),
+            self._kickoffs.files,
         )
         health = health_routes({"database": self._migrated, "worker": self._claiming})
         addresses = Addresses(root, settings.crew_domain)

@@ -70,7 +70,9 @@ def file_response(store: FileStore, kickoff: UUID, file: StoredFile, request: Re
 def zip_response(store: FileStore, kickoff: UUID, files: Sequence[StoredFile], request: Request) -> Response:
     headers = {**PROTECTION, "content-disposition": attachment(f"{kickoff}.zip"), "content-type": "application/zip"}
     if request.method == "HEAD":
-        return Response(headers=headers)
+        response = Response(headers=headers)
+        del response.headers["content-length"]  # it is not known before the zip is made
+        return response
     return StreamingResponse(_zipped(store, kickoff, files), headers=headers)
 
 
