@@ -72,6 +72,8 @@ def test_copies_for_another_user_open_no_file_that_this_user_can_not_read(tmp_pa
     assert copied(root, tmp_path / "own", [], digest(root))
     assert not (tmp_path / "own" / "keys.py").is_symlink()
     assert (tmp_path / "own" / "keys.py").stat().st_mode & 0o777 == 0o600, "a copy has the rights of the file"
+    assert copied(root, tmp_path / "all", [], digest(root), open_all=True)
+    assert (tmp_path / "all" / "keys.py").stat().st_mode & 0o777 == 0o644
 
 
 def test_a_copy_that_no_run_used_may_be_removed(tmp_path: Path) -> None:

@@ -45,11 +45,20 @@ class ServedCode:
         self._held.pop(root, None)
 
 
-def copied(root: Path, target: Path, ignore: Collection[str], state: str, *, for_another_user: bool = False) -> bool:
+def copied(
+    root: Path,
+    target: Path,
+    ignore: Collection[str],
+    state: str,
+    *,
+    for_another_user: bool = False,
+    open_all: bool = False,
+) -> bool:
     """Copies the files of a project that count for its digest, and links everything else in its folder.
 
     `for_another_user` is whether crews run as another user than the owner of the copy. Files that not all users can
     read are linked then: crews can't read them in the copy if they can't read them in the project.
+    With `open_all` all users can read each copied file. Otherwise a copy has the rights of its file.
 
     Returns False when the project has too many files, or when its digest is not `state` by now.
     """
@@ -64,6 +73,8 @@ def copied(root: Path, target: Path, ignore: Collection[str], state: str, *, for
         new = target / name
         new.parent.mkdir(parents=True, exist_ok=True)
         room -= copy_or_link(path, new, min(room, LARGEST_FILE))
+        if open_all and not new.is_symlink():
+            new.chmod(new.stat().st_mode | 0o444)
     link_the_rest(root, target)
     return digest(target, ignore) == state
 

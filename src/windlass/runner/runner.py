@@ -139,6 +139,10 @@ class Runner:
         """Whether crews run as another user than the server."""
         return self._config.crew_account is not None
 
+    def needs_copy(self, root: Path) -> bool:
+        """Whether crews get a copy of the project with all its files, because only root can open its folder."""
+        return self._copies is not None and self._copies.needed(root)
+
     def folder_for_code(self, root: Path) -> Path:
         """Returns a new folder for a copy of the project, which crews can read. It is removed when the runner stops."""
         folder = self._open_scratch().folder("p")

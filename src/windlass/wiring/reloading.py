@@ -207,8 +207,9 @@ class Reloading:
             self._notify(f"warning: the project can't be copied, so broken files will be served: {error}")
 
     def _copied(self, copy: Path, registration: Registration) -> Future[bool]:
-        ignore, others = registration.recognised.options.ignore, self._runner.has_crew_account
-        work = partial(copied, self._root, copy, ignore, registration.digest, for_another_user=others)
+        ignore, opens = registration.recognised.options.ignore, self._runner.needs_copy(self._root)
+        others = self._runner.has_crew_account and not opens
+        work = partial(copied, self._root, copy, ignore, registration.digest, for_another_user=others, open_all=opens)
         owner = owner_of(self._root.stat().st_uid)
         return with_rights_of(owner if os.geteuid() == ROOT else None, work)
 
