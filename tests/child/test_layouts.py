@@ -50,6 +50,19 @@ async def test_crews_in_a_function_have_task_records_of_their_own(bench: Bench, 
     assert ended == dict.fromkeys(range(3), ("completed", "said"))
 
 
+async def test_a_function_warns_once_of_missing_capabilities_of_crewai(bench: Bench, tmp_path: Path) -> None:
+    code = (
+        "from windlass_child.crewai import capabilities\n"
+        "known = capabilities.found() | {'token_usage': False}\n"
+        "capabilities.found = lambda: known\n"
+        f"{PRELUDE}{MAKE}\n\ndef main(topic: str):\n    make(topic).kickoff()\n    return make(topic).kickoff().raw\n"
+    )
+    heard = Heard()
+    outcome = await bench.run(written(tmp_path / "project", {"main.py": code}), {"topic": "tea"}, heard=heard)
+    assert outcome.state is State.SUCCESS, outcome.error
+    assert [one.code for one in heard.of(Warned)] == ["crewai_without_token_usage"]
+
+
 async def test_a_script_is_served_up_to_its_kickoff_with_a_warning_and_its_inputs_as_defaults(
     bench: Bench, tmp_path: Path
 ) -> None:

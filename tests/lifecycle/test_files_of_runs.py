@@ -122,7 +122,7 @@ async def test_a_run_without_files_stores_nothing(written: World, monkeypatch: p
     ],
 )
 async def test_files_of_a_run_that_fails_help_to_find_the_cause(written: World, end: str, reason: str) -> None:
-    await written.worker(limits=Limits(timeout=3.0))
+    await written.worker(limits=Limits(timeout=10.0 if reason == "timed_out" else None))
     kickoff = await run(written, f"{WRITE}; {end}")
     assert (await written.status(kickoff)).reason == reason
     assert (await files(written, kickoff)).keys() == {"report.md", "out/data.csv"}

@@ -136,14 +136,14 @@ async def test_a_worker_does_not_reap_its_own_kickoff_whose_row_was_locked_when_
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
-    worker = await world.worker(lease=3.0, renewal=0.05)
+    worker = await world.worker(lease=15.0, renewal=0.05)
     kickoff = await world.accept(**place.inputs())
     await place.until_held()
     for name, replacement in (("renew_unlocked", locked), ("renew", never), ("settle", later), ("reap", counted)):
         monkeypatch.setattr(KickoffStore, name, replacement)
     place.let_go()
     await over(worker)
-    await lease_ended(beside, kickoff)
+    await beside.end_leases()
     async with asyncio.timeout(20):
         while not reaped.locked():
             await reaped.acquire()

@@ -92,12 +92,16 @@ def constructor(name: str) -> Any:
 
 @contextlib.contextmanager
 def watching(order: Run, report: Report, first_record: int | None = None) -> Iterator[None]:
-    """Makes the crews and flows stoppable. Finished tasks of crews are not run again."""
-    from windlass_child.crewai import events
+    """Makes the crews and flows stoppable. Finished tasks of crews are not run again.
+
+    A warning is sent for each capability that a function's crews and flows would use and that is off.
+    """
+    from windlass_child.crewai import capabilities, events
     from windlass_child.crewai.guard import Guard
     from windlass_child.crewai.tasks import TaskFollower, followed_without_events
     from windlass_child.journal.crew import CrewJournal
 
+    report.warn_all(capabilities.warnings("function"))
     events.end_first_run()
     guard = Guard(order.budget, report)
     follower = None if first_record is None else TaskFollower([], report, first_record)

@@ -2,6 +2,7 @@
 
 A capability is detected by looking for the feature itself, once per process, and never by a version number. One that is
 off is never a reason to refuse a project: `windlass check`, `GET /inputs` and each kickoff have a warning instead.
+Only a crew in JSON and a declarative flow are refused by a release that can't load them.
 docs/crewai-versions.md has the table of releases.
 """
 
@@ -57,6 +58,8 @@ class Capability:
 
 
 CREWS, FLOWS = ("crew", "json_crew"), ("flow", "declarative_flow")
+RUN_CREWS = (*CREWS, "function")
+"""The kinds whose tasks are journaled. A function gets its warnings when it imports crewai."""
 
 
 def has_bus() -> bool:
@@ -101,13 +104,13 @@ CAPABILITIES = (
     Capability(
         "events",
         "has no events: a kickoff reports its tasks, and neither its model calls nor its tools",
-        (*CREWS, *FLOWS),
+        (*RUN_CREWS, *FLOWS),
         has_bus,
     ),
     Capability(
         "token_usage",
         "does not report the tokens of model calls: the usage is not counted, and token_limit has no effect",
-        (*CREWS, *FLOWS),
+        (*RUN_CREWS, *FLOWS),
         counts_tokens,
     ),
     Capability(
@@ -119,7 +122,7 @@ CAPABILITIES = (
     Capability(
         "task_journal",
         "has no place at which tasks can be journaled: after an interruption the kickoff starts again",
-        CREWS,
+        RUN_CREWS,
         journals_tasks,
     ),
     Capability(
@@ -144,7 +147,7 @@ CAPABILITIES = (
     Capability(
         "storage_folder",
         "has no setting for its storage: memory and knowledge of kickoffs are stored below the home folder",
-        (*CREWS, *FLOWS),
+        (*RUN_CREWS, *FLOWS),
         stores_in_a_folder,
     ),
     Capability(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -56,15 +57,19 @@ def method_of(marked: Any) -> Method:
 
 def state_of(flow: Any) -> Any:
     """Returns the state of a flow object, without the proxy that some releases put around it."""
-    return flow._state if "_proxy_state" in dir(type(flow.state)) else flow.state  # noqa: SLF001 - as above
+    return flow._state if hasattr(type(flow.state), "_proxy_state") else flow.state  # noqa: SLF001 - as above
 
 
-def own_attributes() -> set[str]:
-    """Returns the attributes that crewai's code sets on flow objects, where they are not declared as fields."""
+@functools.cache
+def own_attributes() -> frozenset[str]:
+    """Returns the attributes that crewai's code sets on flow objects, where they are not declared as fields.
+
+    A zygote calls this before its forks.
+    """
     if issubclass(Flow, BaseModel):
-        return set()
+        return frozenset()
     functions = [value for kind in Flow.__mro__ for value in vars(kind).values() if isinstance(value, FunctionType)]
-    return {name for function in functions for name in stored(function.__code__)}
+    return frozenset(name for function in functions for name in stored(function.__code__))
 
 
 def stored(code: CodeType) -> Iterator[str]:

@@ -26,6 +26,7 @@ def warm() -> None:
         import_module(f"windlass_child.kinds.{kind}")
     import_module("windlass_child.crewai.events").end_first_run()
     capabilities.found()
+    import_module("windlass_child.crewai.flow_shape").own_attributes()
     try:
         executor = capabilities.optional("crewai.agents.agent_executor:AgentExecutor")
         if executor is not None:

@@ -180,7 +180,8 @@ def built(found: Any, project: Project) -> Any:
     """Returns the crew of the entrypoint, which is a crew, a class, or a function without arguments."""
     called = getattr(found, "__name__", project.entrypoint)
     if isinstance(found, type):
-        made_by, crew = f"{called}.{crew_method(found, project)}()", built_by(found, project)
+        method = crew_method(found, project)
+        made_by, crew = f"{called}.{method}()", built_by(found, method, project)
     elif callable(getattr(found, "crew", None)):
         made_by, crew = f"{project.entrypoint}.crew()", found.crew()
     elif callable(found):
@@ -193,10 +194,10 @@ def built(found: Any, project: Project) -> Any:
     raise ProjectFault(f"{made_by} gave a {type(crew).__name__}", "It must return a crewai.Crew.")
 
 
-def built_by(crew_class: Any, project: Project) -> Any:
+def built_by(crew_class: Any, method: str, project: Project) -> Any:
     refuse_arguments(crew_class, crew_class.__name__)
     try:
-        return getattr(crew_class(), crew_method(crew_class, project))()
+        return getattr(crew_class(), method)()
     except (KeyError, AttributeError) as error:
         if unset_variable(error) or not is_crew_class(crew_class):
             raise
@@ -205,9 +206,9 @@ def built_by(crew_class: Any, project: Project) -> Any:
 
 def crew_method(crew_class: Any, project: Project) -> str:
     """Returns "crew", or the name of the method with @crew, or of one that is annotated to return a crew."""
-    methods = {name: inspect.getattr_static(crew_class, name) for name in dir(crew_class) if not name.startswith("__")}
-    if "crew" in methods:
+    if any("crew" in vars(base) for base in crew_class.__mro__):
         return "crew"
+    methods = {name: inspect.getattr_static(crew_class, name) for name in dir(crew_class) if not name.startswith("__")}
     for is_one in is_decorated, returns_crew:
         if found := next((name for name, method in methods.items() if is_one(method)), None):
             return found
