@@ -9,7 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass.projects.digest import Files, digest
+from windlass.projects.digest import VARIABLES, Files, digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -113,6 +113,8 @@ def link_the_rest(root: Path, target: Path) -> None:
         here = target / folder
         original = root / here.relative_to(target)
         for entry in os.scandir(original):
+            if entry.name == VARIABLES:  # the server reads it in the project's own folder
+                continue
             if (entry.is_file() or entry.is_dir()) and not os.path.lexists(here / entry.name):
                 (here / entry.name).symlink_to(original / entry.name)
         folders[:] = [name for name in folders if not (here / name).is_symlink()]
