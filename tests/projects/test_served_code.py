@@ -24,7 +24,8 @@ def test_files_that_count_are_copied_and_all_others_are_links(tmp_path: Path) ->
     (root / "empty").mkdir()
     assert copied(root, target, ["ignored"], digest(root, ["ignored"]))
     links = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_symlink()}
-    assert links == {"tea.db", ".env", ".venv", "ignored", "gone", "empty"}
+    assert links == {"tea.db", ".venv", "ignored", "gone", "empty"}
+    assert not (target / ".env").exists(), "the server reads it in the project"
     written(root, {"src/tea/crew.py": "broken", "tea.db": "more rows"})
     assert (target / "src/tea/crew.py").read_text() == (target / "linked/crew.py").read_text() == "old"
     assert (target / "tea.db").read_text() == "more rows", "data goes on where it is"
