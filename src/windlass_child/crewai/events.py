@@ -70,7 +70,7 @@ def listen(report: Report, follow: Callable[[Any, Any], None], count: Callable[[
                 report.warn("event_not_told", message)
 
     if not usage.IN_EVENTS:
-        usage.follow(spend)
+        usage.follow(spend, partial(report.warn, "event_not_told"))
     bus.subscribe(sink)
 
 

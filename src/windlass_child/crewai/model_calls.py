@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +26,36 @@ CALLING: ContextVar[Any] = ContextVar("windlass_calling", default=None)
 """The model whose call is in progress: its method may call that of its base class."""
 
 
+def base_of_models() -> Any:
+    return first_of("crewai.llms.base_llm:BaseLLM", "crewai:BaseLLM", "crewai.llm:LLM")
+
+
 def models() -> list[Any]:
     """Returns the classes of models that this process has imported."""
-    base = first_of("crewai.llms.base_llm:BaseLLM", "crewai:BaseLLM", "crewai.llm:LLM")
-    found = [] if base is None else [base]
-    for model in found:  # the list grows by the subclasses
-        found += [one for one in model.__subclasses__() if one not in found]
-    return found
+    base = base_of_models()
+    found = dict.fromkeys([] if base is None else [base])
+    left = list(found)
+    while left:
+        new = [one for one in left.pop().__subclasses__() if one not in found]
+        found.update(dict.fromkeys(new))
+        left += new
+    return list(found)
+
+
+def looking(look: Callable[[], None]) -> Callable[[Any], Any]:
+    """Returns what makes a constructor that calls `look` first: crewai imports the class of a provider for its first
+    model.
+    """
+
+    def looking_first(construct: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(construct)
+        def look_and_construct(model: Any, /, *arguments: Any, **named: Any) -> None:
+            look()
+            construct(model, *arguments, **named)
+
+        return look_and_construct
+
+    return looking_first
 
 
 class Interception:
@@ -47,6 +71,8 @@ class Interception:
     def watching(self) -> Iterator[None]:
         with self._stack:
             self._look_for_models()
+            if (base := base_of_models()) is not None:
+                self._stack.enter_context(replaced(base, "__init__", looking(self._look_for_models)))
             for name, method, waits in STEPS:
                 owner = optional(name)
                 if hasattr(owner, method):

@@ -5,11 +5,13 @@ crewai's own totals are wrong here: they count a model that several agents share
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai.capabilities import first_of, has_fields, optional
-from windlass_child.crewai.model_calls import models
+from windlass_child.crewai.model_calls import base_of_models, looking, models
+from windlass_child.process.error_text import text_of
 from windlass_child.process.messages import MOST_TOKENS, Tokens
 
 if TYPE_CHECKING:
@@ -67,45 +69,102 @@ def counted(tokens: int) -> int:
     return min(max(tokens, 0), MOST_TOKENS)
 
 
-def follow(spend: Callable[[Tokens], None]) -> None:
-    """Calls `spend` with the tokens of each call, where events do not have them.
+def follow(spend: Callable[[Tokens], None], warn: Callable[[str], None]) -> None:
+    """Calls `spend` with the tokens of each call, where events do not have them, and `warn` if that fails.
 
-    crewai hands them to a method of the model, or in older releases to a callback of LiteLLM. It is never undone,
-    because a process runs one project.
+    crewai hands them to a method of the model, to a callback of LiteLLM, or to both. The classes stay changed, because
+    a process runs one project.
     """
-    trackers = [model for model in models() if tracks_itself(model)]
-    for model in trackers:
-        setattr(model, TRACK, after(getattr(model, TRACK), spend, plain))
-    if trackers:
-        return
+
+    def report(usage: Any) -> None:
+        try:
+            spend(of_provider(plain(usage)))
+        except Exception as error:  # noqa: BLE001 - an exception would end the model call
+            warn(f"the tokens of a model call could not be reported: {text_of(error)}")
+
+    reports = Reports()
+
+    def report_of_model(usage: Any) -> None:
+        if reports.is_new_of_model(usage):
+            report(usage)
+
+    follow_trackers(report_of_model)
     handler = first_of("crewai.utilities.token_counter_callback:TokenCalcHandler")
     if handler is not None:
-        recent: deque[Any] = deque(maxlen=RECENT)
 
-        def new_usage(_: Any, answer: Any, *_times: Any) -> Mapping[str, Any]:
-            usage = answer.get("usage")
-            if any(usage is known for known in recent):  # crewai and LiteLLM both call the callback
-                return {}
-            recent.append(usage)
-            return plain(usage)
+        def report_answer(call: Any, answer: Any, *_times: Any) -> None:
+            if (usage := usage_of(call, answer)) is not None and reports.is_new_of_callback(usage):
+                report(usage)
 
-        handler.log_success_event = after(handler.log_success_event, spend, new_usage)
+        handler.log_success_event = after(handler.log_success_event, report_answer)
+
+
+def follow_trackers(report: Callable[[Any], Any]) -> None:
+    """Calls `report` with the usage that a model's method gets, also for classes that are imported later."""
+    known: set[Any] = set()
+
+    def look_for_trackers() -> None:
+        for model in models():
+            if model not in known:
+                known.add(model)
+                if tracks_itself(model):
+                    setattr(model, TRACK, after(getattr(model, TRACK), report))
+
+    look_for_trackers()
+    base = base_of_models()
+    if hasattr(base, TRACK):
+        base.__init__ = looking(look_for_trackers)(base.__init__)
+
+
+class Reports:
+    """The last reports of tokens. One call may have several, in two threads, with the same object.
+
+    A model's own reports are all of different calls.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_models: deque[Any] = deque(maxlen=RECENT)
+        self._of_callbacks: deque[Any] = deque(maxlen=RECENT)
+
+    def is_new_of_model(self, usage: Any) -> bool:
+        with self._lock:
+            self._of_models.append(usage)
+            return not any(usage is known for known in self._of_callbacks)
+
+    def is_new_of_callback(self, usage: Any) -> bool:
+        with self._lock:
+            if any(usage is known for known in (*self._of_callbacks, *self._of_models)):
+                return False
+            self._of_callbacks.append(usage)
+            return True
+
+
+def usage_of(call: Any, answer: Any) -> Any:
+    """Returns the usage in the arguments of the callback, or None.
+
+    LiteLLM's own report of a streamed answer has another usage object than crewai's, and is ignored.
+    """
+    by_crewai = type(answer) is dict
+    if not by_crewai and isinstance(call, dict) and call.get("stream"):
+        return None
+    return answer.get("usage") if hasattr(answer, "get") else None
 
 
 def tracks_itself(model: type) -> bool:
     """Returns whether the class has a method for the tokens of a call that does not call that of its base."""
-    track = vars(model).get(TRACK)
-    return track is not None and "super" not in track.__code__.co_names
+    track = getattr(vars(model).get(TRACK), "__code__", None)
+    return track is not None and "super" not in track.co_names
 
 
-def after(report: Callable[..., Any], spend: Callable[[Tokens], None], read: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a method that does what `report` does, and then calls `spend` with what `read` makes of its arguments."""
+def after(run: Callable[..., Any], report: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a method that does what `run` does, and then calls `report` with its arguments."""
 
-    def report_and_spend(self: Any, *arguments: Any, **named: Any) -> None:
-        report(self, *arguments, **named)
-        spend(of_provider(read(*arguments, *named.values())))
+    def run_and_report(self: Any, *arguments: Any, **named: Any) -> None:
+        run(self, *arguments, **named)
+        report(*arguments, *named.values())
 
-    return report_and_spend
+    return run_and_report
 
 
 def plain(usage: Any) -> Mapping[str, Any]:
