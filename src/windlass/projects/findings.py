@@ -32,7 +32,7 @@ CODES: Mapping[str, str] = {
     "package_version": "a package is installed in another version than the project wants",
     "pyproject": "pyproject.toml is missing, or can't be read",
     "python_version": "the project's interpreter does not satisfy requires-python",
-    "runs_at_import": "a module starts a crew or a flow while it is imported",
+    "runs_at_import": "a module starts a crew or a flow while it is imported, or while the crew is made",
     "several_crews": "there is more than one crew or flow, and none is chosen",
     "unknown_agent": "a task names an agent that there is not",
     "unknown_context": "a task's context names a task that there is not, or not before it",
