@@ -131,7 +131,7 @@ class CrewJournal:
 
     def _around(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def run_between(crew: Any, *arguments: Any, **named: Any) -> Any:
-            self._begin(crew, self._inputs.get(str(crew.id)))
+            self._begin(crew, self._inputs.pop(str(crew.id), None))
             try:
                 return run(crew, *arguments, **named)
             finally:
@@ -141,7 +141,7 @@ class CrewJournal:
 
     def _around_async(self, run: Callable[..., Any]) -> Callable[..., Any]:
         async def run_between(crew: Any, *arguments: Any, **named: Any) -> Any:
-            self._begin(crew, self._inputs.get(str(crew.id)))
+            self._begin(crew, self._inputs.pop(str(crew.id), None))
             try:
                 return await run(crew, *arguments, **named)
             finally:
