@@ -216,6 +216,8 @@ def test_a_project_that_makes_a_flow_at_import_leaves_no_thread_that_children_wa
 from crewai.flow.flow import Flow, start
 
 class Early(Flow):
+    _skip_auto_memory = True  # the memory is a LanceDB, whose threads do not always survive a fork
+
     @start()
     def begin(self):
         return "early"
