@@ -16,7 +16,8 @@ from windlass.config import environment
 from windlass.errors import ProjectError
 from windlass.projects import setup
 from windlass.projects.packages import PINS, Packages
-from windlass.projects.setup import Builder, alone, install, set_up
+from windlass.projects.setup import alone, install, set_up
+from windlass.projects.uv import Builder, Uv
 from windlass.wiring.setup import uv_for
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def test_an_environment_that_a_build_replaced_by_a_link_is_refused(project: Path
 def test_the_pins_are_not_written_through_a_link(
     project: Path, secret: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(setup.Uv, "run", lambda *_: written(tmp_path / "env", {"pyvenv.cfg": ""}))
+    monkeypatch.setattr(Uv, "run", lambda *_: written(tmp_path / "env", {"pyvenv.cfg": ""}))
     (tmp_path / PINS).symlink_to(secret)
     packages = Packages("poetry.lock", [], ("-r", PINS), lambda _: ["tiny==1"])
     with pytest.raises(FileExistsError):

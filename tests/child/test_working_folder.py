@@ -18,7 +18,7 @@ from windlass_child.process.working_folder import fill, is_unchanged
 if TYPE_CHECKING:
     from projects_for_tests.driver import DrivenZygote
 
-FILES = {"data.csv": "1,2", "src/work/prompt.md": "Say hello.", "knowledge/facts.txt": "Parrots talk."}
+FILES = {"data.csv": "1,2", "src/prompts/hello.md": "Say hello.", "knowledge/facts.txt": "Parrots talk."}
 
 
 def filled(project: Path, target: Path) -> set[str]:
@@ -44,7 +44,7 @@ def test_copies_can_be_told_from_files_that_the_run_wrote(tmp_path: Path) -> Non
     (target / "other.csv").symlink_to("data.csv")
     names = (*FILES, "report.md", "other.csv")
     unchanged = {name for name in names if is_unchanged(str(project), name, (target / name).lstat())}
-    assert unchanged == {"src/work/prompt.md", "knowledge/facts.txt"}
+    assert unchanged == {"src/prompts/hello.md", "knowledge/facts.txt"}
     assert not is_unchanged(str(project), "nul\0", (target / "data.csv").lstat())
 
 
@@ -132,7 +132,7 @@ def test_a_project_that_holds_the_working_folder_is_not_copied_into_itself(tmp_p
     assert filled(project, project / "home" / "run") == {"a.txt"}
 
 
-READING = 'DATA = [open(name).read() for name in ("data.csv", "src/work/prompt.md", "knowledge/facts.txt")]\n'
+READING = 'DATA = [open(name).read() for name in ("data.csv", "src/prompts/hello.md", "knowledge/facts.txt")]\n'
 
 
 @pytest.mark.xdist_group("crewai")

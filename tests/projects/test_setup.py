@@ -16,7 +16,8 @@ from windlass.errors import ProjectError
 from windlass.projects import Interpreters
 from windlass.projects.interpreter import version_of
 from windlass.projects.packages import packages_of
-from windlass.projects.setup import Builder, Made, move, set_up, uv_program
+from windlass.projects.setup import Made, move, set_up
+from windlass.projects.uv import Builder, uv_program
 
 TINY = '[project]\nname = "steeping"\nversion = "1"\ndependencies = ["tiny>=1"]\n'
 

@@ -96,7 +96,7 @@ def flow_files(pyproject: str, package: str, module: str = "main") -> dict[str, 
         "pyproject.toml": pyproject,
         f"src/{package}/__init__.py": "",
         f"src/{package}/{module}.py": PRELUDE + FLOW + MAIN_OF_FLOW,
-        f"src/{package}/crews/work/work.py": PRELUDE + CREW_BASE,
+        f"src/{package}/crews/speech/speech.py": PRELUDE + CREW_BASE,
     }
 
 

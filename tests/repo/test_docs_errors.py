@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from windlass.api import errors
-from windlass.api.crew_api.openapi import ERRORS
+from windlass.api.crew_api.examples import ERRORS
 from windlass.cli.why_text import AFTER_A_BAD_END
 from windlass.kickoffs.states import Reason
 

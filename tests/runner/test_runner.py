@@ -11,8 +11,7 @@ from projects_for_tests.making import Bench, Heard, doing, function_project
 from windlass.errors import ChildLost, ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Output, Preparing, Runner
-from windlass.runner import runner as runner_module
+from windlass.runner import Output, Preparing, Runner, inspection
 from windlass_child.process.messages import Message, TaskStarted
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ def run(order: Order):
 async def test_a_project_that_never_finishes_loading_is_given_up(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_module, "INSPECTION_SECONDS", 0.3)
+    monkeypatch.setattr(inspection, "INSPECTION_SECONDS", 0.3)
     project = function_project(tmp_path, "import time\ntime.sleep(600)\n")
     with pytest.raises(ProjectError, match="the project was not loaded within 0 s") as caught:
         await bench.inspect(project)

@@ -16,9 +16,8 @@ from windlass.projects.findings import Finding, Level, from_json, in_order
 from windlass.projects.kinds import folder_of, function_project, kind_named, used_classes
 from windlass.projects.requirements import wanted_versions
 from windlass.runner import RunSpec, Terminator
-from windlass.runner.run_context import at_the_latest
+from windlass.runner.inspection import while_loading
 from windlass.runner.run_spec import discard
-from windlass.runner.runner import INSPECTION_SECONDS, too_slow_to_load
 from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Warned
 
@@ -174,7 +173,7 @@ class Examiner:
             limits=self.runner.limits_of(self.recognised.options.limits),
             start="exec" if later else "fork",
         )
-        with at_the_latest(terminator, INSPECTION_SECONDS, too_slow_to_load()):
+        with while_loading(terminator):
             outcome = await self.runner.run(spec, discard, terminator)
         answer = outcome.json
         for one in answer["findings"] if answer else ():  # crews may use a copy of the project

@@ -38,6 +38,8 @@ VALUES = {"default", "const", "enum", "examples"}
 """Keywords whose value is not a schema."""
 BY_NAME = {"properties", "$defs", "definitions", "dependentSchemas", "patternProperties"}
 """Keywords whose value is an object of schemas, under arbitrary names."""
+NO_SCHEMAS = VALUES | {"example", "required"}
+"""Keywords whose value is not a schema, in documents that other programs may have written."""
 REFERENCES = ("$ref", "$dynamicRef")
 
 _left: ContextVar[list[int]] = ContextVar("windlass_steps_left")
@@ -167,3 +169,30 @@ OURS: dict[str, Keyword] = {
 AFFORDABLE = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator, {name: counted(keyword) for name, keyword in (STANDARD | OURS).items()}
 )
+
+
+def rebase_refs(schema: Any, place: str) -> Any:
+    """Returns the JSON Schema for use at `place` of a document: references to `#` become references to `place`."""
+    if isinstance(schema, list):
+        return [rebase_refs(one, place) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {keyword: _moved(keyword, value, place) for keyword, value in schema.items()}
+
+
+def _moved(keyword: str, value: Any, place: str) -> Any:
+    if keyword in NO_SCHEMAS:
+        return value
+    if keyword in BY_NAME and isinstance(value, dict):
+        return {name: rebase_refs(one, place) for name, one in value.items()}
+    if keyword == "$ref":
+        return _at(value, place)
+    if keyword == "discriminator" and isinstance(value, dict):
+        mapping = value.get("mapping", {})
+        return {**value, "mapping": {name: _at(one, place) for name, one in mapping.items()}}
+    return rebase_refs(value, place)
+
+
+def _at(reference: Any, place: str) -> Any:
+    inner = isinstance(reference, str) and (reference == "#" or reference.startswith("#/"))
+    return f"{place}{reference[1:]}" if inner else reference

@@ -14,9 +14,7 @@ import platform
 import re
 import secrets
 import shutil
-import signal
 import stat
-import subprocess
 import sys
 import sysconfig
 import time
@@ -25,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.accounts import ROOT, end_processes_of
-from windlass.errors import ProjectError, WindlassError
+from windlass.errors import ProjectError
 from windlass.projects.interpreter import (
     NEWEST,
     OLDEST,
@@ -35,12 +33,13 @@ from windlass.projects.interpreter import (
     version_of,
     with_version,
 )
-from windlass.projects.packages import PINS, Packages, explained, packages_of
+from windlass.projects.packages import PINS, Packages, packages_of
+from windlass.projects.uv import Uv
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from windlass.accounts import Account
+    from windlass.projects.uv import Builder
 
 ENVIRONMENT = ".venv"
 STAMP = "windlass-setup.json"
@@ -48,7 +47,6 @@ BEFORE = ".venv.before-setup"
 MAKING = ".venv.setup-"
 FORM = 1
 """The version of the way in which environments are made. A new number makes all again."""
-LAST_LINES = 200
 BUILDS_LOCK = Path("/var/run/windlass-build.lock")
 """The lock of all setups by root on this machine: their builds run as one user."""
 LONGEST_WAIT, WAIT_SECONDS = 900.0, 0.2
@@ -59,29 +57,6 @@ MICROS = (0, 99)
 after a start.
 """
 VERSIONS = [f"3.{minor}.{micro}" for minor in range(OLDEST[1], NEWEST[1] + 1) for micro in MICROS]
-QUIET = re.compile(r"\s*([+~-] |Downloaded |Built )")
-"""Lines of uv that follow others about the same package."""
-PASSED = re.compile(
-    r"UV_(?!PUBLISH)\w+|\w+_PROXY|SSL_CERT_(FILE|DIR)|PATH|HOME|USER|LOGNAME|LANG|LC_\w+|TZ|NETRC|CC|CXX|CFLAGS|LDFLAGS|"
-    r"XDG_(CACHE|DATA|CONFIG)_HOME|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",
-    re.IGNORECASE,
-)
-"""Variables that uv gets, and with it the builds of packages: foreign code that must see no other."""
-
-
-@dataclass(frozen=True, slots=True)
-class Builder:
-    """The user that runs uv and the builds of packages.
-
-    `account` is None for this process's own. Then the environment belongs to that user. Otherwise the process is root,
-    and gives the finished environment to root. `environment` are the variables of this process. `reaches` returns
-    whether crews can start an interpreter.
-    """
-
-    uv: Path
-    environment: Mapping[str, str]
-    reaches: Callable[[Path], bool]
-    account: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,79 +222,6 @@ def markers_of(environment: Path) -> dict[str, str]:
         "python_version": minor,
         "sys_platform": sys.platform,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Uv:
-    """Runs uv as the builder, in a session of its own, and reports the lines that it prints."""
-
-    root: Path
-    folder: Path
-    builder: Builder
-    packages: Packages
-    report: Callable[[str], None]
-
-    def run(self, *arguments: str) -> None:
-        """Raises ProjectError with uv's reason when uv fails."""
-        account = self.builder.account
-        process = subprocess.Popen(  # noqa: S603 - uv, with arguments of this module
-            [self.builder.uv, *arguments],
-            cwd=self.root,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            user=account.uid if account else None,
-            group=account.gid if account else None,
-            extra_groups=[] if account else None,
-        )
-        try:
-            printed = list(self._lines(process))
-            code = process.wait()
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if code:
-            raise explained(printed, self.packages)
-
-    def _lines(self, process: subprocess.Popen[str]) -> Iterator[str]:
-        """Yields the last lines that it prints."""
-        kept: list[str] = []
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
-        with process.stdout as lines:
-            for line in lines:
-                text = line.rstrip()
-                kept = [*kept[-LAST_LINES:], text]
-                if text.strip() and not QUIET.match(text) and not kept[0].startswith("error"):
-                    self.report(text.strip())
-        yield from kept
-
-    def _environment(self) -> dict[str, str]:
-        given = {name: value for name, value in self.builder.environment.items() if PASSED.fullmatch(name)}
-        given.setdefault("UV_SYSTEM_CERTS", "true")
-        given |= {
-            "UV_PROJECT_ENVIRONMENT": str(self.folder / "env"),
-            "UV_NO_PROGRESS": "true",
-            "UV_LINK_MODE": given.get("UV_LINK_MODE", "copy" if self.builder.account is None else "hardlink"),
-        }
-        if self.builder.account is not None:
-            own = {name: str(self.folder / "cache") for name in ("UV_CACHE_DIR", "HOME", "TMPDIR")}
-            given |= {**own, "UV_PYTHON_DOWNLOADS": "never"}
-        return given
-
-
-def uv_program() -> Path:
-    """Returns uv: that beside Windlass's interpreter, else one on PATH. Raises WindlassError when there is none."""
-    beside = [Path(sys.executable).parent / "uv", Path(sysconfig.get_path("scripts")) / "uv"]
-    found = next((path for path in beside if os.access(path, os.X_OK)), shutil.which("uv"))
-    if found is None:
-        raise WindlassError("uv, which makes environments, was not found.", "Install Windlass again: it depends on uv.")
-    return Path(found)
 
 
 def is_installed(package: str, environment: Path) -> bool:

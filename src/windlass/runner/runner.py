@@ -14,14 +14,13 @@ from windlass import log
 from windlass.accounts import ROOT
 from windlass.aio import shielded
 from windlass.errors import ChildLost, ProjectError, WindlassError
-from windlass.kickoffs.inputs import InputsCheck
 from windlass.kickoffs.limits import WHERE, Limits
-from windlass.kickoffs.manifest import Manifest
-from windlass.kickoffs.outcome import Ended, Outcome, Termination, decide, failure, lost, words_for
+from windlass.kickoffs.outcome import Ended, Outcome, Termination, decide, failure, lost
 from windlass.kickoffs.states import Reason, State
 from windlass.removal import removed
 from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_account import check_interpreter, check_reach, home_of
+from windlass.runner.inspection import manifest_in, while_loading
 from windlass.runner.prepared_interpreters import ProjectCopies
 from windlass.runner.processes import tasks_of_user
 from windlass.runner.resource_monitor import ResourceMonitor
@@ -42,16 +41,15 @@ from windlass.runner.spawning import ZygoteSpec
 from windlass.runner.zygote import FrameworkMissing, Zygote
 from windlass.runner.zygote_pool import ZygotePool
 from windlass_child.process.error_text import setup_command
-from windlass_child.process.messages import Failed, Inspect, Inspected, ProcessEnvironment, Run
+from windlass_child.process.messages import Inspect, ProcessEnvironment, Run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from windlass.accounts import Account
+    from windlass.kickoffs.manifest import Manifest
     from windlass.runner.run_spec import Report
     from windlass_child.process.messages import Project
-
-INSPECTION_SECONDS = 120.0
 
 logger = log.logger(__name__)
 
@@ -203,7 +201,7 @@ class Runner:
         self._check(interpreter, Path(project.root))
         async with self._zygotes.use(self._zygote_spec(spec)):  # the time limit does not include its start
             context = RunContext(report or discard, Terminator(), LeaseHandle())
-            with at_the_latest(context.terminator, INSPECTION_SECONDS, too_slow_to_load()):
+            with while_loading(context.terminator):
                 ended = await self._live(spec, lambda place: Inspect(project, place), context)
         return manifest_in(ended)
 
@@ -370,15 +368,6 @@ def state_of_environment(interpreter: Path) -> str:
     return f"{found.st_ino} {found.st_mtime_ns}"
 
 
-def too_slow_to_load() -> Termination:
-    return Termination(
-        State.TIMED_OUT,
-        Reason.TIMED_OUT,
-        f"the project was not loaded within {INSPECTION_SECONDS:.0f} s.",
-        at_once=True,
-    )
-
-
 def timed_out(timeout: float | None) -> Termination:
     return Termination(
         State.TIMED_OUT,
@@ -386,38 +375,3 @@ def timed_out(timeout: float | None) -> Termination:
         f"the run took longer than its timeout of {timeout or 0:g} s, which counts from its first start. "
         f"Raise timeout {WHERE}.",
     )
-
-
-def with_a_schema(manifest: Manifest) -> Manifest:
-    """Returns the manifest. Raises ProjectError when its schema can't check the inputs of kickoffs."""
-    try:
-        InputsCheck.of(manifest.inputs_schema)
-    except ValueError as error:
-        raise ProjectError(f"{error}.", "Correct the schema of the inputs in the project.") from None
-    return manifest
-
-
-class LoadFailed(ProjectError):  # noqa: N818 - describes the project
-    """Code of the project failed while it was loaded. `trace` has its own frames, if any."""
-
-    def __init__(self, message: str, hint: str, trace: str) -> None:
-        super().__init__(message, hint)
-        self.trace = trace
-
-
-def manifest_in(ended: Ended) -> Manifest:
-    if ended.asked:
-        late = ended.asked.reason is Reason.TIMED_OUT
-        raise ProjectError(
-            ended.asked.error, "Check the project for code that blocks when it is imported." if late else ""
-        )
-    if ended.over_limit:
-        raise ProjectError(ended.over_limit)
-    match ended.answer:
-        case Inspected(manifest=manifest):
-            return with_a_schema(Manifest.from_json(manifest))
-        case Failed(message=message, hint=hint, trace=trace):
-            raise LoadFailed(message, hint, trace)
-    if ended.status is None:
-        raise ChildLost("the process that inspects the project was lost.")
-    raise ProjectError(f"while the project was loaded {words_for(ended.status)}")

@@ -15,7 +15,8 @@ from windlass import config
 from windlass.accounts import ROOT, Account, become, owner_of
 from windlass.errors import ProjectError, SettingsError
 from windlass.projects.checks import declared_project
-from windlass.projects.setup import ENVIRONMENT, Builder, Made, set_up, uv_program
+from windlass.projects.setup import ENVIRONMENT, Made, set_up
+from windlass.projects.uv import Builder, uv_program
 from windlass.runner.crew_account import crew_account
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, ProjectFault
 from windlass_child.process.messages import ModelCalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from windlass_child.process.messages import Budget
     from windlass_child.process.report import Report
@@ -85,13 +85,8 @@ class Guard:
             points.PRE_TOOL_CALL: self._before_step,
             points.PRE_STEP: self._before_step,
         }
-        for point, hook in registered.items():
-            hooks.register_hook(point, hook)
-        try:
+        with hooked(registered):
             yield
-        finally:
-            for point, hook in registered.items():
-                hooks.unregister_hook(point, hook)
 
     def _before_step(self, _: Any) -> None:
         if self._fault is not None:
@@ -173,3 +168,15 @@ def project_asks_elsewhere() -> bool:
 def asked_by(what: str) -> ProjectFault:
     """Returns the fault for a project that asks a person. `what` names the part that asks, and how it asks."""
     return ProjectFault(f"{what}, and approvals are not supported yet", f"Remove it, {INSTEAD_OF_A_PERSON}")
+
+
+@contextlib.contextmanager
+def hooked(registered: Mapping[Any, Callable[[Any], None]]) -> Iterator[None]:
+    """Registers a hook of crewai for each interception point, inside the `with` block."""
+    for point, hook in registered.items():
+        hooks.register_hook(point, hook)
+    try:
+        yield
+    finally:
+        for point, hook in registered.items():
+            hooks.unregister_hook(point, hook)

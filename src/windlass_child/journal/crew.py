@@ -16,7 +16,7 @@ from crewai import Crew, Task
 from crewai.tasks.conditional_task import ConditionalTask
 
 from windlass_child.crewai.capabilities import found
-from windlass_child.crewai.guard import hooks
+from windlass_child.crewai.guard import hooked, hooks
 from windlass_child.crewai.tasks import described
 from windlass_child.journal import tasks
 from windlass_child.journal.fingerprint import Identity
@@ -101,14 +101,8 @@ class CrewJournal:
                 yield
             return
         points = hooks.InterceptionPoint
-        registered = {points.EXECUTION_START: self._begin_of_hook, points.EXECUTION_END: self._end_of_hook}
-        for point, hook in registered.items():
-            hooks.register_hook(point, hook)
-        try:
+        with hooked({points.EXECUTION_START: self._begin_of_hook, points.EXECUTION_END: self._end_of_hook}):
             yield
-        finally:
-            for point, hook in registered.items():
-                hooks.unregister_hook(point, hook)
 
     @contextlib.contextmanager
     def _replacing_kickoffs(self) -> Iterator[None]:

@@ -133,3 +133,35 @@ def example_inputs(schema: dict[str, Any]) -> dict[str, Any]:
 def _example(expected: dict[str, Any], name: str, schema: dict[str, Any]) -> Any:
     values = expected.get("examples") or expected.get("enum")
     return values[0] if values else sample({"$defs": schema.get("$defs", {}), **expected}, f"some {name}")
+
+
+ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
+    400: (
+        "The body, a value in it, or the path is malformed.",
+        {"invalid_inputs": {"budget": "'many' is not of type 'integer'"}},
+    ),
+    401: ("The token is missing, or it is not valid for this crew.", {}),
+    403: ("The token does not have the scope that the operation needs.", {"required_scope": "run"}),
+    404: ("The crew or kickoff does not exist, or the token may not see it.", {}),
+    405: ("The path does not accept the method.", {}),
+    408: ("The request did not arrive in time.", {}),
+    409: (
+        (
+            "The idempotency key was used with another body, a kickoff with this concurrencyKey is open (`reject`), or "
+            "a kickoff to delete has not ended."
+        ),
+        {"kickoff_id": EXAMPLE_ID},
+    ),
+    413: ("The body is too large.", {"limit": 1048576}),
+    416: ("The file does not have the requested range.", {"size": 5120}),
+    421: ("The server does not accept the host name of the request.", {}),
+    422: ("Required inputs are missing.", {"missing_inputs": ["topic", "audience"]}),
+    429: (
+        "Too many kickoffs of the crew or the user wait, or the client sends too many requests. See `Retry-After`.",
+        {"waiting": 10000, "max_waiting": 10000},
+    ),
+    431: ("The first line and the headers are too long.", {"limit": 65536}),
+    500: ("The server failed. `message` holds the reference of the error in the server's log.", {}),
+    503: ("The server is unavailable. `Retry-After` is the time to wait before the next request.", {}),
+}
+"""Maps a status to its description and to an example of `details`."""

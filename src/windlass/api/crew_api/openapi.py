@@ -28,6 +28,7 @@ from windlass.api.crew_api.answers import (
 from windlass.api.crew_api.examples import (
     AT,
     BATCH_ANSWER,
+    ERRORS,
     EXAMPLE_ID,
     FILE_EXAMPLE,
     STATUS_EXAMPLES,
@@ -35,45 +36,15 @@ from windlass.api.crew_api.examples import (
 )
 from windlass.api.crew_api.schemas import EventsQuery, KickoffRequest, KickoffsQuery, KickoffsRequest, StopRequest
 from windlass.api.errors import TITLES
+from windlass.kickoffs.schema_checks import rebase_refs
 from windlass.kickoffs.states import Scope
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic import BaseModel
 
     from windlass.kickoffs.manifest import Manifest
-
-
-NAMED = {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
-"""Keywords whose value maps names to schemas."""
-DATA = {"const", "default", "enum", "example", "examples", "required"}
-"""Keywords whose value is not a schema."""
-
-
-def rebase_refs(schema: Any, place: str) -> Any:
-    """Returns the JSON Schema for use at `place` of a document: references to `#` become references to `place`."""
-    if isinstance(schema, list):
-        return [rebase_refs(one, place) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {keyword: _moved(keyword, value, place) for keyword, value in schema.items()}
-
-
-def _moved(keyword: str, value: Any, place: str) -> Any:
-    if keyword in DATA:
-        return value
-    if keyword in NAMED and isinstance(value, dict):
-        return {name: rebase_refs(one, place) for name, one in value.items()}
-    if keyword == "$ref":
-        return _at(value, place)
-    if keyword == "discriminator" and isinstance(value, dict):
-        mapping = value.get("mapping", {})
-        return {**value, "mapping": {name: _at(one, place) for name, one in mapping.items()}}
-    return rebase_refs(value, place)
-
-
-def _at(reference: Any, place: str) -> Any:
-    inner = isinstance(reference, str) and (reference == "#" or reference.startswith("#/"))
-    return f"{place}{reference[1:]}" if inner else reference
 
 
 JSON = "application/json"
@@ -96,35 +67,6 @@ SCOPES = (
     "`admin`: delete; for organization tokens only. "
     "A token has all scopes of its kind unless it was created with fewer."
 )
-ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
-    400: (
-        "The body, a value in it, or the path is malformed.",
-        {"invalid_inputs": {"budget": "'many' is not of type 'integer'"}},
-    ),
-    401: ("The token is missing, or it is not valid for this crew.", {}),
-    403: ("The token does not have the scope that the operation needs.", {"required_scope": "run"}),
-    404: ("The crew or kickoff does not exist, or the token may not see it.", {}),
-    405: ("The path does not accept the method.", {}),
-    408: ("The request did not arrive in time.", {}),
-    409: (
-        (
-            "The idempotency key was used with another body, a kickoff with this concurrencyKey is open (`reject`), or "
-            "a kickoff to delete has not ended."
-        ),
-        {"kickoff_id": EXAMPLE_ID},
-    ),
-    413: ("The body is too large.", {"limit": 1048576}),
-    416: ("The file does not have the requested range.", {"size": 5120}),
-    421: ("The server does not accept the host name of the request.", {}),
-    422: ("Required inputs are missing.", {"missing_inputs": ["topic", "audience"]}),
-    429: (
-        "Too many kickoffs of the crew or the user wait, or the client sends too many requests. See `Retry-After`.",
-        {"waiting": 10000, "max_waiting": 10000},
-    ),
-    431: ("The first line and the headers are too long.", {"limit": 65536}),
-    500: ("The server failed. `message` holds the reference of the error in the server's log.", {}),
-    503: ("The server is unavailable. `Retry-After` is the time to wait before the next request.", {}),
-}
 EVERYWHERE = (400, 401, 404, 405, 408, 421, 429, 431, 500, 503)
 RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
 HEADERS: dict[int, dict[str, Any]] = {
@@ -269,30 +211,28 @@ def _idempotency_key(description: str) -> dict[str, Any]:
 
 
 def _status(name: str, summary: str, wait: dict[str, Any]) -> dict[str, Any]:
-    operation = _operation(name, summary, (), _json_examples("StatusAnswer", STATUS_EXAMPLES), Scope.READ)
-    operation["parameters"] = [KICKOFF_ID, wait]
-    return operation
+    return _operation(
+        name, summary, (), _json_examples("StatusAnswer", STATUS_EXAMPLES), Scope.READ, [KICKOFF_ID, wait]
+    )
 
 
 def _attempts() -> dict[str, Any]:
     answer = _json("AttemptsAnswer", ATTEMPTS_EXAMPLE)
-    operation = _operation("attempts", "Get the attempts of a kickoff", (), answer, Scope.READ)
-    operation["parameters"] = [KICKOFF_ID]
-    return operation
+    return _operation("attempts", "Get the attempts of a kickoff", (), answer, Scope.READ, [KICKOFF_ID])
 
 
 def _list_kickoffs() -> dict[str, Any]:
     answer = _json("KickoffListAnswer", KICKOFFS_EXAMPLE)
-    operation = _operation("list_kickoffs", "List the kickoffs that the token may see", (), answer, Scope.READ)
-    operation["parameters"] = _query(KickoffsQuery)
-    return operation
+    return _operation(
+        "list_kickoffs", "List the kickoffs that the token may see", (), answer, Scope.READ, _query(KickoffsQuery)
+    )
 
 
 def _events() -> dict[str, Any]:
     answer = _json("EventsAnswer", EVENTS_EXAMPLE)
-    operation = _operation("events", "Get a page of the events of a kickoff", (), answer, Scope.READ)
-    operation["parameters"] = [KICKOFF_ID, *_query(EventsQuery)]
-    return operation
+    return _operation(
+        "events", "Get a page of the events of a kickoff", (), answer, Scope.READ, [KICKOFF_ID, *_query(EventsQuery)]
+    )
 
 
 def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
@@ -310,15 +250,13 @@ def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
 
 def _files() -> dict[str, Any]:
     answer = _json("FilesAnswer", {"kickoff_id": EXAMPLE_ID, "files": [FILE_EXAMPLE]})
-    operation = _operation("files", "List the files that the run of a kickoff wrote", (), answer, Scope.READ)
-    operation["parameters"] = [KICKOFF_ID]
-    return operation
+    return _operation("files", "List the files that the run of a kickoff wrote", (), answer, Scope.READ, [KICKOFF_ID])
 
 
 def _zip() -> dict[str, Any]:
-    operation = _operation("files_as_zip", "Get all files of a kickoff as one zip", (), _binary(ZIP), Scope.READ)
-    operation["parameters"] = [KICKOFF_ID]
-    return operation
+    return _operation(
+        "files_as_zip", "Get all files of a kickoff as one zip", (), _binary(ZIP), Scope.READ, [KICKOFF_ID]
+    )
 
 
 def _file() -> dict[str, Any]:
@@ -362,9 +300,7 @@ def _stop() -> dict[str, Any]:
         "message": "It is being stopped: its processes are gone within 5 seconds.",
     }
     answer = _json("StopAnswer", example)
-    operation = _operation("stop", "Stop a kickoff", (), answer, Scope.RUN)
-    operation["parameters"] = [KICKOFF_ID]
-    return operation
+    return _operation("stop", "Stop a kickoff", (), answer, Scope.RUN, [KICKOFF_ID])
 
 
 def _stop_all() -> dict[str, Any]:
@@ -394,7 +330,12 @@ def _delete() -> dict[str, Any]:
 
 
 def _operation(
-    name: str, summary: str, errors: tuple[int, ...], success: dict[str, Any], scope: Scope | None = None
+    name: str,
+    summary: str,
+    errors: tuple[int, ...],
+    success: dict[str, Any],
+    scope: Scope | None = None,
+    parameters: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Returns an OpenAPI operation. `scope` is the scope that it needs; None allows every valid token."""
     statuses = sorted({*errors, *EVERYWHERE, *([403] if scope else [])})
@@ -405,6 +346,7 @@ def _operation(
         "tags": [TAG],
         "security": [{"bearer": [str(scope)] if scope else []}],
         "responses": {"200": success, **refused},
+        **({"parameters": [*parameters]} if parameters else {}),
     }
 
 
