@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -12,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from projects_for_tests.places import folder_for_all
+from store.shared_database import TEMPLATE, made
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.store.database import Database
 from windlass.store.migrate import migrate
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
-TEMPLATE = "template_of_tests"
 _numbers = itertools.count(1)
 
 
@@ -50,24 +49,7 @@ def open_folder() -> Iterator[Path]:
 @pytest.fixture
 def database_url(postgres: str) -> Iterator[str]:
     """A database of the test's own, migrated and empty."""
-    name = f"test_{next(_numbers)}"
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(SQL("CREATE DATABASE {} TEMPLATE {}").format(Identifier(name), Identifier(TEMPLATE)))
-        yield make_conninfo(postgres, dbname=name)
-        drop(connection, name)
-
-
-def drop(connection: psycopg.Connection, name: str) -> None:
-    """Also while autovacuum is in it, which only a superuser may end: it leaves soon by itself."""
-    for left in reversed(range(50)):
-        try:
-            connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
-        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectInUse):
-            if not left:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+    yield from made(postgres, f"test_{next(_numbers)}")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -22,7 +23,20 @@ def made(postgres: str, name: str) -> Iterator[str]:
         connection.execute(order.format(Identifier(name), Identifier(TEMPLATE)))
     yield make_conninfo(postgres, dbname=name)
     with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+        drop(connection, name)
+
+
+def drop(connection: psycopg.Connection, name: str) -> None:
+    """Also while autovacuum is in it, which only a superuser may end: it leaves soon by itself."""
+    for left in reversed(range(50)):
+        try:
+            connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectInUse):
+            if not left:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def empty(url: str) -> None:
