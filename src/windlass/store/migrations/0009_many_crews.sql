@@ -1,0 +1,89 @@
+-- Snapshots of projects' files, addressed by their content. A source is complete when its row exists: its chunks are written before.
+CREATE TABLE sources (
+    digest     text PRIMARY KEY,
+    size       bigint NOT NULL,
+    files      integer NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE source_chunks (
+    digest   text NOT NULL,
+    position integer NOT NULL,
+    bytes    bytea NOT NULL,
+    PRIMARY KEY (digest, position)
+);
+
+ALTER TABLE source_chunks ALTER COLUMN bytes SET STORAGE EXTERNAL;  -- the chunks are of a compressed archive
+
+ALTER TABLE deployments
+    ADD settings   json NOT NULL DEFAULT '{}',  -- the deployment's own values, which replace those of the project
+    ADD deployed   boolean NOT NULL DEFAULT false,  -- false: served from its folder by `windlass dev`
+    ADD removed_at timestamptz;
+
+ALTER TABLE versions
+    ADD snapshot text REFERENCES sources,  -- NULL: served from its folder by `windlass dev`
+    ADD changes  json;  -- against the version that was current before
+
+CREATE INDEX versions_of_snapshot ON versions (snapshot) WHERE snapshot IS NOT NULL;
+
+CREATE TABLE builds (
+    id            uuid PRIMARY KEY,  -- UUIDv7: ids are in the order of creation
+    deployment_id uuid NOT NULL REFERENCES deployments,
+    origin        json NOT NULL,  -- the type (folder, zip or git) and the place that the files came from
+    snapshot      text REFERENCES sources,  -- NULL: not fetched from git yet
+    state         text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'building', 'ready', 'failed', 'superseded')),
+    error         text,
+    hint          text,
+    changes       json,
+    version_id    uuid REFERENCES versions,
+    host          text,
+    created_by    uuid REFERENCES users,
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    started_at    timestamptz,
+    finished_at   timestamptz
+);
+
+CREATE INDEX builds_of_deployment ON builds (deployment_id, id DESC);
+CREATE INDEX builds_of_snapshot ON builds (snapshot) WHERE snapshot IS NOT NULL;
+
+CREATE TABLE build_log (
+    build_id uuid NOT NULL,
+    seq      integer NOT NULL,
+    at       timestamptz NOT NULL DEFAULT now(),
+    level    text NOT NULL DEFAULT 'info' CHECK (level IN ('info', 'warning', 'error')),
+    message  text NOT NULL,
+    PRIMARY KEY (build_id, seq)
+);
+
+CREATE TABLE variables (
+    deployment_id uuid NOT NULL REFERENCES deployments,
+    name          text NOT NULL,
+    value         text NOT NULL,  -- encrypted
+    secret        boolean NOT NULL,
+    updated_at    timestamptz NOT NULL DEFAULT now(),
+    updated_by    uuid REFERENCES users,
+    PRIMARY KEY (deployment_id, name)
+);
+
+ALTER TABLE users ADD role text CHECK (role IN ('owner', 'developer', 'viewer'));  -- NULL: no access to the control API
+
+-- A personal token is valid for the control API, and for all crews, with the rights of its user's role.
+ALTER TABLE tokens
+    ADD name text,
+    DROP CONSTRAINT tokens_kind_check,
+    DROP CONSTRAINT tokens_check,
+    ADD CONSTRAINT tokens_kind_check CHECK (kind IN ('organization', 'user', 'personal')),
+    ADD CONSTRAINT tokens_check CHECK ((kind = 'organization') = (user_id IS NULL)),
+    ADD CHECK (kind <> 'personal' OR deployment_id IS NULL);
+
+CREATE TABLE audit_log (
+    id       uuid PRIMARY KEY,  -- UUIDv7: ids are in the order of the changes
+    at       timestamptz NOT NULL DEFAULT now(),
+    user_id  uuid,  -- no foreign key: the entry stays when the user is deleted
+    "user"   text,
+    token_id uuid,
+    action   text NOT NULL,
+    target   text NOT NULL,
+    details  json NOT NULL DEFAULT '{}',
+    address  text
+);
