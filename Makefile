@@ -12,11 +12,15 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run test test-versions check lint types imports assets lock lock-versions audit bench soak clean help
+.PHONY: run serve test test-versions check lint types imports assets lock lock-versions audit bench soak clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
 	@exec $(BIN)/windlass dev $(PROJECT)
+
+serve: $(STAMPS)/run $(STAMPS)/assets  ## install, then start a server for deployed crews
+	@echo "==> starting Windlass"
+	@exec $(BIN)/windlass serve
 
 # The older releases of crewai that `make test` runs too: one before 1.0, and one before crewai had its hooks.
 OLDER := 0.186.1 1.9.3

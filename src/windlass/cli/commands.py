@@ -11,6 +11,7 @@ from windlass.cli.exit_codes import ReaderGone
 
 COMMANDS = {
     "dev": ("serving", "Serve the crews of projects, everything in one process."),
+    "serve": ("serving", "Serve many deployed crews, everything in one process."),
     "check": ("project", "Find all errors of a project in one run."),
     "setup": ("project", "Make the environment of a project from its files."),
     "init": ("project", "Create a project that runs on the offline model."),
@@ -64,6 +65,7 @@ class Commands(click.Group):
 def windlass() -> None:
     """Windlass serves crews of AI agents as a durable HTTP service.
 
-    Start with `windlass dev PATH`. Settings are WINDLASS_* variables, which docs/settings.md lists. docs/cli.md
-    describes the commands.
+    `windlass dev PATH` serves one project while you work on it. `windlass serve` serves many crews, which `windlass
+    deploy PATH` deploys to it. Settings are WINDLASS_* variables, which docs/settings.md lists. docs/cli.md describes
+    the commands.
     """

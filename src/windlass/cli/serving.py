@@ -98,6 +98,24 @@ def dev(
 
 @click.command
 @listening_options
+def serve(host: str | None, port: int | None) -> int:
+    """Serve many deployed crews, everything in one process.
+
+    Starts with the crews that are deployed, at first with none. `windlass deploy PATH` deploys a project to the server.
+    Each crew is at SERVER/crews/NAME and has tokens of its own. The control API at SERVER/api/v1 deploys and manages
+    crews; the commands `deploy`, `deployments` and `env` use it.
+
+    The first start creates a database. Ctrl-C stops the server. At the next start, accepted kickoffs continue after
+    their last finished task. After SIGTERM, runs have WINDLASS_DRAIN_GRACE seconds to finish.
+    """
+    settings = serving_settings({"host": host, "port": port})
+    from windlass.wiring.serve import serve
+
+    return serve(settings, notify, for_person=sys.stdout.isatty())
+
+
+@click.command
+@listening_options
 def api(host: str | None, port: int | None) -> int:
     """Serve the API of every crew, as one of many processes.
 

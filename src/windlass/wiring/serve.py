@@ -1,0 +1,68 @@
+"""Implements `windlass serve`: a server for many deployed crews, with worker and database in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.deployments.environment import CrewEnvironments
+from windlass.files import write_whole
+from windlass.store.deployments import DeploymentStore
+from windlass.wiring.process import run_until_shutdown
+
+if TYPE_CHECKING:
+    from windlass.config import Settings
+    from windlass.wiring.infrastructure import Notify
+    from windlass.wiring.services import Services
+
+MOST_NAMED = 10
+"""The most crews that the startup banner names."""
+
+logger = log.logger(__name__)
+
+
+def serve(settings: Settings, notify: Notify, *, for_person: bool) -> int:
+    """Serves the deployed crews with all parts in this process. Returns an exit code after a stop signal.
+
+    `for_person` is whether a person reads the lines of `notify`. The log would repeat those of the start, so it then
+    starts with warnings only.
+    """
+
+    async def compose(services: Services) -> None:
+        if for_person:
+            log.configure(settings.log_format, "WARNING")
+        services.check_address()
+        infrastructure = await services.start_infrastructure()
+        runner = await services.start_runner()
+        await services.start_side_jobs()
+        await services.start_worker(runner, CrewEnvironments(settings.crew_env))
+        address = await services.start_http(None)
+        services.stack.callback(settings.address_file.unlink, missing_ok=True)
+        write_whole(settings.address_file, f"{address}\n", 0o644)
+        logger.event("server.ready", base_url=address, deployment=None)
+        slugs = [one.slug for one in await DeploymentStore(infrastructure.database).overview()]
+        for line in startup_banner(address, slugs, settings.slots):
+            notify(line)
+        log.configure(settings.log_format, settings.log_level)
+
+    return run_until_shutdown(settings, compose, notify)
+
+
+def startup_banner(address: str, slugs: list[str], slots: int) -> list[str]:
+    """Returns the lines that a new server prints: where it is, what it serves, and how to deploy."""
+    crews = f"{len(slugs)} crew{'' if len(slugs) == 1 else 's'}" if slugs else "no crew yet"
+    return [
+        "",
+        f"Windlass serves {crews}, {slots} kickoffs at once.",
+        "",
+        f"  Address      {address}",
+        f"  Control API  {address}/api/v1/docs",
+        *(f"  Crew         {address}/crews/{slug}" for slug in slugs[:MOST_NAMED]),
+        *([f"  ...          {len(slugs) - MOST_NAMED} more: windlass deployments list"] if slugs[MOST_NAMED:] else []),
+        "",
+        "Deploy a project, in another terminal:",
+        "  windlass init my_crew      # makes a project, if you have none",
+        "  windlass deploy my_crew",
+        "",
+        "Ctrl-C stops the server; accepted kickoffs wait for the next start.",
+    ]

@@ -1,0 +1,34 @@
+"""`windlass serve`: a server without a crew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.the_command import Command
+from windlass.wiring.serve import MOST_NAMED, startup_banner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_server_without_a_crew_prints_its_address_and_how_to_deploy(open_folder: Path) -> None:
+    windlass = Command(open_folder)
+    with windlass.started("serve", "--port", "0") as server:
+        address = server.wait_for("Address").split()[-1]
+        server.wait_for("Ctrl-C stops")
+        assert "Windlass serves no crew yet" in server.out
+        assert "  windlass deploy my_crew\n" in server.out
+        nothing = windlass("tokens", "show")
+        assert (nothing.code, "There is no crew on this server yet." in nothing.err) == (1, True)
+        second = windlass("serve", "--port", address.rpartition(":")[2])
+        assert (second.code, "is taken" in second.err or "in use" in second.err) == (1, True), second.err
+        server.interrupt()
+        assert server.end() == 0
+
+
+def test_the_banner_names_some_crews_and_counts_the_others() -> None:
+    slugs = [f"crew-{number}" for number in range(MOST_NAMED + 5)]
+    lines = startup_banner("http://127.0.0.1:8000", slugs, 4)
+    assert lines[1] == f"Windlass serves {len(slugs)} crews, 4 kickoffs at once."
+    assert sum("/crews/" in line for line in lines) == MOST_NAMED
+    assert any("5 more: windlass deployments list" in line for line in lines)
