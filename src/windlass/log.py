@@ -44,6 +44,11 @@ EVENTS: dict[str, Event] = {
         "PostgreSQL answers, but refuses statements for now, for example because its disk is full; requests get 503.",
     ),
     "zygote.started": Event(INFO, "A process that forks children for kickoffs is ready."),
+    "zygote.threads": Event(
+        WARNING,
+        'A project with `preload = "project"` starts threads at import. A fork does not copy threads, so each of its '
+        "runs starts a fresh interpreter.",
+    ),
     "zygote.stopped": Event(INFO, "Such a process was stopped: it was idle, or the server stopped."),
     "zygote.lost": Event(WARNING, "Such a process ended unexpectedly; another one replaces it."),
     "zygote.refused": Event(

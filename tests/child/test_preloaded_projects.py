@@ -209,14 +209,12 @@ def test_a_crew_runs_in_a_child_by_exec(tmp_path: Path) -> None:
 
 @pytest.mark.xdist_group("crewai")
 @pytest.mark.parametrize("after", ["", "\nWork().crew().kickoff()\n"], ids=["a flow", "and a kickoff"])
-def test_a_project_that_makes_a_flow_at_import_leaves_no_thread_that_children_wait_for(
-    tmp_path: Path, after: str
-) -> None:
+def test_a_project_that_makes_a_flow_without_memory_at_import_leaves_no_threads(tmp_path: Path, after: str) -> None:
     at_import = """
 from crewai.flow.flow import Flow, start
 
 class Early(Flow):
-    _skip_auto_memory = True  # the memory is a LanceDB, whose threads do not always survive a fork
+    _skip_auto_memory = True  # its memory, a LanceDB, has a thread
 
     @start()
     def begin(self):
@@ -228,7 +226,21 @@ Early()
     with DrivenZygote(tmp_path / "zygote", "crewai", Preload(project, {"HOME": str(tmp_path)})) as zygote:
         answer = zygote.ready()
         assert isinstance(answer, Ready), answer
+        assert answer.threads == ""
         assert run(zygote, project, tmp_path) == "said"
+
+
+def test_a_project_that_starts_a_thread_at_import_runs_in_fresh_interpreters(tmp_path: Path) -> None:
+    thread = (
+        "import threading\n"
+        "threading.Thread(target=threading.Event().wait, name='of the project', daemon=True).start()\n"
+    )
+    order = order_for(tmp_path / "project", thread + CODE, MODEL_KEY="sk-at-import")
+    with DrivenZygote(tmp_path / "zygote", order=order) as zygote:
+        answer = zygote.ready()
+        assert isinstance(answer, Ready), answer
+        assert answer.threads == "of the project"
+        assert run(zygote, order.project, tmp_path)["in_the_child"] is True
 
 
 AFTER = """

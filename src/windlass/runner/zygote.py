@@ -154,6 +154,8 @@ class Zygote:
     async def _check_ready(self, answer: Ready | Unready | None, interpreter: Path) -> None:
         if isinstance(answer, Unready):
             raise FrameworkMissing(answer.message) if answer.missing_package else ProjectError(answer.message)
+        if isinstance(answer, Ready) and answer.threads:
+            logger.event("zygote.threads", pid=self.pid, threads=answer.threads)
         if answer is None and self._fault:
             raise self._fault
         if answer is None:

@@ -116,11 +116,16 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The zygote has imported and warmed its modules. From now on it answers Fork."""
+    """The zygote has imported and warmed its modules. From now on it answers Fork.
+
+    `threads` are the names of the threads that the project has started at import. A fork does not copy threads, so the
+    zygote then starts fresh interpreters.
+    """
 
     python: str
     framework: str | None
     version: str | None
+    threads: str = ""
 
 
 @dataclass(frozen=True, slots=True)

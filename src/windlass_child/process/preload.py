@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import threading
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 COMMON = ("asyncio", "concurrent.futures", "json", "logging")
 """Modules that most projects import."""
+LONGEST_NAMES = 200
+"""Characters."""
 
 
 def load(framework: str | None, order: Preload | None = None) -> Ready | Unready:
@@ -48,7 +52,7 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
         apply(ProcessEnvironment(order.environment, str(Path.cwd())))
     answer = warmed(framework) if framework else Ready(sys.version.split()[0], None, None)
     if order is not None and isinstance(answer, Ready):
-        answer = with_project(order.project, Redaction(order.environment)) or answer
+        answer = with_project(order.project, Redaction(order.environment)) or replace(answer, threads=own_threads())
     flush_output()
     gc.collect()
     gc.freeze()
@@ -85,6 +89,12 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
         fault = explain(error, "load", project.root)
         return Unready(redaction.text(f"{fault.message} {fault.hint}".strip()))
     return None
+
+
+def own_threads() -> str:
+    """Returns the names of the threads beside the main one."""
+    names = (thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
+    return ", ".join(sorted(names))[:LONGEST_NAMES]
 
 
 def not_installed(framework: str, error: ModuleNotFoundError) -> Unready:

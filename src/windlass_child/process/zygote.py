@@ -58,7 +58,7 @@ def main(descriptor: int, preloaded: str | None, *, with_project: bool = False) 
         if answer is not None:
             channel.send(answer)
         if isinstance(answer, Ready):
-            Zygote(channel, machine).serve()
+            Zygote(channel, machine, forks=not answer.threads).serve()
     os._exit(os.EX_OK)  # no finalizers of imported modules need to run
 
 
@@ -81,10 +81,11 @@ class ChildEnd(NamedTuple):
 
 class Zygote:
     """Forks children on orders of the worker, and reports their exits. `machine` is the environment that the zygote was
-    started with, for children with `start="exec"`.
+    started with, for children with `start="exec"`. Without `forks`, all children are started so.
     """
 
-    def __init__(self, channel: Channel, machine: dict[str, str]) -> None:
+    def __init__(self, channel: Channel, machine: dict[str, str], *, forks: bool = True) -> None:
+        self._forks = forks
         self._channel = channel
         self._machine = machine
         self._pid = os.getpid()
@@ -168,7 +169,7 @@ class Zygote:
         for open_end in (self._channel, self._selector, self._bell, self._ringer):
             open_end.close()
         os.nice(NICENESS)
-        if order.start == "exec":
+        if order.start == "exec" or not self._forks:
             start_afresh(descriptors, self._pid, self._machine)
         channel, output, errors = descriptors
         child.main(channel, output, errors, self._pid)
