@@ -416,6 +416,23 @@ def test_a_flow_that_can_be_constructed_has_no_findings(check: Checker, tmp_path
     assert check(str(written(tmp_path / "project", {"main.py": FLOW.replace("{member}", "")}))) == []
 
 
+TALKING = """
+from crewai import Agent, Crew, Task
+
+def talking():
+    ann = Agent(role="Ann", goal="Talk", backstory="Talks")
+    return Crew(agents=[ann], tasks=[Task(description="Talk", expected_output="Words", agent=ann)])
+"""
+
+
+def test_the_check_does_not_run_the_crew_that_a_constructor_kicks_off(check: Checker, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    member = f"def __init__(self): super().__init__(); talking().kickoff(); open({str(ran)!r}, 'w').close()"
+    code = f"{FLOW.replace('{member}', member)}\n{TALKING}"
+    assert check(str(written(tmp_path / "project", {"main.py": code}))) == []
+    assert not ran.exists()
+
+
 def test_files_of_classes_that_the_crew_does_not_use_are_not_checked(check: Checker, tmp_path: Path) -> None:
     project = crew(tmp_path)
     written(Path(project), {"old/crew.py": CREW.replace("Tides", "Old"), "old/config/agents.yaml": "ann: [\n"})

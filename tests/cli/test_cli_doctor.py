@@ -32,7 +32,8 @@ def free_port() -> int:
 def test_all_is_well_on_a_machine_that_can_serve(windlass: Command, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.windlass]\nentrypoint = "steep:steep"\n')
     (tmp_path / "steep.py").write_text("def steep(leaf: str) -> str:\n    return leaf\n")
-    ended = windlass("doctor", str(tmp_path), WINDLASS_PORT=str(free_port()), OPENAI_API_KEY="sk-hunter2")
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-hunter2")
+    ended = windlass("doctor", f"{tmp_path}/steep.py:steep", WINDLASS_PORT=str(free_port()))
     found = lines(ended)
     assert {level for level, _ in found.values()} == {"ok"}, ended
     assert list(found) == ["Python", "home", "database", "fork", "limits", "interpreter", "project", "model", "server"]

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 def doctor(project: Path | None, *, json_output: bool) -> int:
     """Check what Windlass needs, and show how to fix it.
 
-    Prints one line per check: ok, warn or fail, and how to fix it. With PATH, the project in that folder is loaded too,
-    as a server would load it. Exits with 1 when a check failed.
+    Prints one line per check: ok, warn or fail, and how to fix it. With PATH, that project is loaded too, as a server
+    would load it. Exits with 1 when a check failed.
     """
     from windlass import config, log
     from windlass.cli.checks import Level, examine
     from windlass.deployments.environment import crew_environment
 
     settings = config.load()
-    environment = crew_environment(project and project.resolve(), settings.crew_env)
+    environment = crew_environment(found_folder(project), settings.crew_env)
     log.configure(settings.log_format, "WARNING")
     found = {}
     for subject, check in checks(settings, environment, project):
@@ -42,6 +42,17 @@ def doctor(project: Path | None, *, json_output: bool) -> int:
     if json_output:
         print_json([{"check": name, "level": one.level, "message": one.text} for name, one in found.items()])
     return FAILED if any(one.level is Level.FAIL for one in found.values()) else 0
+
+
+def found_folder(project: Path | None) -> Path | None:
+    """Returns None also for a project that can't be found: a check reports it."""
+    from windlass.errors import ProjectError
+    from windlass.projects.kinds import folder_of
+
+    try:
+        return project and folder_of(project)
+    except ProjectError:
+        return None
 
 
 def checks(settings: Settings, environment: Mapping[str, str], project: Path | None) -> Iterator[tuple[str, Check]]:

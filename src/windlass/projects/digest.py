@@ -10,13 +10,10 @@ from fnmatch import translate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from windlass_child.process.working_folder import IGNORED_FOLDERS
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-
-IGNORED_FOLDERS = {
-    "__pycache__", "build", "dist", "env", "htmlcov", "node_modules", "venv",
-}  # fmt: skip
-"""Ignored folders. All folders whose names begin with a dot are ignored, too."""
 
 DATABASES = tuple(
     f"{kind}{part}" for kind in (".db", ".sqlite", ".sqlite3") for part in ("", "-journal", "-wal", "-shm")

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.checks.findings import Place
+from windlass_child.process.working_folder import IGNORED_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-PASSED_OVER = {"__pycache__", "build", "dist", "env", "node_modules", "site-packages", "tests", "venv"}
+UNCHECKED = IGNORED_FOLDERS | {"site-packages", "tests"}
 LARGEST = 4 * 1024 * 1024
 
 
@@ -70,7 +71,7 @@ def marks(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[st
 
 def python_files(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in PASSED_OVER and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in UNCHECKED and not name.startswith("."))
         for name in sorted(files):
             path = Path(folder, name)
             if name.endswith(".py") and path.is_file() and path.stat().st_size <= LARGEST:

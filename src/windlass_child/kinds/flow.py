@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from crewai.flow.flow import Flow
 from pydantic import ValidationError
 
+from windlass_child import frameworks
 from windlass_child.crewai import bus, capabilities, events, flow_inputs
 from windlass_child.crewai.flow_methods import MethodFollower, described, hush
 from windlass_child.crewai.flow_shape import shape_of
@@ -90,10 +92,14 @@ class LoadedFlow:
         return asking + capabilities.warnings("flow")
 
     def construct(self) -> None:
-        """Constructs the flow without a memory of its own, whose import takes a second."""
+        """Constructs the flow without a memory of its own, whose import takes a second.
+
+        Stops where a constructor kicks off a crew: that would run the crew, and pay for it.
+        """
         if isinstance(self._make, type):
             self._make._skip_auto_memory = True  # type: ignore[attr-defined]  # noqa: SLF001 - crewai has no option
-        self._make()
+        with frameworks.without_kickoffs(), contextlib.suppress(StartedAtImport):
+            self._make()
 
     def run(self, order: Run, report: Report) -> Succeeded:
         report.send(TasksKnown(self._tasks))

@@ -34,7 +34,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a write to a full disk, and of a write beyond the quota of a user."""
 
 KNOWLEDGE = "knowledge"
-LEFT_OUT = {"__pycache__", "build", "dist", "env", "htmlcov", "node_modules", "venv"}
+IGNORED_FOLDERS = {"__pycache__", "build", "dist", "env", "htmlcov", "node_modules", "venv"}
+"""Folders that are no part of a project, and so are all whose names begin with a dot."""
 ENDINGS = (".pyc", ".pyo", ".egg-info")
 
 
@@ -154,4 +155,4 @@ def is_unchanged(root: str, path: str, found: os.stat_result) -> bool:
 
 
 def is_left_out(name: str) -> bool:
-    return name.startswith(".") or name in LEFT_OUT or name.endswith(ENDINGS)
+    return name.startswith(".") or name in IGNORED_FOLDERS or name.endswith(ENDINGS)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass.cli.checks.machine import Finding, Level
@@ -11,7 +12,6 @@ from windlass.wiring.crews import interpreters_of_command, runner_for_checks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from windlass.config import Settings
     from windlass.kickoffs.manifest import Manifest
@@ -24,7 +24,9 @@ def interpreter(project: Path) -> Finding:
 
 
 def chosen(project: Path) -> Interpreter:
-    return interpreters_of_command(None).of(project, recognise(project).options.python).supported(project)
+    recognised = recognise(project)
+    root = Path(recognised.project.root)
+    return interpreters_of_command(None).of(root, recognised.options.python).supported(root)
 
 
 def loads(project: Path, settings: Settings, environment: Mapping[str, str]) -> Finding:

@@ -11,6 +11,8 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from windlass_child.process.working_folder import IGNORED_FOLDERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -20,9 +22,7 @@ MOST_FOLDERS = 1000
 LARGEST = 512 * 1024
 """The limits of a search: Python files, folders, and bytes of a file. Files beyond them are not read."""
 
-LEFT_OUT = {
-    "__pycache__", "build", "dist", "docs", "env", "htmlcov", "node_modules", "site-packages", "test", "tests", "venv",
-}  # fmt: skip
+WITHOUT_CREWS = IGNORED_FOLDERS | {"docs", "site-packages", "test", "tests"}
 PROJECT_FILE = "pyproject.toml"
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -158,7 +158,7 @@ def listed(folder: Path) -> tuple[list[str], list[str]]:
                     files.append(entry.name)
     except OSError:
         return [], []
-    return sorted(files), sorted(name for name in folders if not name.startswith(".") and name not in LEFT_OUT)
+    return sorted(files), sorted(name for name in folders if not name.startswith(".") and name not in WITHOUT_CREWS)
 
 
 def parsed(path: Path) -> ast.Module:
