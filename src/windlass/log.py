@@ -86,6 +86,7 @@ EVENTS: dict[str, Event] = {
     ),
     "kickoff.deleted": Event(INFO, "A kickoff was deleted permanently, with its events, journal and task records."),
     "deployment.registered": Event(INFO, "A crew was inspected and can be kicked off."),
+    "build.queued": Event(INFO, "A build of a deployment was started; a worker does it."),
     "project.broken": Event(
         WARNING,
         "The files of a project can't be loaded; `trace` has the project's own lines. The last good ones serve.",

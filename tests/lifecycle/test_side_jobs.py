@@ -14,6 +14,7 @@ from windlass.aio import serving
 from windlass.lifecycle.background_tasks import SideJobWorker
 from windlass.store.database import Database
 from windlass.store.side_jobs import SideJob, SideJobs
+from windlass.store.side_jobs import defer as defer_job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -71,9 +72,9 @@ async def working(url: str, jobs: list[SideJob]) -> AsyncIterator[SideJobs]:
         yield side_jobs
 
 
-async def defer(database: Database, jobs: list[SideJob], name: str, **values: Any) -> None:
+async def defer(database: Database, name: str, **values: Any) -> None:
     async with database.transaction() as connection:
-        await SideJobs(database.url, jobs).defer(connection, name, **values)
+        await defer_job(connection, name, **values)
 
 
 async def jobs_in(database: Database, **where: str) -> list[dict[str, Any]]:
@@ -89,9 +90,8 @@ def done(deeds: Deeds, *texts: str) -> Callable[[], Any]:
 
 
 async def test_a_job_deferred_in_a_transaction_is_done_when_that_is_committed(database: Database, deeds: Deeds) -> None:
-    async with working(database.url, deeds.jobs()) as side_jobs:
-        async with database.transaction() as connection:
-            await side_jobs.defer(connection, "note", text="hello")
+    async with working(database.url, deeds.jobs()):
+        await defer(database, "note", text="hello")
         await until(done(deeds, "hello"), within=WITHIN)
     assert await jobs_in(database, task_name="note") == []
 
@@ -99,7 +99,7 @@ async def test_a_job_deferred_in_a_transaction_is_done_when_that_is_committed(da
 async def test_a_job_of_a_transaction_that_is_rolled_back_never_was(database: Database, deeds: Deeds) -> None:
     with suppress(LookupError):
         async with database.transaction() as connection:
-            await SideJobs(database.url, deeds.jobs()).defer(connection, "note", text="lost")
+            await defer_job(connection, "note", text="lost")
             raise LookupError
     assert await jobs_in(database) == []
 
@@ -107,7 +107,7 @@ async def test_a_job_of_a_transaction_that_is_rolled_back_never_was(database: Da
 async def test_of_two_servers_one_does_a_job(database: Database, deeds: Deeds) -> None:
     async with working(database.url, deeds.jobs()), working(database.url, deeds.jobs()):
         for number in range(20):
-            await defer(database, deeds.jobs(), "note", text=str(number))
+            await defer(database, "note", text=str(number))
         await until(done(deeds, *map(str, range(20))), within=WITHIN)
 
 
@@ -117,7 +117,7 @@ async def test_a_job_that_fails_is_told_of_and_tried_again(
     told: list[tuple[str, object]] = []
     monkeypatch.setattr(log, "event", lambda _, name, **fields: told.append((name, fields.get("job"))))
     async with working(database.url, deeds.jobs()):
-        await defer(database, deeds.jobs(), "fail_once")
+        await defer(database, "fail_once")
         await until(done(deeds, "tried", "tried"), within=WITHIN)
     assert told == [("side_job.failed", "fail_once")]
 
@@ -129,19 +129,19 @@ async def test_what_comes_due_by_itself_is_done_once_by_all_servers(database: Da
     jobs = [SideJob("due", work, cron="0 0 * * 1"), SideJob("note", deeds.note)]
     async with working(database.url, jobs), working(database.url, jobs):
         await until(done(deeds, "due"), within=WITHIN)
-        await defer(database, jobs, "note", text="after")
+        await defer(database, "note", text="after")
         await until(done(deeds, "due", "after"), within=WITHIN)
     async with working(database.url, jobs):  # and not again at the next start
-        await defer(database, jobs, "note", text="later")
+        await defer(database, "note", text="later")
         await until(done(deeds, "due", "after", "later"), within=WITHIN)
 
 
 async def test_the_database_may_go_away_and_come_back(proxy: Proxy, database: Database, deeds: Deeds) -> None:
     async with working(proxy.url, deeds.jobs()):
-        await defer(database, deeds.jobs(), "note", text="before")
+        await defer(database, "note", text="before")
         await until(done(deeds, "before"), within=WITHIN)
         await proxy.close()
-        await defer(database, deeds.jobs(), "note", text="meanwhile")
+        await defer(database, "note", text="meanwhile")
         await proxy.open()
         await until(done(deeds, "before", "meanwhile"), within=WITHIN)
 
@@ -149,13 +149,13 @@ async def test_the_database_may_go_away_and_come_back(proxy: Proxy, database: Da
 async def test_it_begins_when_the_database_is_there(proxy: Proxy, database: Database, deeds: Deeds) -> None:
     await proxy.close()
     async with working(proxy.url, deeds.jobs()):
-        await defer(database, deeds.jobs(), "note", text="late")
+        await defer(database, "note", text="late")
         await proxy.open()
         await until(done(deeds, "late"), within=WITHIN)
 
 
 async def test_the_job_of_a_worker_that_died_is_put_back(database: Database, deeds: Deeds) -> None:
-    await defer(database, deeds.jobs(), "note", text="again")
+    await defer(database, "note", text="again")
     await database.execute(
         "WITH dead AS "
         "(INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour') RETURNING id) "
@@ -167,7 +167,7 @@ async def test_the_job_of_a_worker_that_died_is_put_back(database: Database, dee
 
 async def test_the_job_of_a_worker_that_lives_is_not(database: Database, deeds: Deeds) -> None:
     async with working(database.url, deeds.jobs()), working(database.url, deeds.jobs()):
-        await defer(database, deeds.jobs(), "wait")
+        await defer(database, "wait")
         await deeds.begun.wait()
         beats = "SELECT count(DISTINCT last_heartbeat) AS n FROM procrastinate_workers WHERE last_heartbeat > %(at)s"
         (now,) = await database.rows("SELECT now() + interval '1.5 s' AS at")
@@ -187,7 +187,7 @@ async def stopped_during_a_job(
     """Runs a job that does not end, and stops its worker after `silence`."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(working(url, deeds.jobs()))
-        await defer(database, deeds.jobs(), "wait")
+        await defer(database, "wait")
         await deeds.begun.wait()
         if silent := silence():
             await silent
@@ -205,9 +205,9 @@ async def test_a_job_that_runs_when_its_server_stops_is_done_by_the_next_one(dat
 
 async def test_a_server_leaves_a_job_that_it_does_not_know_to_another(database: Database, deeds: Deeds) -> None:
     newer = [*deeds.jobs(), SideJob("new", deeds.note)]
-    await defer(database, newer, "new", text="new")
+    await defer(database, "new", text="new")
     async with working(database.url, deeds.jobs()):
-        await defer(database, newer, "note", text="old")
+        await defer(database, "note", text="old")
         await until(done(deeds, "old"), within=WITHIN)
     assert [row["status"] for row in await jobs_in(database, task_name="new")] == ["todo"]
     async with working(database.url, newer):
@@ -217,7 +217,7 @@ async def test_a_server_leaves_a_job_that_it_does_not_know_to_another(database: 
 async def test_it_takes_two_connections(database: Database, deeds: Deeds) -> None:
     async with working(database.url, deeds.jobs()):
         for number in range(20):
-            await defer(database, deeds.jobs(), "note", text=str(number))
+            await defer(database, "note", text=str(number))
         await until(done(deeds, *map(str, range(20))), within=WITHIN)
         (row,) = await database.rows(
             "SELECT count(*) AS n FROM pg_stat_activity "

@@ -81,7 +81,8 @@ class DeploymentStore:
             await connection.execute(SQL["lock_slug"], {"slug": slug})
             found = await _get(connection, slug) or await _add(connection, slug)
             if not _same(found.version, digest, source, manifest):
-                await _add_version(connection, found.id, digest, source, manifest)
+                version = await add_version(connection, found.id, digest, source, manifest)
+                await make_current(connection, found.id, version)
             registered = await _get(connection, slug)
         assert registered is not None  # noqa: S101 - written in this transaction
         return registered
@@ -123,9 +124,15 @@ async def _add(connection: Connection, slug: str) -> Deployment:
     return deployment
 
 
-async def _add_version(
-    connection: Connection, deployment: UUID, digest: str, source: dict[str, Any], manifest: Manifest
-) -> None:
+async def add_version(
+    connection: Connection,
+    deployment: UUID,
+    digest: str,
+    source: dict[str, Any],
+    manifest: Manifest,
+    changes: dict[str, Any] | None = None,
+) -> UUID:
+    """Returns the id of the new version. The caller holds a lock of the deployment."""
     version = new_id()
     values = {
         "id": version,
@@ -133,10 +140,23 @@ async def _add_version(
         "digest": digest,
         "source": to_json(source),
         "manifest": to_json(manifest.to_json()),
+        "snapshot": source.get("snapshot"),
+        "changes": to_json(changes) if changes is not None else None,
     }
     await connection.execute(SQL["add_version"], values)
+    return version
+
+
+async def make_current(connection: Connection, deployment: UUID, version: UUID) -> None:
+    """Makes a version of the deployment the current one, and sets the options of its queue."""
     await connection.execute(SQL["make_current"], {"version": version, "deployment": deployment})
-    given = source.get("options", {})
+    await apply_options(connection, deployment)
+
+
+async def apply_options(connection: Connection, deployment: UUID) -> None:
+    """Sets the options of the deployment's queue: from its settings, else from the source of its current version."""
+    (row,) = await fetch(connection, SQL["given_options"], {"deployment": deployment})
+    given = {**(row["options"] or {}), **{name: value for name, value in row["settings"].items() if value is not None}}
     options = {name: given.get(name, default) for name, default in OPTION_DEFAULTS.items()}
     await connection.execute(SQL["set_options"], {"deployment": deployment, **options})
 

@@ -13,8 +13,8 @@ from windlass.aio import cancelled
 from windlass.store.database import KEEPALIVES
 
 KICKOFFS, ENDED, STOPS = "windlass_kickoffs", "windlass_ended", "windlass_stops"
-DEPLOYMENTS, TOKENS = "windlass_deployments", "windlass_tokens"
-CHANNELS = (KICKOFFS, ENDED, STOPS, DEPLOYMENTS, TOKENS)
+DEPLOYMENTS, TOKENS, BUILDS = "windlass_deployments", "windlass_tokens", "windlass_builds"
+CHANNELS = (KICKOFFS, ENDED, STOPS, DEPLOYMENTS, TOKENS, BUILDS)
 BETWEEN_ATTEMPTS = 0.25
 MOST_KNOWN = 10_000
 """The most rows in one cache."""

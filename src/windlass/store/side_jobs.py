@@ -64,24 +64,30 @@ class SideJob:
     tries: int = 0
 
 
-class SideJobs:
-    """Defers and does side jobs. `work` uses two connections: one listens, the other fetches and finishes jobs."""
+async def defer(connection: Connection, name: str, *, lock: str | None = None, **values: Any) -> None:
+    """Defers a job, which any server that knows the name does. It can start when the connection's transaction is
+    committed. Jobs with the same `lock` are done one after the other, in their order.
+    """
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector())
+    await app.configure_task(name, queue=name, lock=lock, connection=connection).defer_async(**values)
 
-    def __init__(self, url: str, jobs: Sequence[SideJob], *, silent: float = SILENT) -> None:
+
+class SideJobs:
+    """Does side jobs, `at_once` at the same time.
+
+    `work` uses two connections: one listens, the other fetches and finishes jobs.
+    """
+
+    def __init__(self, url: str, jobs: Sequence[SideJob], *, silent: float = SILENT, at_once: int = AT_ONCE) -> None:
         self._url = url
         self._jobs = [*jobs, SideJob("remove_failed_side_jobs", self._remove_failed, cron="17 4 * * *")]
         self._silent = silent
-        self._deferring = _app(self._jobs, procrastinate.PsycopgConnector())
+        self._at_once = at_once
         self._working: procrastinate.App | None = None
 
     @property
     def names(self) -> list[str]:
         return [job.name for job in self._jobs]
-
-    async def defer(self, connection: Connection, name: str, **values: Any) -> None:
-        """Defers a job. It can start when the connection's transaction is committed."""
-        deferrer = self._deferring.configure_task(name, allow_unknown=False, connection=connection)
-        await deferrer.defer_async(**values)
 
     async def work(self) -> None:
         """Does jobs until it is cancelled, or fails. Raises DatabaseUnavailable."""
@@ -95,7 +101,7 @@ class SideJobs:
                         # An older server must not fetch jobs that it does not know: they would count as failed.
                         queues=self.names,
                         name="side jobs",
-                        concurrency=AT_ONCE,
+                        concurrency=self._at_once,
                         shutdown_graceful_timeout=SHUTDOWN_GRACE,
                         delete_jobs="successful",
                         install_signal_handlers=False,

@@ -36,6 +36,7 @@ CREATE TABLE builds (
     hint          text,
     changes       json,
     version_id    uuid REFERENCES versions,
+    attempt       integer NOT NULL DEFAULT 0,  -- the fencing number: a build is begun again when its worker was lost
     host          text,
     created_by    uuid REFERENCES users,
     created_at    timestamptz NOT NULL DEFAULT now(),

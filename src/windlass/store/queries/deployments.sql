@@ -15,8 +15,8 @@ SELECT id, slug, profile FROM deployments ORDER BY slug LIMIT %(limit)s
 INSERT INTO deployments (id, slug) VALUES (%(id)s, %(slug)s)
 
 -- name: add_version
-INSERT INTO versions (id, deployment_id, number, digest, source, manifest)
-SELECT %(id)s, %(deployment)s, coalesce(max(number), 0) + 1, %(digest)s, %(source)s::json, %(manifest)s::json
+INSERT INTO versions (id, deployment_id, number, digest, source, manifest, snapshot, changes)
+SELECT %(id)s, %(deployment)s, coalesce(max(number), 0) + 1, %(digest)s, %(source)s::json, %(manifest)s::json, %(snapshot)s, %(changes)s::json
   FROM versions WHERE deployment_id = %(deployment)s
 
 -- name: make_current
@@ -28,6 +28,12 @@ SELECT slug FROM deployments WHERE id = (SELECT deployment_id FROM kickoffs WHER
 
 -- name: manifest
 SELECT manifest FROM versions WHERE id = %(version)s
+
+-- name: given_options
+SELECT settings, versions.source -> 'options' AS options
+  FROM deployments
+  LEFT JOIN versions ON versions.id = deployments.current_version
+ WHERE deployments.id = %(deployment)s
 
 -- name: set_options
 UPDATE deployments
