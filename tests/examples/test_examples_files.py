@@ -6,6 +6,8 @@ from types import ModuleType
 
 import pytest
 
+from windlass.projects import recognise
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CREW = EXAMPLES / "research_crew"
 
@@ -67,3 +69,15 @@ def test_an_invoice_without_lines_comes_to_nothing(invoice: ModuleType) -> None:
 def test_a_tax_rate_that_cannot_be_is_named_with_its_line(invoice: ModuleType) -> None:
     with pytest.raises(ValueError, match="tax_percent of line 2 is 190; it has to be between 0 and 100"):
         invoice.total([line(1, 1, 19), line(1, 1, 190)])
+
+
+def test_there_is_an_example_of_each_kind() -> None:
+    assert {path.name: recognise(path).project.kind for path in EXAMPLES.iterdir() if path.is_dir()} == {
+        "research_crew": "crew",
+        "meeting_notes_crew": "json_crew",
+        "triage_flow": "flow",
+        "delivery_flow": "declarative_flow",
+        "invoice_function": "function",
+        "langgraph_function": "function",
+        "pydantic_ai_function": "function",
+    }
