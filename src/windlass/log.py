@@ -116,6 +116,7 @@ EVENTS: dict[str, Event] = {
     "token.revoked": Event(INFO, "A token was revoked."),
     "user.added": Event(INFO, "A user was added."),
     "log.repeated": Event(WARNING, "This number of lines like an earlier line was omitted."),
+    "user.role_set": Event(INFO, "A user got another role."),
     "user.disabled": Event(INFO, "A user was disabled: every server refuses the user's tokens."),
     "user.enabled": Event(INFO, "A disabled user was enabled again."),
     "user.deleted": Event(INFO, "A user was deleted permanently, with all tokens and kickoffs."),

@@ -21,12 +21,15 @@ from windlass.access.authentication import RateLimits, TokenAuthenticator
 from windlass.access.tokens import Tokens
 from windlass.api.application import Addresses, Application, Hosts, health_routes
 from windlass.api.connections import ConnectionLimits
+from windlass.api.control_api.application import control_routes
+from windlass.api.control_api.dependencies import ControlApi
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.server import HttpServer
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.crews import Crews
+from windlass.deployments.management import Management
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.lifecycle.accept import Acceptor, Stops
@@ -39,6 +42,7 @@ from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.migrate import is_migrated
+from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.tokens import TokenStore
 
@@ -242,8 +246,11 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
         async def ready() -> bool:
             return await database.answers() and await is_migrated(database)
 
-        health = health_routes({"database": ready})
-        app = Application(api, health, Addresses(root, domain), public_url=public_url, hosts=hosts)
+        overview = OverviewStore(database)
+        management = Management(deployments, overview, tokens)
+        control = ControlApi(access, tokens, management, overview, LARGEST_BODY, seconds, public_url)
+        routes = [*health_routes({"database": ready}), *control_routes(control)]
+        app = Application(api, routes, Addresses(root, domain), public_url=public_url, hosts=hosts)
         http_server = HttpServer(app, host, 0, trusted_proxies=trusted_proxies, headers_within=seconds, limits=limits)
         await http_server.start()
         stack.push_async_callback(http_server.stop)

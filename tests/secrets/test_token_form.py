@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from windlass.secrets.secret import Secret, TokenKind, digest, from_authorization_header, kind_of, last_four, new_token
 
-FORM = re.compile(r"wl[ou]_[0-9A-Za-z]{36}", re.ASCII)
+FORM = re.compile(r"wl[oup]_[0-9A-Za-z]{36}", re.ASCII)
 PEPPER = b"p" * 32
 # Made once and written down: the form must never change under the tokens that are out there.
 WRITTEN_DOWN = "wlu_P9OnlFJJ58b9izH3yFt5So3jPpnjkv0hX2YD"
@@ -43,9 +43,10 @@ def test_a_new_token_has_the_form_and_tells_its_kind(kind: TokenKind) -> None:
     assert kind_of(token.reveal()) is kind
 
 
-def test_the_prefix_is_wlo_for_an_organization_and_wlu_for_a_user() -> None:
+def test_the_prefix_is_wlo_for_an_organization_wlu_for_a_user_and_wlp_for_a_person() -> None:
     assert new_token(TokenKind.ORGANIZATION).reveal().startswith("wlo_")
     assert new_token(TokenKind.USER).reveal().startswith("wlu_")
+    assert new_token(TokenKind.PERSONAL).reveal().startswith("wlp_")
 
 
 def test_a_token_made_long_ago_is_still_well_formed() -> None:

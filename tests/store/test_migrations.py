@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 from importlib import resources
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from store.kickoff_rows import DONE, Rows
+from store.kickoff_rows import DONE, Rows, manifest
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import State
 from windlass.store import migrate as module
 from windlass.store.database import Database
+from windlass.store.deployments import Deployment, Version
 from windlass.store.migrate import MigrationError, is_migrated, known_functions, known_migrations, migrate
 
 if TYPE_CHECKING:
@@ -131,6 +133,19 @@ def before_functions_had_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "known_functions", str)
 
 
+async def rows_of_old_tables(database: Database) -> Rows:
+    version = Version(new_id(), 1, "d", {}, manifest())
+    deployment = Deployment(new_id(), "work", "documented", version)
+    values = {"deployment": deployment.id, "version": version.id, "manifest": json.dumps(manifest().to_json())}
+    await database.execute("INSERT INTO deployments (id, slug) VALUES (%(deployment)s, 'work')", values)
+    await database.execute(
+        "INSERT INTO versions (id, deployment_id, number, digest, source, manifest) "
+        "VALUES (%(version)s, %(deployment)s, 1, 'd', '{}', %(manifest)s)",
+        values,
+    )
+    return Rows(database, deployment)
+
+
 async def kicked_off_by_old_functions(rows: Rows) -> tuple[UUID, UUID]:
     """A kickoff that runs and holds a key, and one that waits for the key."""
     running, waiting = new_id(), new_id()
@@ -151,7 +166,7 @@ async def test_a_database_whose_migrations_made_the_functions_gets_those_of_the_
     async with Database(empty_url) as upgraded, Database(shared_url) as new:
         before_functions_had_files(monkeypatch)
         assert await migrate(upgraded) == [1, 2, 3, 4, 5, 6]
-        rows = await Rows.make(upgraded)
+        rows = await rows_of_old_tables(upgraded)
         running, waiting = await kicked_off_by_old_functions(rows)
         monkeypatch.undo()
         assert await migrate(upgraded) == EVERY[6:]

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from windlass import log
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import new_id, parse_id
+from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import SCOPES_OF_KIND
 from windlass.secrets.key_ring import Sealed
 from windlass.secrets.secret import Secret, TokenKind, digest, last_four, new_token
+from windlass.store.audit import COMMAND_LINE, Actor, Change
 from windlass.store.tokens import NewToken, TokenRow, TokenStore, UserRow
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 OWNER = "owner"
 """The user whose token is shown for a crew: the person who set up the server."""
 
+OF_COMMANDS = "command line"
+"""The name of the personal token that commands on the server's machine use."""
+OF_CREWS = (TokenKind.ORGANIZATION, TokenKind.USER)
+"""The kinds of the two shown tokens of a crew."""
+
 END_OF_TOKEN = re.compile("[0-9A-Za-z]{4}")
 
 logger = log.logger(__name__)
@@ -38,6 +45,17 @@ class NoSuchToken(WindlassError):  # noqa: N818 - describes the token
 
 class NoSuchUser(WindlassError):  # noqa: N818 - describes the user
     pass
+
+
+class UserExists(WindlassError):  # noqa: N818 - describes the user
+    pass
+
+
+class LastOwner(WindlassError):  # noqa: N818 - describes the user
+    """Reports that the change would leave nobody who may manage users."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The user {name!r} is the last owner.", "Make another user an owner first.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +89,21 @@ class Tokens:
     def digest(self, token: str) -> bytes:
         return digest(token, self._pepper)
 
-    async def add_user(self, name: str) -> UUID:
-        added = await self._store.add_user(name)
+    async def add_user(self, name: str, role: Role | None = None, *, by: Actor = COMMAND_LINE) -> UUID:
+        """Adds a user. Without a role the user can't use the control API. Raises UserExists."""
+        added = await self._store.add_user(name, role, Change(by, "user.add", name, {"role": role}))
         if added is None:
-            raise WindlassError(f"There is a user {name!r} already.", "`windlass tokens list` shows the tokens.")
+            raise UserExists(f"There is a user {name!r} already.", "`windlass users list` shows the users.")
         logger.event("user.added", user_id=added)
         return added
+
+    async def set_role(self, name: str, role: Role | None, *, by: Actor = COMMAND_LINE) -> None:
+        """Sets the role of a user on all servers within a second. Raises NoSuchUser and LastOwner."""
+        user = await self.user(name)
+        change = Change(by, "user.set_role", name, {"role": role, "before": user.role})
+        if not await self._store.set_role(user.id, role, change):
+            raise LastOwner(name)
+        logger.event("user.role_set", user_id=user.id, role=role)
 
     async def user(self, name: str) -> UserRow:
         found = await self._store.user(name)
@@ -93,18 +120,23 @@ class Tokens:
             )
         return found.id
 
-    async def users(self) -> list[UserRow]:
-        return await self._store.users()
+    async def users(self, *, after: str | None = None, limit: int = 1000) -> list[UserRow]:
+        """Returns users in the order of their names, those after `after`."""
+        return await self._store.users(after=after, limit=limit)
 
-    async def disable_user(self, name: str) -> None:
-        """Disables a user. Within a second every server refuses the user's tokens, until the user is enabled again."""
+    async def disable_user(self, name: str, *, by: Actor = COMMAND_LINE) -> None:
+        """Disables a user. Within a second every server refuses the user's tokens, until the user is enabled again.
+
+        Raises NoSuchUser and LastOwner.
+        """
         user = (await self.user(name)).id
-        await self._store.disable_user(user)
+        if not await self._store.disable_user(user, Change(by, "user.disable", name)):
+            raise LastOwner(name)
         logger.event("user.disabled", user_id=user)
 
-    async def enable_user(self, name: str) -> None:
+    async def enable_user(self, name: str, *, by: Actor = COMMAND_LINE) -> None:
         user = (await self.user(name)).id
-        await self._store.enable_user(user)
+        await self._store.enable_user(user, Change(by, "user.enable", name))
         logger.event("user.enabled", user_id=user)
 
     async def create(
@@ -115,6 +147,7 @@ class Tokens:
         profile: str | None = None,
         expires_at: datetime | None = None,
         scopes: Collection[Scope] | None = None,
+        by: Actor = COMMAND_LINE,
     ) -> Secret:
         """Creates a user token if `user` is given, else an organization's token.
 
@@ -123,27 +156,59 @@ class Tokens:
         """
         kind = TokenKind.USER if user else TokenKind.ORGANIZATION
         chosen = None if scopes is None else _checked(kind, scopes)
-        return await self._add(TokenRow(new_id(), kind, deployment, user, profile, expires_at, chosen), shown=False)
+        row = TokenRow(new_id(), kind, deployment, user, profile, expires_at, chosen)
+        return await self._add(row, shown=False, by=by)
+
+    async def create_personal(
+        self, user: str, name: str, *, expires_at: datetime | None = None, by: Actor = COMMAND_LINE
+    ) -> tuple[TokenRow, Secret]:
+        """Creates a token with the rights of the user's role. Raises NoSuchUser, and WindlassError for a disabled user
+        or a user without a role.
+        """
+        owner = await self.enabled_user(user)
+        role = (await self.user(user)).role
+        if role is None:
+            quoted = shlex.quote(user)
+            raise WindlassError(
+                f"The user {user!r} has no role, so a personal token would open nothing.",
+                f"Set one first, such as: windlass users role {quoted} developer",
+            )
+        row = TokenRow(new_id(), TokenKind.PERSONAL, None, owner, None, expires_at, None, name, user, role)
+        return row, await self._add(row, shown=False, by=by)
+
+    async def command_line_token(self) -> Secret:
+        """Returns the personal token of the user `owner` that commands on the server's own machine use.
+
+        Makes the user an owner if the user has no role. Creates the token if it does not exist or was revoked.
+        """
+        owner = await self._owner()
+        if (await self.user(OWNER)).role is None:
+            await self.set_role(OWNER, Role.OWNER)
+        while (row := await self._store.of_the_command_line(owner)) is None:
+            # If several processes do this at once, one succeeds, and all of them return its token.
+            new = TokenRow(new_id(), TokenKind.PERSONAL, None, owner, None, None, None, OF_COMMANDS)
+            await self._add(new, shown=True)
+        return self._opened(row)
 
     async def show(self, deployment: Deployment) -> ShownTokens:
         """Returns the two shown tokens of a deployment. Creates one that does not exist yet or that was revoked."""
-        while len(rows := await self._shown(deployment.id)) < len(TokenKind):
+        while len(rows := await self._shown(deployment.id)) < len(OF_CREWS):
             # If several processes do this at once, one succeeds, and all of them show its tokens.
             await self._make_shown(deployment.id, TokenKind.ORGANIZATION, None)
             await self._make_shown(deployment.id, TokenKind.USER, await self._owner())
         organization, user = rows[TokenKind.ORGANIZATION], rows[TokenKind.USER]
         return ShownTokens(self._opened(organization), self._opened(user), user["user"])
 
-    async def revoke(self, name: str) -> TokenRow:
+    async def revoke(self, name: str, *, by: Actor = COMMAND_LINE) -> TokenRow:
         """Revokes a token. `name` is its id or its last four characters."""
         token = await self._named(name)
-        revoked = await self._store.revoke(token)
+        revoked = await self._store.revoke(token, Change(by, "token.revoke", str(token)))
         if revoked is None:
             raise _no_such_token()
         logger.event("token.revoked", token_id=token)
         return revoked
 
-    async def rotate(self, name: str) -> Secret:
+    async def rotate(self, name: str, *, by: Actor = COMMAND_LINE) -> Secret:
         """Replaces a token by a new one with the same rights. The old token is invalid at once."""
         old = await self._named(name)
         made: list[Secret] = []
@@ -153,14 +218,17 @@ class Tokens:
             made.append(token)
             return self._new(replace(row, id=new_id()), token, shown=shown)
 
-        added = await self._store.replace(old, new)
+        added = await self._store.replace(old, new, Change(by, "token.rotate", str(old)))
         if added is None:
             raise _no_such_token()
         logger.event("token.rotated", token_id=old, new_token_id=added.id)
         return made[-1]
 
-    async def all(self, *, revoked_too: bool = False) -> list[dict[str, Any]]:
-        return await self._store.all(revoked_too=revoked_too)
+    async def all(
+        self, *, revoked_too: bool = False, user: UUID | None = None, after: UUID | None = None, limit: int = 1000
+    ) -> list[dict[str, Any]]:
+        """Returns tokens in the order of their creation, those after `after`; with `user`, those of this user alone."""
+        return await self._store.all(revoked_too=revoked_too, user=user, after=after, limit=limit)
 
     async def _named(self, name: str) -> UUID:
         found = await self._store.named(name) if parse_id(name) or END_OF_TOKEN.fullmatch(name) else []
@@ -183,9 +251,11 @@ class Tokens:
     async def _make_shown(self, deployment: UUID, kind: TokenKind, user: UUID | None) -> None:
         await self._add(TokenRow(new_id(), kind, deployment, user, None, None), shown=True)
 
-    async def _add(self, row: TokenRow, *, shown: bool) -> Secret:
+    async def _add(self, row: TokenRow, *, shown: bool, by: Actor = COMMAND_LINE) -> Secret:
         token = new_token(TokenKind(row.kind))
-        if await self._store.add(self._new(row, token, shown=shown)):
+        details = {"kind": row.kind, "user_id": row.user_id and str(row.user_id), "name": row.name}
+        change = None if shown else Change(by, "token.create", str(row.id), details)
+        if await self._store.add(self._new(row, token, shown=shown), change):
             logger.event("token.created", token_id=row.id, kind=row.kind)
         return token
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
     from starlette.requests import Request
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from windlass.api.crew_api.routes import CrewApi
@@ -250,7 +251,7 @@ class Application:
     def __init__(
         self,
         crew: CrewApi,
-        server: Sequence[Route],
+        server: Sequence[BaseRoute],
         addresses: Addresses,
         *,
         public_url: str | None = None,

@@ -38,7 +38,7 @@ class Batch:
 
 async def read_object(request: Request, *, largest: int, seconds: float) -> dict[str, Any]:
     """Returns the body, a JSON object. Raises Problem 400, 408 or 413."""
-    body = parse(await _read(request, largest, seconds))
+    body = parse(await read_body(request, largest, seconds))
     if not isinstance(body, dict):
         raise bad_request(f'The body must be a JSON object such as {{"inputs": {{}}}}, not {_name(body)}.')
     return body
@@ -49,7 +49,7 @@ async def read_list(request: Request, name: str, *, most: int, largest: int, sec
 
     Raises Problem as `read_object` does, for errors of the list itself. Errors of an item are in the Batch.
     """
-    text = _text_of(await _read(request, largest, seconds))
+    text = _text_of(await read_body(request, largest, seconds))
     body = _decoded(text)
     members = body if isinstance(body, dict) else {name: body}
     items = members.get(name)
@@ -107,7 +107,8 @@ def _checks(text: str) -> list[Callable[[Any], None]]:
     return [*([_check_depth] if is_deep else []), *([_refuse_surrogates] if has_surrogates else [])]
 
 
-async def _read(request: Request, largest: int, seconds: float) -> bytes:
+async def read_body(request: Request, largest: int, seconds: float) -> bytes:
+    """Returns the body. Raises Problem 408 or 413."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > largest:
         raise too_large(largest)

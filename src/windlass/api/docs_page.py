@@ -1,4 +1,4 @@
-"""The interactive page of a crew's API. It loads only assets that are part of the package."""
+"""The interactive pages of the APIs. It loads only assets that are part of the package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{slug} - crew API</title>
+<title>{title}</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="docs/swagger-ui.css">
 </head>
@@ -42,9 +42,9 @@ POLICY = (
 )
 
 
-def docs_page(slug: str) -> Response:
-    """Returns the page. Its links are relative, because a proxy may serve the crew under another path."""
-    return HTMLResponse(PAGE.format(slug=slug), headers={"Content-Security-Policy": POLICY})
+def docs_page(title: str) -> Response:
+    """Returns the page. Its links are relative, because a proxy may serve the API under another path."""
+    return HTMLResponse(PAGE.format(title=title), headers={"Content-Security-Policy": POLICY})
 
 
 async def assets(request: Request) -> Response:

@@ -10,6 +10,8 @@ from starlette.exceptions import HTTPException
 
 from windlass import log
 from windlass.access.authentication import TooManyRequests
+from windlass.access.tokens import LastOwner, NoSuchToken, NoSuchUser, UserExists
+from windlass.deployments.management import NoSuchDeployment
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import IdempotencyKeyReused, KeyInUse, QueueFull
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
+    from windlass.kickoffs.roles import Role
     from windlass.kickoffs.states import Scope
 
 logger = log.logger(__name__)
@@ -82,6 +85,39 @@ def forbidden(scope: Scope, *, possible: bool) -> Problem:
         else f"This operation needs an organization token with the scope `{scope}`. A user token can't have this scope."
     )
     return Problem(403, message, {"required_scope": str(scope)})
+
+
+def forbidden_by_role(scope: Scope, role: Role | None) -> Problem:
+    """Returns the Problem for a personal token whose user's role does not include the scope."""
+    message = (
+        f"This operation needs the scope `{scope}`, and the role {role or 'of the user'} does not include it. An owner "
+        "changes the role with: windlass users role NAME ROLE"
+    )
+    return Problem(403, message, {"required_scope": str(scope)})
+
+
+def unauthorized_to_control() -> Problem:
+    message = (
+        "The control API needs a valid personal access token: send the header `Authorization: Bearer wlp_...`. "
+        "`windlass tokens create --personal` prints one. Tokens of crews are not valid here."
+    )
+    return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
+
+
+def no_control_access() -> Problem:
+    message = (
+        "The user of this token has no role, so no access to the control API. An owner sets one with: "
+        "windlass users role NAME ROLE"
+    )
+    return Problem(403, message)
+
+
+def role_missing(needed: Role, role: Role) -> Problem:
+    message = (
+        f"This operation needs the role {needed}, and the user of the token has the role {role}. An owner changes the "
+        "role with: windlass users role NAME ROLE"
+    )
+    return Problem(403, message, {"required_role": str(needed)})
 
 
 def no_such_kickoff() -> Problem:
@@ -211,14 +247,26 @@ def problem_of(error: Exception) -> Problem | None:
     return _not_accepted(error)
 
 
+def problem_of_control(error: Exception) -> Problem:
+    """Returns the Problem for an error of FastAPI's routing or reading in the control API."""
+    match error:
+        case HTTPException(status_code=404):
+            return Problem(404, "There is nothing at this path. `GET /api/v1/openapi.json` lists the paths.")
+        case HTTPException(status_code=405):
+            return _wrong_method(error.headers or {})
+    return bad_request("The server can't read the body. Send JSON, with the header `Content-Type: application/json`.")
+
+
 def _not_accepted(error: Exception) -> Problem | None:
     match error:
-        case IdempotencyKeyReused():
+        case IdempotencyKeyReused() | UserExists() | LastOwner():
             return Problem(409, str(error))
         case KeyInUse():
             return Problem(409, str(error), {"kickoff_id": str(error.kickoff_id)} if error.kickoff_id else {})
         case QueueFull():
             return _queue_full(error)
+        case NoSuchDeployment() | NoSuchUser() | NoSuchToken():
+            return Problem(404, str(error))
         case TooManyRequests():
             return Problem(429, str(error), headers={"Retry-After": str(math.ceil(error.retry_after))})
     return None

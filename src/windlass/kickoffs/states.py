@@ -132,6 +132,7 @@ class Scope(StrEnum):
 SCOPES_OF_KIND: dict[str, tuple[Scope, ...]] = {
     "organization": (Scope.READ, Scope.RUN, Scope.ADMIN),
     "user": (Scope.READ, Scope.RUN),
+    "personal": (Scope.READ, Scope.RUN, Scope.ADMIN),  # by the role of its user: kickoffs/roles.py
 }
 
 

@@ -74,9 +74,10 @@ def _bytes_of(secret: Secret) -> bytes:
 class TokenKind(StrEnum):
     ORGANIZATION = "organization"
     USER = "user"
+    PERSONAL = "personal"
 
 
-PREFIXES = {TokenKind.ORGANIZATION: "wlo", TokenKind.USER: "wlu"}
+PREFIXES = {TokenKind.ORGANIZATION: "wlo", TokenKind.USER: "wlu", TokenKind.PERSONAL: "wlp"}
 _KINDS = {prefix: kind for kind, prefix in PREFIXES.items()}
 _FORM = re.compile(rf"(?:{'|'.join(_KINDS)})_[0-9A-Za-z]{{{RANDOM_CHARACTERS + CHECKSUM_CHARACTERS}}}")
 

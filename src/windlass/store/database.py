@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Connection = AsyncConnection[DictRow]
 Row = dict[str, Any]
+Statement = SQL
 
 UNAVAILABLE_ERRORS = (
     TimeoutError,

@@ -7,11 +7,13 @@ from uuid import UUID
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
-from windlass.store.database import Connection, Database, Row, fetch, queries
+from windlass.store.audit import Change, record
+from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
 from windlass.store.values import sanitized_json
 
 if TYPE_CHECKING:
     from datetime import datetime
+
 
 SQL = queries("deployments")
 OPTION_DEFAULTS = {
@@ -87,13 +89,13 @@ class DeploymentStore:
         assert registered is not None  # noqa: S101 - written in this transaction
         return registered
 
-    async def pause(self, slug: str) -> bool:
+    async def pause(self, slug: str, change: Change | None = None) -> bool:
         """Stops claims of its kickoffs. Running kickoffs go on. Returns False for an unknown deployment."""
-        return bool(await self._database.rows(SQL["pause"], {"slug": slug}))
+        return await self._write(SQL["pause"], {"slug": slug}, change)
 
-    async def resume(self, slug: str) -> bool:
+    async def resume(self, slug: str, change: Change | None = None) -> bool:
         """Returns False for an unknown deployment."""
-        return bool(await self._database.rows(SQL["resume"], {"slug": slug}))
+        return await self._write(SQL["resume"], {"slug": slug}, change)
 
     async def overview(self, *, limit: int = 1000) -> list[DeploymentOverview]:
         """Returns the deployments in the order of their slugs."""
@@ -111,6 +113,15 @@ class DeploymentStore:
     async def manifest(self, version: UUID) -> Manifest | None:
         row = await self._database.row(SQL["manifest"], {"version": version}, soon=True)
         return Manifest.from_json(row["manifest"]) if row else None
+
+    async def _write(self, statement: Statement, values: Row, change: Change | None) -> bool:
+        """Executes the statement, and records the change. Returns False, and records nothing, if no row matches."""
+        async with self._database.transaction() as connection:
+            if not await fetch(connection, statement, values):
+                return False
+            if change:
+                await record(connection, change)
+        return True
 
 
 async def _get(connection: Connection, slug: str) -> Deployment | None:

@@ -4,16 +4,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from psycopg.errors import UniqueViolation
+
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.roles import SCOPES_OF_ROLE, Role
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
-from windlass.store.database import Database, Row, fetch, queries
+from windlass.store.audit import Change, record
+from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
+
 SQL = queries("tokens")
-MEMBERS = ("id", "kind", "deployment_id", "user_id", "profile", "expires_at", "scopes")
+MEMBERS = ("id", "kind", "deployment_id", "user_id", "profile", "expires_at", "scopes", "name")
+PERSONAL = "personal"
+OF_THE_COMMAND_LINE = "tokens_of_the_command_line"
+"""The index that permits one such token. Each other conflict of two tokens but that of `add` is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +29,8 @@ class TokenRow:
     """The stored data of a token. It alone determines the token's rights; the text of the token does not.
 
     None means every deployment for `deployment_id`, the deployment's profile for `profile`, and all scopes of the
-    token's kind for `scopes`.
+    token's kind for `scopes`. The scopes of a personal token are those of its user's `role`. `user` is the name of the
+    user, `name` that of a personal token.
     """
 
     id: UUID
@@ -31,9 +40,19 @@ class TokenRow:
     profile: str | None
     expires_at: datetime | None
     scopes: tuple[Scope, ...] | None = None
+    name: str | None = None
+    user: str | None = None
+    role: Role | None = None
 
     def allows(self, scope: Scope) -> bool:
+        if self.kind == PERSONAL:
+            return self.role is not None and scope in SCOPES_OF_ROLE[self.role]
         return scope in (SCOPES_OF_KIND[self.kind] if self.scopes is None else self.scopes)
+
+    @property
+    def asker(self) -> UUID | None:
+        """Returns the user to whose kickoffs the token is limited in the API of a crew, or None for no limit."""
+        return None if self.kind == PERSONAL else self.user_id
 
     @property
     def expired(self) -> bool:
@@ -54,6 +73,7 @@ class NewToken:
 class UserRow:
     id: UUID
     name: str
+    role: Role | None
     created_at: datetime
     disabled_at: datetime | None
 
@@ -62,11 +82,20 @@ class TokenStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, token: NewToken) -> bool:
-        """Adds a token. Returns False, and adds none, when the crew already has a shown token of this kind."""
-        return bool(await self._database.rows(SQL["add"], _values(token)))
+    async def add(self, token: NewToken, change: Change | None = None) -> bool:
+        """Adds a token. Returns False, and adds none, when the crew already has a shown token of this kind, or the
+        command line has one.
+        """
+        try:
+            return bool(await self._write(SQL["add"], _values(token), change))
+        except UniqueViolation as error:
+            if error.diag.constraint_name != OF_THE_COMMAND_LINE:
+                raise
+            return False
 
-    async def replace(self, old: UUID, new: Callable[[TokenRow, bool], NewToken]) -> TokenRow | None:
+    async def replace(
+        self, old: UUID, new: Callable[[TokenRow, bool], NewToken], change: Change | None = None
+    ) -> TokenRow | None:
         """Revokes a token and adds the token that `new` makes from the old row and whether it was a shown token.
 
         Both happen in one transaction. Returns None when `old` is unknown or already revoked.
@@ -77,6 +106,8 @@ class TokenStore:
                 return None
             token = new(*_revoked(rows[0]))
             await connection.execute(SQL["add"], _values(token))
+            if change:
+                await record(connection, change)
         return token.row
 
     async def by_digests(self, digests: Sequence[bytes]) -> dict[bytes, TokenRow]:
@@ -84,8 +115,12 @@ class TokenStore:
         rows = await self._database.rows(SQL["by_digests"], {"digests": list(digests)}, soon=True)
         return {row.pop("digest"): _token(row) for row in rows}
 
-    async def all(self, *, revoked_too: bool = False, limit: int = 1000) -> list[Row]:
-        return await self._database.rows(SQL["list"], {"all": revoked_too, "limit": limit})
+    async def all(
+        self, *, revoked_too: bool = False, user: UUID | None = None, after: UUID | None = None, limit: int = 1000
+    ) -> list[Row]:
+        """Returns the tokens in the order of their creation; with `user`, those of this user alone."""
+        values = {"all": revoked_too, "user": user, "after": after, "limit": limit}
+        return await self._database.rows(SQL["list"], values)
 
     async def shown(self, deployment: UUID) -> list[Row]:
         """Returns id, kind, user and encrypted copy of the tokens that a crew's page shows."""
@@ -98,39 +133,77 @@ class TokenStore:
         """
         return [row["id"] for row in await self._database.rows(SQL["named"], {"name": name})]
 
-    async def revoke(self, token: UUID) -> TokenRow | None:
+    async def of_the_command_line(self, user: UUID) -> Row | None:
+        """Returns id and encrypted copy of the personal token that commands on the server's machine use."""
+        return await self._database.row(SQL["of_the_command_line"], {"user": user})
+
+    async def revoke(self, token: UUID, change: Change | None = None) -> TokenRow | None:
         """Revokes a token, and notifies every server. Returns None when it is unknown or already revoked."""
-        row = await self._database.row(SQL["revoke"], {"id": token})
-        return _revoked(row)[0] if row else None
+        rows = await self._write(SQL["revoke"], {"id": token}, change)
+        return _revoked(rows[0])[0] if rows else None
 
     async def note_use(self, tokens: list[UUID], at: datetime) -> None:
         await self._database.execute(SQL["note_use"], {"ids": tokens, "at": at})
 
-    async def add_user(self, name: str) -> UUID | None:
+    async def add_user(self, name: str, role: Role | None = None, change: Change | None = None) -> UUID | None:
         """Adds a user. Returns None when the name is taken."""
-        row = await self._database.row(SQL["add_user"], {"id": new_id(), "name": name})
-        return row["id"] if row else None
+        rows = await self._write(SQL["add_user"], {"id": new_id(), "name": name, "role": role}, change)
+        return rows[0]["id"] if rows else None
 
     async def user(self, name: str) -> UserRow | None:
         row = await self._database.row(SQL["user"], {"name": name})
-        return UserRow(**row) if row else None
+        return _user(row) if row else None
 
-    async def users(self, *, limit: int = 1000) -> list[UserRow]:
+    async def users(self, *, after: str | None = None, limit: int = 1000) -> list[UserRow]:
         """Returns the users in the order of their names."""
-        return [UserRow(**row) for row in await self._database.rows(SQL["users"], {"limit": limit})]
+        return [_user(row) for row in await self._database.rows(SQL["users"], {"after": after, "limit": limit})]
 
-    async def disable_user(self, user: UUID) -> None:
-        """Disables the user. No server accepts the user's tokens any more: PostgreSQL notifies every server."""
-        await self._database.execute(SQL["disable_user"], {"id": user})
+    async def set_role(self, user: UUID, role: Role | None, change: Change | None = None) -> bool:
+        """Sets the role. Returns False, and changes nothing, when the last owner would lose the role."""
+        return await self._change_owners(SQL["set_role"], {"id": user, "role": role}, change, stays=role is Role.OWNER)
 
-    async def enable_user(self, user: UUID) -> None:
-        await self._database.execute(SQL["enable_user"], {"id": user})
+    async def disable_user(self, user: UUID, change: Change | None = None) -> bool:
+        """Disables the user. No server accepts the user's tokens any more: PostgreSQL notifies every server. Returns
+        False, and changes nothing, for the last owner.
+        """
+        return await self._change_owners(SQL["disable_user"], {"id": user}, change, stays=False)
+
+    async def enable_user(self, user: UUID, change: Change | None = None) -> None:
+        await self._write(SQL["enable_user"], {"id": user}, change)
 
     async def set_once(self, name: str, value: str) -> str:
         """Sets the setting if it has no value, and returns its value."""
         await self._database.execute(SQL["set_once"], {"name": name, "value": value})
         row = await self._database.row(SQL["setting"], {"name": name})
         return str(row["value"]) if row else value
+
+    async def _write(self, statement: Statement, values: Row, change: Change | None) -> list[Row]:
+        """Executes the statement, and records the change if the statement changed a row."""
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, statement, values)
+            if rows and change:
+                await record(connection, change)
+        return rows
+
+    async def _change_owners(self, statement: Statement, values: Row, change: Change | None, *, stays: bool) -> bool:
+        """Executes the statement, unless it takes the rights of the last owner. `stays`: the user keeps them."""
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["lock_owners"])
+            if not stays and await _is_last_owner(connection, values["id"]):
+                return False
+            await connection.execute(statement, values)
+            if change:
+                await record(connection, change)
+        return True
+
+
+async def _is_last_owner(connection: Connection, user: UUID) -> bool:
+    (row,) = await fetch(connection, SQL["owners"], {"id": user})
+    return bool(row["is_owner"]) and not row["others"]
+
+
+def _user(row: Row) -> UserRow:
+    return UserRow(**{**row, "role": Role(row["role"]) if row["role"] else None})
 
 
 def _values(token: NewToken) -> dict[str, Any]:
@@ -145,6 +218,7 @@ def _values(token: NewToken) -> dict[str, Any]:
         "profile": row.profile,
         "shown_copy": token.shown_copy,
         "expires_at": row.expires_at,
+        "name": row.name,
         "scopes": None if row.scopes is None else [str(scope) for scope in row.scopes],
     }
 
@@ -155,4 +229,5 @@ def _revoked(row: Row) -> tuple[TokenRow, bool]:
 
 def _token(row: Row) -> TokenRow:
     scopes = None if row["scopes"] is None else tuple(map(Scope, row["scopes"]))
-    return TokenRow(**{**row, "scopes": scopes})
+    role = Role(row["role"]) if row.get("role") else None
+    return TokenRow(**{**row, "scopes": scopes, "role": role})

@@ -15,11 +15,14 @@ from windlass.access.authentication import RateLimits, TokenAuthenticator
 from windlass.aio import serving
 from windlass.api.application import Addresses, Application, Hosts, health_routes
 from windlass.api.connections import ConnectionLimits
+from windlass.api.control_api.application import control_routes
+from windlass.api.control_api.dependencies import ControlApi
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.crews import Crews
+from windlass.deployments.management import Management
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
@@ -32,6 +35,7 @@ from windlass.projects import ServedCode, TrustedProjects
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.migrate import is_migrated
+from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJobs
 from windlass.store.tokens import TokenStore
@@ -145,7 +149,13 @@ class Services:
         )
         health = health_routes({"database": self._migrated, "worker": self._claiming})
         addresses = Addresses(root, settings.crew_domain)
-        app = Application(crew_api, health, addresses, public_url=settings.public_url, hosts=hosts_of(settings))
+        app = Application(
+            crew_api,
+            [*health, *control_routes(self._control_api(access))],
+            addresses,
+            public_url=settings.public_url,
+            hosts=hosts_of(settings),
+        )
         server = HttpServer(
             app,
             settings.host,
@@ -160,6 +170,20 @@ class Services:
         await self.stack.enter_async_context(serving(server))
         warn_without_tls(settings, self.notify)
         return settings.public_url or http_url(settings.host, server.port)
+
+    def _control_api(self, access: TokenAuthenticator) -> ControlApi:
+        infrastructure = self.infrastructure
+        overview = OverviewStore(infrastructure.database)
+        management = Management(DeploymentStore(infrastructure.database), overview, infrastructure.tokens)
+        return ControlApi(
+            access,
+            infrastructure.tokens,
+            management,
+            overview,
+            self.settings.max_body,
+            self.settings.request_timeout,
+            self.settings.public_url,
+        )
 
     async def drain(self, stop_now: asyncio.Event) -> None:
         """Lets the runs of this process end in time, if a worker was started."""

@@ -34,12 +34,22 @@ from windlass.api.crew_api.views import (
     stop_body,
 )
 from windlass.api.docs_page import assets, docs_page
-from windlass.api.errors import bad_request, forbidden, no_such_crew, no_such_kickoff, not_ended, unauthorized
+from windlass.api.errors import (
+    Problem,
+    bad_request,
+    forbidden,
+    forbidden_by_role,
+    no_such_crew,
+    no_such_kickoff,
+    not_ended,
+    unauthorized,
+)
 from windlass.api.streaming_json import LargeAnswers, json_text
 from windlass.kickoffs.files import listed
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope, State, may_see
 from windlass.store.kickoffs import OPEN, KickoffFilter, StopFilter
+from windlass.store.tokens import PERSONAL
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -117,7 +127,7 @@ class CrewApi:
     async def kickoff(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.RUN)
         body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
-        new = new_kickoff(body, key_in(request.headers), crew, token.user_id, self.rules)
+        new = new_kickoff(body, key_in(request.headers), crew, token.asker, self.rules)
         kickoff = await self.acceptor.accept(new)
         return Response(b'{"kickoff_id":"%s"}' % str(kickoff).encode(), media_type="application/json")
 
@@ -130,7 +140,7 @@ class CrewApi:
             request, MEMBER, most=LARGEST_BATCH, largest=self.largest_body, seconds=self.request_timeout
         )
         key = key_in(request.headers)
-        answers = await accept_each(batch, key, crew, token.user_id, self.rules, self.acceptor)
+        answers = await accept_each(batch, key, crew, token.asker, self.rules, self.acceptor)
         return await json_text([json.dumps({MEMBER: answers}, separators=(",", ":"))])
 
     async def status(self, request: Request) -> Response:
@@ -147,20 +157,20 @@ class CrewApi:
     async def attempts(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.READ)
         kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
-        return answer(attempts_body(kickoff.id, await self.statuses.attempts(kickoff.id), asker=token.user_id))
+        return answer(attempts_body(kickoff.id, await self.statuses.attempts(kickoff.id), asker=token.asker))
 
     async def list_kickoffs(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.READ)
         query = query_of(KickoffsQuery, request)
         states = None if query.state is None else [state for state in State if state.state_on_the_wire == query.state]
-        wanted = KickoffFilter(crew.deployment_id, states, token.user_id, query.user, query.cursor)
+        wanted = KickoffFilter(crew.deployment_id, states, token.asker, query.user, query.cursor)
         return answer(kickoffs_body(await self.statuses.listed(wanted, query.limit)))
 
     async def events(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.READ)
         kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
         query = query_of(EventsQuery, request)
-        events = await self.statuses.events(kickoff.id, query.after, query.limit, asker=token.user_id)
+        events = await self.statuses.events(kickoff.id, query.after, query.limit, asker=token.asker)
         return await json_text(events_body(kickoff, events, query.after))
 
     async def files(self, request: Request) -> Response:
@@ -191,7 +201,7 @@ class CrewApi:
         body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
         members = members_of(StopRequest, body)
         states = [State(members.state)] if members.state else OPEN
-        kickoffs = StopFilter(crew.deployment_id, states, token.user_id, members.user, members.before)
+        kickoffs = StopFilter(crew.deployment_id, states, token.asker, members.user, members.before)
         return answer(stop_all_body(await self.stops.stop_all(kickoffs), self.stop_grace))
 
     async def delete(self, request: Request) -> Response:
@@ -214,7 +224,7 @@ class CrewApi:
 
     async def docs(self, request: Request) -> Response:
         crew = await self._crew(request)
-        return docs_page(crew.slug)
+        return docs_page(f"{crew.slug} - crew API")
 
     async def _authenticated(self, request: Request, scope: Scope | None = None) -> tuple[Crew, TokenRow]:
         """Returns the crew and the token. Raises Problem 401 first, so that nothing is revealed without a valid token,
@@ -229,7 +239,7 @@ class CrewApi:
             self.access.failures.count(source)
             raise unauthorized()
         if scope and not token.allows(scope):
-            raise forbidden(scope, possible=scope in SCOPES_OF_KIND[token.kind])
+            raise _forbidden(scope, token)
         return crew, token
 
     async def _crew(self, request: Request) -> Crew:
@@ -267,7 +277,7 @@ class CrewApi:
     async def _waiting(self, kickoff: KickoffStatus, token: TokenRow) -> Waiting | None:
         """Returns what the kickoff waits for. It runs a second statement only if the kickoff may wait for something."""
         if kickoff.state in WAITING or (kickoff.waiting_for and not kickoff.state.ended):
-            return await self.statuses.waiting(kickoff.id, token.user_id)
+            return await self.statuses.waiting(kickoff.id, token.asker)
         return None
 
     async def _manifest(self, kickoff: KickoffStatus, crew: Crew) -> Manifest:
@@ -291,8 +301,14 @@ def answer(value: Any) -> Response:
     return Response(json.dumps(value, separators=(",", ":")), media_type="application/json")
 
 
+def _forbidden(scope: Scope, token: TokenRow) -> Problem:
+    if token.kind == PERSONAL:
+        return forbidden_by_role(scope, token.role)
+    return forbidden(scope, possible=scope in SCOPES_OF_KIND[token.kind])
+
+
 def _may_see(token: TokenRow, crew: Crew, kickoff: KickoffStatus) -> bool:
-    return kickoff.deployment_id == crew.deployment_id and may_see(token.user_id, kickoff.user_id)
+    return kickoff.deployment_id == crew.deployment_id and may_see(token.asker, kickoff.user_id)
 
 
 def _only(request: Request, name: str) -> str | None:

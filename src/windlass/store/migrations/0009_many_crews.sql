@@ -38,7 +38,7 @@ CREATE TABLE builds (
     version_id    uuid REFERENCES versions,
     attempt       integer NOT NULL DEFAULT 0,  -- the fencing number: a build is begun again when its worker was lost
     host          text,
-    created_by    uuid REFERENCES users,
+    created_by    uuid REFERENCES users ON DELETE SET NULL,
     created_at    timestamptz NOT NULL DEFAULT now(),
     started_at    timestamptz,
     finished_at   timestamptz
@@ -62,7 +62,7 @@ CREATE TABLE variables (
     value         text NOT NULL,  -- encrypted
     secret        boolean NOT NULL,
     updated_at    timestamptz NOT NULL DEFAULT now(),
-    updated_by    uuid REFERENCES users,
+    updated_by    uuid REFERENCES users ON DELETE SET NULL,
     PRIMARY KEY (deployment_id, name)
 );
 
@@ -76,6 +76,9 @@ ALTER TABLE tokens
     ADD CONSTRAINT tokens_kind_check CHECK (kind IN ('organization', 'user', 'personal')),
     ADD CONSTRAINT tokens_check CHECK ((kind = 'organization') = (user_id IS NULL)),
     ADD CHECK (kind <> 'personal' OR deployment_id IS NULL);
+
+-- The token that the commands on the server's machine use.
+CREATE UNIQUE INDEX tokens_of_the_command_line ON tokens (user_id) WHERE kind = 'personal' AND shown_copy IS NOT NULL AND revoked_at IS NULL;
 
 CREATE TABLE audit_log (
     id       uuid PRIMARY KEY,  -- UUIDv7: ids are in the order of the changes

@@ -6,10 +6,10 @@ SELECT deployments.id, deployments.slug, deployments.profile, versions.id AS ver
        versions.source, versions.manifest
   FROM deployments
   LEFT JOIN versions ON versions.id = deployments.current_version
- WHERE deployments.slug = %(slug)s
+ WHERE deployments.slug = %(slug)s AND removed_at IS NULL
 
 -- name: all
-SELECT id, slug, profile FROM deployments ORDER BY slug LIMIT %(limit)s
+SELECT id, slug, profile FROM deployments WHERE removed_at IS NULL ORDER BY slug LIMIT %(limit)s
 
 -- name: add
 INSERT INTO deployments (id, slug) VALUES (%(id)s, %(slug)s)
@@ -58,5 +58,6 @@ SELECT slug, paused_at, weight, concurrency,
   FROM deployments
   LEFT JOIN (SELECT deployment_id, count(*) AS runs FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id) AS running
     ON running.deployment_id = deployments.id
+ WHERE removed_at IS NULL
  ORDER BY slug
  LIMIT %(limit)s

@@ -1,23 +1,24 @@
 -- name: add
-INSERT INTO tokens (id, kind, deployment_id, user_id, digest, last_four, profile, shown_copy, expires_at, scopes)
-VALUES (%(id)s, %(kind)s, %(deployment)s, %(user)s, %(digest)s, %(last_four)s, %(profile)s, %(shown_copy)s, %(expires_at)s, %(scopes)s)
+INSERT INTO tokens (id, kind, deployment_id, user_id, digest, last_four, profile, shown_copy, expires_at, scopes, name)
+VALUES (%(id)s, %(kind)s, %(deployment)s, %(user)s, %(digest)s, %(last_four)s, %(profile)s, %(shown_copy)s, %(expires_at)s, %(scopes)s, %(name)s)
     ON CONFLICT (deployment_id, kind) WHERE shown_copy IS NOT NULL AND revoked_at IS NULL DO NOTHING
 RETURNING id
 
 -- name: by_digests
-SELECT digest, id, kind, deployment_id, user_id, profile, expires_at, scopes
+SELECT digest, tokens.id, kind, deployment_id, user_id, profile, expires_at, scopes, tokens.name, users.name AS "user", role
   FROM tokens
- WHERE digest = ANY (%(digests)s) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
-   AND NOT EXISTS (SELECT FROM users WHERE users.id = user_id AND disabled_at IS NOT NULL)
+  LEFT JOIN users ON users.id = tokens.user_id
+ WHERE digest = ANY (%(digests)s) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AND disabled_at IS NULL
 
 -- name: list
 SELECT tokens.id, tokens.kind, deployments.slug AS deployment, users.name AS "user", last_four, tokens.profile,
        shown_copy IS NOT NULL AS shown, tokens.created_at, expires_at, revoked_at, last_used_at,
-       scopes, users.disabled_at
+       scopes, users.disabled_at, tokens.name, role
   FROM tokens
   LEFT JOIN deployments ON deployments.id = tokens.deployment_id
   LEFT JOIN users ON users.id = tokens.user_id
- WHERE %(all)s OR revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+ WHERE (%(all)s OR revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()))
+   AND (%(user)s::uuid IS NULL OR tokens.user_id = %(user)s::uuid) AND (%(after)s::uuid IS NULL OR tokens.id > %(after)s::uuid)
  ORDER BY tokens.id
  LIMIT %(limit)s
 
@@ -30,7 +31,10 @@ SELECT tokens.id, tokens.kind, users.name AS "user", shown_copy
 
 -- name: revoke
 UPDATE tokens SET revoked_at = now() WHERE id = %(id)s AND revoked_at IS NULL
-RETURNING id, kind, deployment_id, user_id, profile, expires_at, scopes, shown_copy IS NOT NULL AS shown, pg_notify('windlass_tokens', '')
+RETURNING id, kind, deployment_id, user_id, profile, expires_at, scopes, name, shown_copy IS NOT NULL AS shown, pg_notify('windlass_tokens', '')
+
+-- name: of_the_command_line
+SELECT id, shown_copy FROM tokens WHERE user_id = %(user)s AND kind = 'personal' AND shown_copy IS NOT NULL AND revoked_at IS NULL
 
 -- name: named
 SELECT id FROM tokens WHERE (last_four = %(name)s OR id::text = %(name)s) AND revoked_at IS NULL LIMIT 2
@@ -39,13 +43,29 @@ SELECT id FROM tokens WHERE (last_four = %(name)s OR id::text = %(name)s) AND re
 UPDATE tokens SET last_used_at = greatest(last_used_at, %(at)s) WHERE id = ANY (%(ids)s)
 
 -- name: add_user
-INSERT INTO users (id, name) VALUES (%(id)s, %(name)s) ON CONFLICT (name) DO NOTHING RETURNING id
+INSERT INTO users (id, name, role) VALUES (%(id)s, %(name)s, %(role)s) ON CONFLICT (name) DO NOTHING RETURNING id
 
 -- name: user
-SELECT id, name, created_at, disabled_at FROM users WHERE name = %(name)s
+SELECT id, name, role, created_at, disabled_at FROM users WHERE name = %(name)s
 
 -- name: users
-SELECT id, name, created_at, disabled_at FROM users ORDER BY name LIMIT %(limit)s
+SELECT id, name, role, created_at, disabled_at
+  FROM users
+ WHERE %(after)s::text IS NULL OR name > %(after)s::text
+ ORDER BY name
+ LIMIT %(limit)s
+
+-- name: lock_owners
+-- Changes of the owners happen one after the other: of two that demote each other, the second one finds itself the last.
+SELECT pg_advisory_xact_lock(hashtextextended('owners', 0))
+
+-- name: owners
+SELECT coalesce(bool_or(id = %(id)s), false) AS is_owner, count(*) FILTER (WHERE id <> %(id)s) AS others
+  FROM users
+ WHERE role = 'owner' AND disabled_at IS NULL
+
+-- name: set_role
+UPDATE users SET role = %(role)s WHERE id = %(id)s RETURNING pg_notify('windlass_tokens', '')
 
 -- name: disable_user
 UPDATE users SET disabled_at = coalesce(disabled_at, now()) WHERE id = %(id)s RETURNING pg_notify('windlass_tokens', '')

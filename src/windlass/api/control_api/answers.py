@@ -1,0 +1,120 @@
+"""The answers of the control API, as pydantic models. The OpenAPI document has their descriptions."""
+
+from datetime import datetime
+from typing import Annotated, Generic, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from windlass.kickoffs.roles import Role
+
+Item = TypeVar("Item")
+NO_NUL = r"^[^\x00]*$"
+Text = Annotated[str, StringConstraints(max_length=500, pattern=NO_NUL)]
+"""Text in a query or a body that is compared with texts of the database, which hold no NUL."""
+
+LARGEST_PAGE = 1000
+Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="The most items of the page.")]
+Cursor = Annotated[Text | None, Field(description="The `next_cursor` of the page before.")]
+
+
+class Query(BaseModel):
+    """The query of a list. An unknown member is an error: a misspelt filter would return too much."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Limit = 100
+    cursor: Cursor = None
+
+
+class Body(BaseModel):
+    """The body of a request. An unknown member is an error: it would be ignored in silence."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Page(BaseModel, Generic[Item]):
+    """A page of a list."""
+
+    items: list[Item]
+    next_cursor: str | None = Field(description="The `cursor` of the next page. Null: this page is the last one.")
+
+
+class ErrorBody(BaseModel):
+    """Every answer of 400 and above."""
+
+    error: str = Field(description="The title of the status.")
+    message: str = Field(description="What happened, and what to do.")
+    details: dict[str, object] = Field(description="Facts for programs.")
+
+
+class OwnToken(BaseModel):
+    id: UUID
+    name: str | None
+    expires_at: datetime | None
+
+
+class MeAnswer(BaseModel):
+    """The person and the token of the request."""
+
+    user: str
+    role: Role
+    token: OwnToken
+
+
+class BuildSummary(BaseModel):
+    id: UUID
+    state: Literal["queued", "building", "ready", "failed", "superseded"]
+
+
+class DeploymentAnswer(BaseModel):
+    """A deployment and the load of its queue."""
+
+    id: UUID
+    slug: str
+    state: Literal["building", "online", "paused", "failed"] = Field(
+        description="`building`: it has no version yet. `failed`: its latest build failed, and it has no version."
+    )
+    base_url: str = Field(
+        description="The address of its crew API. A path, if the server does not know its own address "
+        "(WINDLASS_PUBLIC_URL)."
+    )
+    version: int | None = Field(description="The number of its current version.")
+    paused_at: datetime | None
+    running: int = Field(description="Kickoffs that run now.")
+    waiting: int = Field(description="Kickoffs that wait in the queue.")
+    last_kickoff_at: datetime | None
+    created_at: datetime
+    latest_build: BuildSummary | None
+
+
+class ShownTokensAnswer(BaseModel):
+    """The two tokens of a crew that can be shown again."""
+
+    organization_token: str
+    user_token: str
+    user: str = Field(description="The name of the user of the user token.")
+
+
+class KickoffItem(BaseModel):
+    """A kickoff in a list. The crew API has its status, its events and its files."""
+
+    kickoff_id: UUID
+    deployment: str
+    version: int | None
+    state: Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
+    reason: str | None = Field(description="Why it ended without success, such as `cancelled` or `timed_out`.")
+    user: str | None = Field(description="The user whose user token started it. Null: another token started it.")
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class WorkerItem(BaseModel):
+    id: UUID
+    host: str
+    pid: int
+    slots: int
+    alive: bool = Field(description="Whether it has reported in time.")
+    started_at: datetime
+    seen_at: datetime

@@ -1,0 +1,94 @@
+"""The control API, mounted at /api/v1: a FastAPI application whose errors have the form of the crew API's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import Mount, Route
+
+from windlass import __version__
+from windlass.api.control_api import deployments, kickoffs, people
+from windlass.api.control_api.answers import ErrorBody
+from windlass.api.docs_page import assets, docs_page
+from windlass.api.errors import TITLES, Problem, bad_request, problem_of_control
+
+if TYPE_CHECKING:
+    from fastapi.routing import APIRoute
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from windlass.api.control_api.dependencies import ControlApi
+
+PATH = "/api/v1"
+DESCRIPTION = (
+    "Deploy crews, and manage deployments, users and tokens. Every request carries `Authorization: Bearer wlp_...`, a "
+    "personal access token. The role of its user decides which operations it may use: `viewer`, `developer` or `owner`."
+)
+EVERYWHERE = (400, 401, 403, 404, 405, 408, 413, 421, 429, 431, 500, 503)
+
+
+def control_routes(control: ControlApi) -> list[Mount]:
+    return [Mount(PATH, app=control_app(control))]
+
+
+def control_app(control: ControlApi) -> FastAPI:
+    app = FastAPI(
+        title="Windlass control API",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        servers=[{"url": PATH}],
+        root_path_in_servers=False,
+        strict_content_type=False,
+        responses={status: {"model": ErrorBody, "description": TITLES[status]} for status in EVERYWHERE},
+        generate_unique_id_function=_operation_id,
+        # It would record bodies, which hold values of variables.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        exception_handlers={
+            Exception: _raise_again,
+            HTTPException: _raise_problem,
+            RequestValidationError: _raise_invalid,
+        },
+    )
+    app.state.control = control
+    for module in (people, deployments, kickoffs):
+        app.include_router(module.router)
+    app.router.routes += [Route("/docs", _docs, methods=["GET"]), Route("/docs/{name}", assets, methods=["GET"])]
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return str(route.name)
+
+
+async def _docs(_: Request) -> Response:
+    return docs_page("Windlass control API")
+
+
+# `windlass.api.application.Application` answers all errors, so these handlers only translate those of FastAPI.
+
+
+async def _raise_again(_: Request, error: Exception) -> NoReturn:
+    raise error
+
+
+async def _raise_problem(_: Request, error: Exception) -> NoReturn:
+    cause = error.__cause__
+    raise cause if isinstance(cause, Exception) else problem_of_control(error) from None
+
+
+async def _raise_invalid(_: Request, error: Exception) -> NoReturn:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
+    raise invalid(error.errors()) from None
+
+
+def invalid(found: Any) -> Problem:
+    """Returns the Problem for members of a body, a path or a query that are not as their model describes."""
+    reasons = {".".join(map(str, one["loc"][1:])) or str(one["loc"][0]): str(one["msg"]) for one in found}
+    listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    return bad_request(f"The request is not valid. {listed}.", invalid=reasons)

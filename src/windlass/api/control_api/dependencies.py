@@ -1,0 +1,56 @@
+"""What the endpoints of the control API use, and how they get it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, Request
+
+from windlass.api.errors import bad_request
+from windlass.kickoffs.ids import parse_id
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from windlass.access.authentication import TokenAuthenticator
+    from windlass.access.tokens import Tokens
+    from windlass.deployments.management import Management
+    from windlass.store.overview import OverviewStore
+
+
+@dataclass(frozen=True, slots=True)
+class ControlApi:
+    """What the endpoints use. `largest_body` is in bytes, `request_timeout` in seconds.
+
+    `public_url` is the address with which base URLs begin, None if the server does not know it.
+    """
+
+    access: TokenAuthenticator
+    tokens: Tokens
+    management: Management
+    overview: OverviewStore
+    largest_body: int
+    request_timeout: float
+    public_url: str | None
+
+    def base_url(self, slug: str) -> str:
+        return f"{self.public_url or ''}/crews/{slug}"
+
+
+async def _control(request: Request) -> Any:
+    return request.app.state.control
+
+
+if TYPE_CHECKING:
+    Control = ControlApi
+else:
+    Control = Annotated[Any, Depends(_control)]
+
+
+def id_cursor(given: str | None) -> UUID | None:
+    """Returns the id that a cursor is. Raises Problem 400 for another text."""
+    found = parse_id(given) if given else None
+    if given and found is None:
+        raise bad_request("The cursor is not valid. Send the `next_cursor` of the page before, or none.")
+    return found

@@ -1,0 +1,74 @@
+"""Endpoints over the kickoffs of all crews, and the workers."""
+
+from typing import Annotated, Literal, cast
+
+from fastapi import APIRouter
+from fastapi import Query as InQuery
+from pydantic import AwareDatetime, Field
+
+from windlass.api.control_api.answers import KickoffItem, Page, Query, Text, WorkerItem
+from windlass.api.control_api.callers import ControlRoute, Viewer
+from windlass.api.control_api.dependencies import Control, id_cursor
+from windlass.api.errors import Problem
+from windlass.kickoffs.ids import parse_id
+from windlass.kickoffs.states import State
+from windlass.store.overview import KickoffRow, KickoffsFilter
+
+router = APIRouter(route_class=ControlRoute, tags=["kickoffs"])
+WireState = Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
+
+
+class KickoffsQuery(Query):
+    deployment: Text | None = Field(None, description="Only kickoffs of this deployment, by its slug.")
+    state: WireState | None = Field(
+        None, description="Only kickoffs in this state. `FAILED` includes cancelled and timed-out kickoffs."
+    )
+    user: Text | None = Field(None, description="Only kickoffs that this user's user tokens started.")
+    since: AwareDatetime | None = Field(
+        None, description="RFC 3339. Only kickoffs that were created at or after this time."
+    )
+    until: AwareDatetime | None = Field(None, description="RFC 3339. Only kickoffs that were created before this time.")
+
+
+@router.get("/kickoffs")
+async def list_kickoffs(_: Viewer, control: Control, query: Annotated[KickoffsQuery, InQuery()]) -> Page[KickoffItem]:
+    """Lists the kickoffs of all crews, newest first.
+
+    A page may have fewer items than the limit although more follow: `next_cursor` decides.
+    """
+    states = None if query.state is None else [one for one in State if one.state_on_the_wire == query.state]
+    wanted = KickoffsFilter(query.deployment, states, query.user, query.since, query.until, id_cursor(query.cursor))
+    rows, following = await control.overview.kickoffs(wanted, limit=query.limit)
+    return Page(items=[_item(row) for row in rows], next_cursor=str(following) if following else None)
+
+
+@router.get("/kickoffs/{kickoff_id}")
+async def show_kickoff(_: Viewer, control: Control, kickoff_id: str) -> KickoffItem:
+    """Returns a kickoff of any crew, with the slug of its deployment."""
+    found = parse_id(kickoff_id)
+    row = await control.overview.kickoff(found) if found else None
+    if row is None:
+        raise Problem(404, "There is no kickoff with this id. Check the kickoff_id that POST /kickoff returned.")
+    return _item(row)
+
+
+@router.get("/workers")
+async def list_workers(_: Viewer, control: Control, query: Annotated[Query, InQuery()]) -> Page[WorkerItem]:
+    """Lists the workers in the order of their start. A worker that is silent for an hour is removed from the list."""
+    rows = await control.overview.workers(after=id_cursor(query.cursor), limit=query.limit)
+    items = [WorkerItem.model_validate(row, from_attributes=True) for row in rows]
+    return Page(items=items, next_cursor=str(rows[-1].id) if len(rows) == query.limit else None)
+
+
+def _item(row: KickoffRow) -> KickoffItem:
+    return KickoffItem(
+        kickoff_id=row.id,
+        deployment=row.slug,
+        version=row.version,
+        state=cast("WireState", row.state.state_on_the_wire),
+        reason=row.reason,
+        user=row.user,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )

@@ -1,0 +1,99 @@
+"""The audit log: who changed what, when and from where. An entry is written in the transaction of its change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from windlass.kickoffs.events import to_json
+from windlass.kickoffs.ids import new_id
+from windlass.store.database import Connection, Database, queries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+SQL = queries("audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Identifies who makes a change. `address` is the address of the client, None on the server's own machine."""
+
+    user_id: UUID | None
+    user: str
+    token_id: UUID | None = None
+    address: str | None = None
+
+
+COMMAND_LINE = Actor(None, "(command line)")
+"""A command that opens the database of its machine and has no token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An entry to write. `details` never holds a value of a variable or a token."""
+
+    by: Actor
+    action: str
+    target: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def record(connection: Connection, change: Change) -> None:
+    """Writes the entry. It becomes visible with the other changes of the connection's transaction."""
+    values = {
+        "id": new_id(),
+        "user_id": change.by.user_id,
+        "user": change.by.user,
+        "token_id": change.by.token_id,
+        "action": change.action,
+        "target": change.target,
+        "details": to_json(dict(change.details)),
+        "address": change.by.address,
+    }
+    await connection.execute(SQL["record"], values)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    id: UUID
+    at: datetime
+    user: str
+    token_id: UUID | None
+    action: str
+    target: str
+    details: dict[str, Any]
+    address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Selects entries. Each member narrows the selection when it is set.
+
+    `action` also selects the actions below it: `variable` selects `variable.set`. `before` is the id after which the
+    page begins, so the page holds older entries.
+    """
+
+    user: str | None = None
+    action: str | None = None
+    target: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: UUID | None = None
+
+
+class AuditStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def listed(self, wanted: AuditFilter, *, limit: int) -> list[AuditEntry]:
+        """Returns the newest entries that match."""
+        values = {name: getattr(wanted, name) for name in AuditFilter.__slots__}
+        return [AuditEntry(**row) for row in await self._database.rows(SQL["listed"], {**values, "limit": limit})]
+
+    async def add(self, change: Change) -> None:
+        """Writes an entry without another change in its transaction."""
+        async with self._database.transaction() as connection:
+            await record(connection, change)

@@ -1,0 +1,146 @@
+"""Reads lists over the whole server: deployments with the load of their queues, kickoffs of all crews, workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+from uuid import UUID
+
+from windlass.kickoffs.states import State
+from windlass.store.database import queries
+from windlass.store.reading import MOST_READ
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windlass.store.database import Database, Row
+
+SQL = queries("overview")
+FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
+CLOCKS_APART = timedelta(minutes=5)
+"""How far the clocks of two servers may differ. A kickoff has its id from a server, and its time from PostgreSQL."""
+
+DeploymentState = Literal["building", "online", "paused", "failed"]
+DeploymentOrder = Literal["slug", "-slug", "created_at", "-created_at"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentRow:
+    """A deployment and the load of its queue. `version` is the number of its current version.
+
+    Its state is `building` until it has a version, or `failed` if its latest build failed before it had one.
+    """
+
+    id: UUID
+    slug: str
+    state: DeploymentState
+    version: int | None
+    created_at: datetime
+    paused_at: datetime | None
+    waiting: int
+    running: int
+    last_kickoff_at: datetime | None
+    build: UUID | None
+    build_state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentFilter:
+    """Selects deployments. `after` is the slug or, with an order by time, the id after which the page begins."""
+
+    slug: str | None = None
+    search: str | None = None
+    state: DeploymentState | None = None
+    order: DeploymentOrder = "slug"
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffRow:
+    id: UUID
+    slug: str
+    version: int | None
+    state: State
+    reason: str | None
+    user: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffsFilter:
+    """Selects kickoffs of all crews. `before` is the id after which the page begins, so the page holds older ones."""
+
+    deployment: str | None = None
+    states: Sequence[State] | None = None
+    user: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    id: UUID
+    host: str
+    pid: int
+    slots: int
+    started_at: datetime
+    seen_at: datetime
+    alive: bool
+
+
+class OverviewStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def deployments(self, wanted: DeploymentFilter, *, limit: int) -> list[DeploymentRow]:
+        values = {name: getattr(wanted, name) for name in DeploymentFilter.__slots__}
+        rows = await self._database.rows(SQL["deployments"], {**values, "limit": limit}, soon=True)
+        return [DeploymentRow(**row) for row in rows]
+
+    async def kickoffs(self, wanted: KickoffsFilter, *, limit: int) -> tuple[list[KickoffRow], UUID | None]:
+        """Returns the newest kickoffs that match, and the `before` of the next page, None after the last one.
+
+        A page may have fewer kickoffs than the limit, even none, although more follow.
+        """
+        until = None if wanted.until is None else _first_id(wanted.until + CLOCKS_APART)
+        values = {
+            "deployment": wanted.deployment,
+            "states": None if wanted.states is None else [str(state) for state in wanted.states],
+            "user": wanted.user,
+            "since": wanted.since,
+            "until": wanted.until,
+            "before": min(wanted.before or LAST, until or LAST),
+            "from": FIRST if wanted.since is None else _first_id(wanted.since - CLOCKS_APART),
+            "limit": limit,
+            "most_read": MOST_READ,
+        }
+        query = SQL["kickoffs_of_one"] if wanted.deployment else SQL["kickoffs"]
+        rows = await self._database.rows(query, values, soon=True)
+        found = [_kickoff(row) for row in rows if row["id"] is not None]
+        if len(found) == limit:
+            return found, found[-1].id
+        return found, None if rows[0]["all_seen"] else rows[0]["last_seen"]
+
+    async def kickoff(self, kickoff: UUID) -> KickoffRow | None:
+        row = await self._database.row(SQL["kickoff"], {"kickoff": kickoff}, soon=True)
+        return _kickoff(row) if row else None
+
+    async def workers(self, *, after: UUID | None = None, limit: int) -> list[WorkerRow]:
+        """Returns workers in the order of their start."""
+        return [WorkerRow(**row) for row in await self._database.rows(SQL["workers"], {"after": after, "limit": limit})]
+
+
+def _kickoff(row: Row) -> KickoffRow:
+    columns = {name: row[name] for name in KickoffRow.__slots__}
+    return KickoffRow(**{**columns, "state": State(row["state"])})
+
+
+def _first_id(at: datetime) -> UUID:
+    """Returns the smallest UUIDv7 of this time. For a time outside of the range of UUIDv7, returns the nearest one."""
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    milliseconds = max(0, min((at - epoch) // timedelta(milliseconds=1), 2**48 - 1))
+    return UUID(int=milliseconds << 80)

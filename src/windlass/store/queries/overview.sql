@@ -1,0 +1,106 @@
+-- name: deployments
+-- Returns a page of deployments with the load of their queues. Only the deployments of the page are counted.
+SELECT page.*,
+       (SELECT count(*) FROM kickoffs WHERE deployment_id = page.id AND state = 'PENDING' AND ready)
+     + (SELECT count(*) FROM kickoffs WHERE deployment_id = page.id AND state = 'PENDING' AND NOT ready) AS waiting,
+       coalesce(runs, 0) AS running,
+       (SELECT created_at FROM kickoffs WHERE deployment_id = page.id ORDER BY id DESC LIMIT 1) AS last_kickoff_at
+  FROM (SELECT *
+          FROM (SELECT deployments.id, slug, deployments.created_at, paused_at, versions.number AS version, latest.id AS build,
+                       latest.state AS build_state,
+                       CASE WHEN current_version IS NULL AND latest.state = 'failed' THEN 'failed'
+                            WHEN current_version IS NULL THEN 'building'
+                            WHEN paused_at IS NOT NULL THEN 'paused'
+                            ELSE 'online'
+                       END AS state
+                  FROM deployments
+                  LEFT JOIN versions ON versions.id = current_version
+                  LEFT JOIN LATERAL (
+                       SELECT id, state FROM builds WHERE deployment_id = deployments.id ORDER BY id DESC LIMIT 1
+                       ) AS latest ON true
+                 WHERE removed_at IS NULL
+                   AND (%(slug)s::text IS NULL OR slug = %(slug)s::text)
+                   AND (%(search)s::text IS NULL OR position(lower(%(search)s::text) IN slug) > 0)
+                   AND CASE %(order)s::text
+                            WHEN 'slug' THEN slug > coalesce(%(after)s::text, '')
+                            WHEN '-slug' THEN %(after)s::text IS NULL OR slug < %(after)s::text
+                            WHEN 'created_at' THEN %(after)s::text IS NULL OR deployments.id > (%(after)s::text)::uuid
+                            ELSE %(after)s::text IS NULL OR deployments.id < (%(after)s::text)::uuid
+                       END) AS found
+         WHERE %(state)s::text IS NULL OR state = %(state)s::text
+         ORDER BY CASE WHEN %(order)s::text = 'slug' THEN slug END, CASE WHEN %(order)s::text = '-slug' THEN slug END DESC,
+                  CASE WHEN %(order)s::text = 'created_at' THEN id END, CASE WHEN %(order)s::text = '-created_at' THEN id END DESC
+         LIMIT %(limit)s) AS page
+  LEFT JOIN (SELECT deployment_id, count(*) AS runs FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id) AS running
+    ON running.deployment_id = page.id
+ ORDER BY CASE WHEN %(order)s::text = 'slug' THEN slug END, CASE WHEN %(order)s::text = '-slug' THEN slug END DESC,
+          CASE WHEN %(order)s::text = 'created_at' THEN id END, CASE WHEN %(order)s::text = '-created_at' THEN id END DESC
+
+-- name: kickoffs
+-- Returns one page of the kickoffs of all crews, newest first, and in each row the edge of the search, as `listed` of reading.sql does. Ids
+-- are in the order of creation, so `before` and `from` narrow the range that is read.
+WITH seen AS MATERIALIZED (
+    SELECT id, deployment_id, version_id, user_id, state, reason, created_at, started_at, finished_at
+      FROM kickoffs
+     WHERE id < %(before)s::uuid AND id >= %(from)s::uuid
+     ORDER BY id DESC
+     LIMIT %(most_read)s
+), page AS (
+    SELECT *
+      FROM seen
+     WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
+       AND (%(user)s::text IS NULL OR user_id = (SELECT users.id FROM users WHERE name = %(user)s::text))
+       AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+       AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
+     ORDER BY id DESC
+     LIMIT %(limit)s
+)
+SELECT page.*, users.name AS "user", slug, number AS version, edge.last_seen, edge.seen < %(most_read)s AS all_seen
+  FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
+  LEFT JOIN page ON true
+  LEFT JOIN users ON users.id = page.user_id
+  LEFT JOIN deployments ON deployments.id = page.deployment_id
+  LEFT JOIN versions ON versions.id = page.version_id
+ ORDER BY page.id DESC
+
+-- name: kickoffs_of_one
+-- As `kickoffs`, for one deployment.
+WITH seen AS MATERIALIZED (
+    SELECT id, deployment_id, version_id, user_id, state, reason, created_at, started_at, finished_at
+      FROM kickoffs
+     WHERE deployment_id = (SELECT id FROM deployments WHERE slug = %(deployment)s::text AND removed_at IS NULL)
+       AND id < %(before)s::uuid AND id >= %(from)s::uuid
+     ORDER BY id DESC
+     LIMIT %(most_read)s
+), page AS (
+    SELECT *
+      FROM seen
+     WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
+       AND (%(user)s::text IS NULL OR user_id = (SELECT users.id FROM users WHERE name = %(user)s::text))
+       AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+       AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
+     ORDER BY id DESC
+     LIMIT %(limit)s
+)
+SELECT page.*, users.name AS "user", slug, number AS version, edge.last_seen, edge.seen < %(most_read)s AS all_seen
+  FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
+  LEFT JOIN page ON true
+  LEFT JOIN users ON users.id = page.user_id
+  LEFT JOIN deployments ON deployments.id = page.deployment_id
+  LEFT JOIN versions ON versions.id = page.version_id
+ ORDER BY page.id DESC
+
+-- name: kickoff
+SELECT kickoffs.id, kickoffs.state, reason, kickoffs.created_at, started_at, finished_at, users.name AS "user", slug, number AS version
+  FROM kickoffs
+  JOIN deployments ON deployments.id = deployment_id
+  LEFT JOIN versions ON versions.id = version_id
+  LEFT JOIN users ON users.id = user_id
+ WHERE kickoffs.id = %(kickoff)s AND removed_at IS NULL
+
+-- name: workers
+SELECT id, host, pid, slots, started_at, seen_at, alive_until > now() AS alive
+  FROM workers
+ WHERE %(after)s::uuid IS NULL OR id > %(after)s::uuid
+ ORDER BY id
+ LIMIT %(limit)s
