@@ -7,11 +7,9 @@ import errno
 import os
 import platform
 import pwd
-import signal
 import stat
 import sys
 import threading
-import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -31,8 +29,6 @@ A folder's own group is no substitute: it may have rights that the folder's owne
 
 KEPT = -1
 """The argument of setresuid and setresgid that leaves the real or the saved id unchanged."""
-
-ROUNDS, ROUND_SECONDS = 200, 0.01
 
 GENERIC = (159, 147, 149)
 SYSTEM_CALLS = {
@@ -137,23 +133,6 @@ def become(account: Account) -> None:
     os.setgroups(_groups_of(account))
     os.setresgid(account.gid, account.gid, account.gid)
     os.setresuid(account.uid, account.uid, account.uid)
-
-
-def end_processes_of(account: Account) -> None:
-    """Ends all processes of a user that no other program has. Only root can do so.
-
-    A process of that user signals all others at once, so none of them escapes by starting another one.
-    """
-    process = os.fork()
-    if process == 0:
-        try:
-            become(account)
-            for _ in range(ROUNDS):
-                os.kill(-1, signal.SIGKILL)
-                time.sleep(ROUND_SECONDS)
-        finally:  # also when no process is left
-            os._exit(0)
-    os.waitpid(process, 0)
 
 
 def _groups_of(account: Account) -> list[int]:

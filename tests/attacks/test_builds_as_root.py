@@ -14,10 +14,11 @@ from projects_for_tests.wheels import index, wheel
 from windlass.accounts import Account
 from windlass.config import environment
 from windlass.errors import ProjectError
-from windlass.projects import setup
+from windlass.projects import virtual_environments
 from windlass.projects.packages import PINS, Packages
-from windlass.projects.setup import alone, install, set_up
+from windlass.projects.setup import set_up
 from windlass.projects.uv import Builder, Uv
+from windlass.projects.virtual_environments import alone, install
 from windlass.wiring.setup import uv_for
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ BUILDER = Account(CREW.uid - 9, CREW.uid - 9, "builder", is_ours=False)
 PLANT = "import os, sys; os.symlink(sys.argv[1], sys.argv[2])"
 EXCHANGE = "import os, sys; os.rename(sys.argv[2], sys.argv[2] + '-away'); os.symlink(sys.argv[1], sys.argv[2])"
 
-pytestmark = as_root
+pytestmark = [as_root, pytest.mark.xdist_group("builds as root")]  # they end all processes of one user
 
 
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "BUILDS_LOCK", tmp_path / "lock")
+    monkeypatch.setattr(virtual_environments, "BUILDS_LOCK", tmp_path / "lock")
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_one_setup_by_root_builds_at_a_time(tmp_path: Path, monkeypatch: pytest.
 
     builder = Builder(tmp_path, {}, lambda _: True, BUILDER)
     with alone(builder, end_the_other):
-        monkeypatch.setattr(setup, "LONGEST_WAIT", 0)
-        with pytest.raises(ProjectError, match="another setup by root"), alone(builder, print):
+        monkeypatch.setattr(virtual_environments, "LONGEST_WAIT", 0)
+        with pytest.raises(ProjectError, match="another build by root"), alone(builder, print):
             pass
-    assert lines == ["waiting for another setup by root to end"]
+    assert lines == ["waiting for another build by root to end"]

@@ -56,6 +56,18 @@ def packages_of(root: Path) -> Packages:
 
     Raises ProjectError when no file does, or when the file can't be read.
     """
+    if found := packages_in(root):
+        return found
+    raise ProjectError(
+        f"No file in {root} names the packages of the project: there is no {UV_LOCK}, {POETRY_LOCK} or {REQUIREMENTS}, "
+        f"and no dependencies in a {PYPROJECT}.",
+        f"Write a {REQUIREMENTS} with a package on each line. Without an environment the project runs on Windlass's "
+        "own interpreter.",
+    )
+
+
+def packages_in(root: Path) -> Packages | None:
+    """Returns the same as `packages_of`, but None when no file names packages."""
     document = document_of(root / PYPROJECT)
     project, of_poetry = table(document, "project"), table(document, "tool", "poetry")
     own = [text for text in (project.get("requires-python"), table(of_poetry, "dependencies").get("python")) if text]
@@ -79,12 +91,7 @@ def packages_of(root: Path) -> Packages:
         return Packages(PYPROJECT, python, ("-r", PYPROJECT), None, digest)
     if (root / REQUIREMENTS).is_file():
         return Packages(REQUIREMENTS, python, ("-r", REQUIREMENTS), None, digest)
-    raise ProjectError(
-        f"No file in {root} names the packages of the project: there is no {UV_LOCK}, {POETRY_LOCK} or {REQUIREMENTS}, "
-        f"and no dependencies in a {PYPROJECT}.",
-        f"Write a {REQUIREMENTS} with a package on each line. Without an environment the project runs on Windlass's "
-        "own interpreter.",
-    )
+    return None
 
 
 def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +26,11 @@ if TYPE_CHECKING:
 
     from windlass.accounts import Account
 
-LAST_LINES = 200
+LAST_LINES, LONGEST_LINE = 200, 16 << 10
+LOOK_SECONDS, CLOSED_SECONDS = 0.2, 0.01
+"""Seconds between two looks whether uv has ended: while its output is open, and afterwards."""
+MOST_AFTER_THE_END = 1 << 20
+"""Bytes that are read after the end of uv. A process that it left could print for ever."""
 QUIET = re.compile(r"\s*([+~-] |Downloaded |Built )")
 """Lines of uv that follow others about the same package."""
 PASSED = re.compile(
@@ -33,19 +41,62 @@ PASSED = re.compile(
 """Variables that uv gets, and with it the builds of packages: foreign code that must see no other."""
 
 
+class Aborted(WindlassError):  # noqa: N818 - describes the build
+    """The build of an environment was ended from another thread."""
+
+
+class Abort:
+    """Ends the build of an environment from another thread."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def ask(self) -> None:
+        """Ends uv and all processes of its session. The build raises Aborted."""
+        with self._lock:
+            self._asked = True
+            if self._process is not None:
+                end_session(self._process)
+
+    def check(self) -> None:
+        if self._asked:
+            raise Aborted("the build of the environment was ended.")
+
+    @contextlib.contextmanager
+    def watching(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """Allows `ask` to end this process. It must be waited for after the block only: its number is in use then."""
+        with self._lock:
+            self._process = process
+            if self._asked:
+                end_session(process)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._process = None
+
+
 @dataclass(frozen=True, slots=True)
 class Builder:
     """The user that runs uv and the builds of packages.
 
     `account` is None for this process's own. Then the environment belongs to that user. Otherwise the process is root,
     and gives the finished environment to root. `environment` are the variables of this process. `reaches` returns
-    whether crews can start an interpreter.
+    whether crews can start an interpreter. `downloads` is whether uv may download a Python; root never does.
     """
 
     uv: Path
     environment: Mapping[str, str]
     reaches: Callable[[Path], bool]
     account: Account | None = None
+    downloads: bool = True
+    abort: Abort = field(default_factory=Abort)
+
+    @property
+    def may_download(self) -> bool:
+        return self.downloads and self.account is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +120,31 @@ class Uv:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
             user=account.uid if account else None,
             group=account.gid if account else None,
             extra_groups=[] if account else None,
         )
         try:
-            printed = list(self._lines(process))
-            code = process.wait()
+            with self.builder.abort.watching(process):
+                printed = self._read(process)
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end_session(process)
+            code = process.wait()
+        self.builder.abort.check()
         if code:
             raise explained(printed, self.packages)
 
-    def _lines(self, process: subprocess.Popen[str]) -> Iterator[str]:
-        """Yields the last lines that it prints."""
-        kept: list[str] = []
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
-        with process.stdout as lines:
-            for line in lines:
-                text = line.rstrip()
-                kept = [*kept[-LAST_LINES:], text]
-                if text.strip() and not QUIET.match(text) and not kept[0].startswith("error"):
-                    self.report(text.strip())
-        yield from kept
+    def _read(self, process: subprocess.Popen[bytes]) -> list[str]:
+        """Reports the lines that uv prints until it ends, and returns the last ones."""
+        kept: deque[str] = deque(maxlen=LAST_LINES)
+        failed = False
+        for line in lines_of(process):
+            text = line.rstrip()
+            kept.append(text)
+            failed = failed or text.startswith("error")
+            if text.strip() and not QUIET.match(text) and not failed:
+                self.report(text.strip())
+        return list(kept)
 
     def _environment(self) -> dict[str, str]:
         given = {name: value for name, value in self.builder.environment.items() if PASSED.fullmatch(name)}
@@ -108,8 +156,51 @@ class Uv:
         }
         if self.builder.account is not None:
             own = {name: str(self.folder / "cache") for name in ("UV_CACHE_DIR", "HOME", "TMPDIR")}
-            given |= {**own, "UV_PYTHON_DOWNLOADS": "never"}
+            given |= own
+        if not self.builder.may_download:
+            given["UV_PYTHON_DOWNLOADS"] = "never"
         return given
+
+
+def lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yields the lines that the process prints, until it ends: processes that it left may keep the pipe open for ever.
+    Splits lines that are longer than LONGEST_LINE.
+    """
+    rest = b""
+    for part in parts_of(process):
+        *lines, rest = (rest + part).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            lines, rest = [*lines, rest], b""
+        yield from (line.decode("utf-8", "replace") for line in lines)
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
+def parts_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    left = MOST_AFTER_THE_END
+    with process.stdout as pipe:
+        while left > 0:
+            ended = has_ended(process)  # before the read, so that nothing is missed that it printed last
+            readable, _, _ = select.select([pipe], [], [], 0 if ended else LOOK_SECONDS)
+            part = os.read(pipe.fileno(), LONGEST_LINE) if readable else b""
+            if part:
+                yield part
+                left -= len(part) if ended else 0
+            elif ended:
+                return
+            elif readable:  # it has closed its output
+                time.sleep(CLOSED_SECONDS)
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Keeps the number of the process in use, unlike `Popen.poll`."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def uv_program() -> Path:

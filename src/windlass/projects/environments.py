@@ -1,0 +1,307 @@
+"""The environments of deployed projects: one on this machine for each content of the files that name packages.
+
+An environment is made when a build or a run needs it first, and is removed when it was not used for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from windlass.aio import shielded
+from windlass.errors import ProjectError
+from windlass.projects.interpreter import VERSION, version_of
+from windlass.projects.packages import (
+    POETRY_LOCK,
+    PYPROJECT,
+    UV_LOCK,
+    Packages,
+    document_of,
+    packages_in,
+    table,
+)
+from windlass.projects.virtual_environments import FORM, base_interpreter, built, try_to_lock, write_new
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from windlass.projects.uv import Builder
+
+    Report = Callable[[str], None]
+
+STAMP = "windlass-environment.json"
+KEY = re.compile(r"[0-9a-f]{32}-py3\.\d+")
+LOCK_SECONDS = 0.2
+UNUSED_SECONDS = 7 * 24 * 3600.0
+BY = "python under [tool.windlass]"
+OF_INDEXES = re.compile(
+    r"UV_(INDEX|DEFAULT_INDEX|EXTRA_INDEX_URL|INDEX_URL|INDEX_STRATEGY|INDEX_\w+_(USERNAME|PASSWORD))"
+)
+"""Variables of a deployment that uv gets: package indexes, and their user names and passwords."""
+CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+OF_FILES = re.compile(r"^\s*(-e|--editable|\.|/|file:)|@\s*file:|^\s*[^#\s]+\.(whl|zip|tar\.gz)\b", re.MULTILINE)
+"""Lines of requirements that install from files."""
+INCLUDES = re.compile(r"^\s*(?:-r|-c|--requirements?|--constraints?)[\s=]*(\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An environment that a project needs. `key` identifies its content, and the minor version of its Python.
+
+    `root` is the folder of the project. `framework` is the package that the project's kind needs. `indexes` are the
+    deployment's variables for uv.
+    """
+
+    key: str
+    root: Path
+    base: Path
+    packages: Packages
+    framework: str | None
+    indexes: Mapping[str, str]
+
+
+class Environments:
+    """Makes environments in `folder`. `builder` opens the builder of one environment."""
+
+    def __init__(self, folder: Path, builder: Callable[[], AbstractContextManager[Builder]]) -> None:
+        self._folder = folder
+        self._builder = builder
+        self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def interpreter(self, key: str) -> Path | None:
+        """Returns the interpreter of an environment that is on this machine, and counts it as used now."""
+        place = self._place(key)
+        if not is_complete(place):
+            return None
+        with contextlib.suppress(OSError):  # only its age depends on it
+            os.utime(place)
+        return place / "bin" / "python"
+
+    async def wanted(
+        self, root: Path, snapshot: str, python: str | None, framework: str | None, variables: Mapping[str, str]
+    ) -> Wanted | None:
+        """Returns the environment that the project in this folder needs, None when it names no packages.
+
+        `snapshot` identifies all files of the project. `python` is a version, None for any that fits. `variables` are
+        those of the deployment. Raises ProjectError.
+        """
+        return await asyncio.to_thread(self._wanted, root, snapshot, python, framework, variables)
+
+    def _wanted(
+        self, root: Path, snapshot: str, python: str | None, framework: str | None, variables: Mapping[str, str]
+    ) -> Wanted | None:
+        packages = packages_in(root)
+        if packages is None:
+            return None
+        if python is not None and not VERSION.fullmatch(python):
+            raise ProjectError(
+                f"{BY} is {python!r}, and a deployed project can name only a version.", 'Name a version such as "3.12".'
+            )
+        indexes = {name: value for name, value in variables.items() if OF_INDEXES.fullmatch(name)}
+        with self._builder() as builder:
+            base = base_interpreter(python, packages, builder, BY)
+        version = version_of(base) if base else None
+        if base is None or version is None:
+            raise ProjectError(f"the version of {base or 'Python'} is not known.", "Name another Python.")
+        return Wanted(key_of(root, snapshot, packages, version, indexes), root, base, packages, framework, indexes)
+
+    async def get(self, wanted: Wanted, report: Report) -> Path:
+        """Returns the interpreter of the environment. Makes the environment if it is not on this machine.
+
+        Several callers and processes that want the same one wait for one build. `report` gets lines, in another
+        thread. Raises ProjectError. A caller that is cancelled ends the build.
+        """
+        async with self._making[wanted.key]:
+            if found := self.interpreter(wanted.key):
+                return found
+            with contextlib.ExitStack() as stack:
+                builder = await shielded(asyncio.to_thread(stack.enter_context, self._builder()))
+                making = asyncio.create_task(asyncio.to_thread(self._make, wanted, builder, report))
+                try:
+                    return await asyncio.shield(making)
+                except asyncio.CancelledError:
+                    builder.abort.ask()
+                    with contextlib.suppress(Exception):  # the cancellation is what counts
+                        await shielded(asyncio.wait_for(making, None))
+                    raise
+
+    def _make(self, wanted: Wanted, builder: Builder, report: Report) -> Path:
+        try:
+            return self._locked_and_made(wanted, builder, report)
+        except OSError as error:
+            raise ProjectError(
+                f"the environment of the project can't be made: {error.strerror or error}.",
+                "Make room on the disk of the server, then build again.",
+            ) from error
+
+    def _locked_and_made(self, wanted: Wanted, builder: Builder, report: Report) -> Path:
+        self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        place, waits = self._place(wanted.key), False
+        with opened_lock(self._lock_file(wanted.key)) as lock:
+            while not try_to_lock(lock):
+                builder.abort.check()
+                if not waits:
+                    report("waiting for another build of the same environment")
+                waits = True
+                time.sleep(LOCK_SECONDS)
+            if found := self.interpreter(wanted.key):
+                return found
+            for leftover in self._folder.glob(f".{wanted.key}.*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            report(f"making an environment from {wanted.packages.file} on {wanted.base}")
+            with built(
+                wanted.root,
+                wanted.base,
+                wanted.packages,
+                builder=with_indexes(builder, wanted.indexes),
+                report=report,
+                framework=wanted.framework,
+                beside=str(self._folder / f".{wanted.key}."),
+            ) as environment:
+                (environment / STAMP).unlink(missing_ok=True)
+                write_new(environment / STAMP, json.dumps({"form": FORM, "file": wanted.packages.file}))
+                if os.path.lexists(place):  # its Python was removed
+                    place.rename(environment.with_name("former"))
+                environment.rename(place)
+        return place / "bin" / "python"
+
+    async def remove_unused(self, in_use: Collection[str], *, older_than: float = UNUSED_SECONDS) -> list[str]:
+        """Removes the environments that are not in `in_use` and that were not used for `older_than` seconds. Returns
+        their keys.
+        """
+        return await asyncio.to_thread(self._remove_unused, in_use, older_than)
+
+    def _remove_unused(self, in_use: Collection[str], older_than: float) -> list[str]:
+        before = time.time() - older_than
+        found = [path.name for path in self._folder.iterdir()] if self._folder.is_dir() else []
+        return [key for key in sorted(found) if KEY.fullmatch(key) and key not in in_use and self._removed(key, before)]
+
+    def _removed(self, key: str, before: float) -> bool:
+        place, away = self._place(key), self._folder / f".{key}.removed"
+        with opened_lock(self._lock_file(key)) as lock:
+            if not try_to_lock(lock) or place.stat().st_mtime > before:
+                return False
+            place.rename(away)
+            shutil.rmtree(away, ignore_errors=True)
+        return True
+
+    def _place(self, key: str) -> Path:
+        """Raises ProjectError for a text that is no key: everyone with write access to the database can write a row."""
+        if not KEY.fullmatch(key):
+            raise ProjectError(f"{key!r} is no environment.")
+        return self._folder / key
+
+    def _lock_file(self, key: str) -> Path:
+        locks = self._folder / ".locks"
+        locks.mkdir(mode=0o700, exist_ok=True)
+        return locks / key
+
+
+@contextlib.contextmanager
+def opened_lock(file: Path) -> Iterator[int]:
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_complete(environment: Path) -> bool:
+    return (environment / STAMP).is_file() and (environment / "bin" / "python").exists()
+
+
+def with_indexes(builder: Builder, indexes: Mapping[str, str]) -> Builder:
+    return dataclasses.replace(builder, environment={**builder.environment, **indexes})
+
+
+def key_of(root: Path, snapshot: str, packages: Packages, version: tuple[int, int], indexes: Mapping[str, str]) -> str:
+    """Returns the key of an environment. Passwords of indexes do not change it."""
+    content = content_of(root, packages)
+    named = {
+        name: CREDENTIALS.sub("", value)
+        for name, value in indexes.items()
+        if not name.endswith(("_USERNAME", "_PASSWORD"))
+    }
+    text = json.dumps(
+        [FORM, packages.file, snapshot if content is None else content, named, platform.machine()],
+        sort_keys=True,
+        default=str,
+    )
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:32]}-py{version[0]}.{version[1]}"
+
+
+def content_of(root: Path, packages: Packages) -> object:
+    """Returns what decides on the packages. It is the same for projects with other names. Returns None when packages
+    are made from other files of the project.
+    """
+    document = document_of(root / PYPROJECT)
+    project, uv, of_poetry = (
+        table(document, "project"),
+        table(document, "tool", "uv"),
+        table(document, "tool", "poetry"),
+    )
+    if uv.get("workspace") or any(has_path(one) for one in table(uv, "sources").values()):
+        return None
+    poetry = {name: of_poetry.get(name) for name in ("dependencies", "group", "extras")}
+    match packages.file:
+        case "uv.lock":
+            return content_of_uv_lock(document_of(root / UV_LOCK), uv)
+        case "poetry.lock":
+            return content_of_poetry_lock(document_of(root / POETRY_LOCK), [project.get("dependencies"), poetry])
+        case "requirements.txt":
+            return content_of_requirements(root)
+        case _:
+            return content_of_project(project, poetry, uv)
+
+
+def content_of_project(project: Mapping[str, Any], poetry: Mapping[str, Any], uv: Mapping[str, Any]) -> object:
+    texts = [str(one) for one in project.get("dependencies", [])]
+    of_files = any(OF_FILES.search(text) for text in texts) or any(
+        map(has_path, table(poetry, "dependencies").values())
+    )
+    return None if of_files or project.get("dynamic") else [project.get("requires-python"), texts, poetry, uv]
+
+
+def content_of_poetry_lock(lock: Mapping[str, Any], own: object) -> object:
+    of_files = any(table(one, "source").get("type") in {"directory", "file"} for one in lock.get("package", []))
+    return None if of_files else [lock, own]
+
+
+def content_of_uv_lock(lock: Mapping[str, Any], uv: Mapping[str, Any]) -> object:
+    """Leaves out the name and the version of the project itself."""
+    packages = []
+    for package in lock.get("package", []):
+        source = table(package, "source")
+        place = source.get("virtual") or source.get("editable") or source.get("directory") or source.get("path")
+        if place not in {None, "."}:
+            return None
+        packages.append({**package, "name": "", "version": ""} if place else package)
+    packages.sort(key=lambda one: json.dumps(one, sort_keys=True, default=str))
+    return [{**lock, "package": packages}, uv]
+
+
+def content_of_requirements(root: Path) -> object:
+    files = {path.name: path.read_text("utf-8", "replace") for path in sorted(root.glob("*requirements*.txt"))}
+    included = {name.removeprefix("./") for text in files.values() for name in INCLUDES.findall(text)}
+    if included - files.keys() or any(OF_FILES.search(text) for text in files.values()):
+        return None
+    return files
+
+
+def has_path(source: object) -> bool:
+    """Returns whether a source of uv, or a dependency of poetry, is in the project's own files."""
+    parts = source if isinstance(source, list) else [source]
+    return any(isinstance(one, dict) and not {"path", "workspace", "file"}.isdisjoint(one) for one in parts)

@@ -1,0 +1,301 @@
+"""Makes virtual environments with uv, for `windlass setup` and for deployments (docs/interpreters.md).
+
+An environment is made beside its place and moved there when it is complete. So a run never sees half of one, and an
+interrupted build changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import platform
+import re
+import secrets
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windlass.accounts import ROOT
+from windlass.errors import ProjectError
+from windlass.projects.interpreter import (
+    NEWEST,
+    OLDEST,
+    VERSION,
+    on_this_machine,
+    python_named,
+    version_of,
+    with_version,
+)
+from windlass.projects.packages import PINS, Packages
+from windlass.projects.uv import Uv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from windlass.accounts import Account
+    from windlass.projects.uv import Builder
+
+FORM = 1
+"""The version of the way in which environments are made. A new number makes all again."""
+BUILDS_LOCK = Path("/var/run/windlass-build.lock")
+"""The lock of all builds by root on this machine: they run as one user."""
+LONGEST_WAIT, WAIT_SECONDS = 900.0, 0.2
+"""Seconds that a build waits for other builds, and between two tries."""
+CLOSED_TO_OTHERS = 0o755
+MOST_TRIES = 100
+MICROS = (0, 99)
+"""The lowest and a high micro version, tried for each minor version. An interpreter's own micro version is known only
+after a start.
+"""
+VERSIONS = [f"3.{minor}.{micro}" for minor in range(OLDEST[1], NEWEST[1] + 1) for micro in MICROS]
+END_ALL = """
+import os, re, signal, sys, time
+uid, gid = map(int, sys.argv[1:])
+os.setgroups([])
+os.setresgid(gid, gid, gid)
+os.setresuid(uid, uid, uid)
+
+def lives(number):
+    try:
+        with open(f"/proc/{number}/status") as file:
+            status = file.read()
+    except OSError:
+        return False
+    return str(uid) in re.search(r"^Uid:(.*)$", status, re.M)[1].split() and "\\nState:\\tZ" not in status
+
+for _ in range(200):
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    if not any(lives(name) for name in os.listdir("/proc") if name.isdigit() and name != str(os.getpid())):
+        break
+    time.sleep(0.01)
+"""
+"""Ends all processes of a user. A process of that user signals all others at once, so none of them escapes by starting
+another one.
+"""
+
+
+@contextlib.contextmanager
+def built(
+    root: Path,
+    base: Path | None,
+    packages: Packages,
+    *,
+    builder: Builder,
+    report: Callable[[str], None],
+    framework: str | None,
+    beside: str,
+) -> Iterator[Path]:
+    """Yields a new environment with these packages, for the caller to move to its place.
+
+    `root` is the folder of the project. The name of the folder in which the environment is made begins with `beside`.
+    `framework` is the package that the project's kind needs. Raises ProjectError.
+    """
+    with alone(builder, report), making(beside, builder) as folder:
+        install(root, base, packages, folder, builder, report)
+        if framework and not is_installed(framework, folder / "env"):
+            raise ProjectError(
+                f"{packages.file} does not name {framework}, which the project needs: its environment could not run "
+                "it. No environment was made.",
+                f"Add {framework} to the dependencies of the project. A project that names no packages runs on "
+                f"Windlass's own interpreter, which has {framework}.",
+            )
+        take(folder, builder)
+        yield folder / "env"
+
+
+def base_interpreter(python: str | None, packages: Packages, builder: Builder, by: str = "--python") -> Path | None:
+    """Returns the interpreter to make the environment on. None leaves the choice to uv, which may download one.
+
+    `by` names what chose `python`. Raises ProjectError when there is none that fits and this user must not download
+    one.
+    """
+    refuse_unless(any(packages.runs_on(version) for version in VERSIONS), "no such Python can be used", packages)
+    if python and not VERSION.fullmatch(python):
+        chosen = python_named(python, Path.cwd(), by)
+        refuse_unless(fits(chosen, packages), f"{by} names {chosen}", packages)
+        return chosen
+    found = list(with_version(python)) if python else on_this_machine()
+    usable = [one for one in found if fits(one, packages)]
+    reached = next((one for one in usable if builder.reaches(one)), None)
+    if reached is None and not builder.may_download:
+        unreached = f" Crews can't reach {usable[0]}." if usable else ""
+        raise ProjectError(
+            f"{packages.file} needs Python {python or packages.wanted_python}, and this machine has none that crews "
+            f"can start.{unreached}",
+            "Install one for all users, for example with the package manager of the system.",
+        )
+    if python and not usable:
+        asked = (*map(int, python.split(".")[:2]), 0)[:2]
+        refuse_unless(OLDEST <= asked <= NEWEST and packages.runs_on(python), f"{by} is {python}", packages)
+    return reached
+
+
+def refuse_unless(fitting: bool, what: str, packages: Packages) -> None:
+    if not fitting:
+        raise ProjectError(
+            f"{packages.file} needs Python {packages.wanted_python}, and {what}: crews run on Python "
+            f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}.",
+            "Choose another Python, or change the constraint.",
+        )
+
+
+def fits(python: Path, packages: Packages) -> bool:
+    version = version_of(python)
+    if version is None:
+        return True
+    minor = f"{version[0]}.{version[1]}"
+    return OLDEST <= version <= NEWEST and any(packages.runs_on(f"{minor}.{micro}") for micro in MICROS)
+
+
+def install(
+    root: Path, base: Path | None, packages: Packages, folder: Path, builder: Builder, report: Callable[[str], None]
+) -> None:
+    environment = folder / "env"
+    uv = Uv(root, folder, builder, packages, report)
+    chosen = str(base or packages.any_python)
+    uv.run("venv", "--relocatable", "--no-project", "--python", chosen, str(environment))
+    if packages.pins is not None:
+        write_new(folder / PINS, "\n".join(packages.pins(markers_of(environment))) + "\n")
+    arguments = [str(folder / PINS) if one == PINS else one for one in packages.install]
+    target = [] if arguments[0] == "sync" else ["pip", "install", "--python", str(environment / "bin" / "python")]
+    uv.run(*target, *arguments, "--compile-bytecode")
+
+
+def markers_of(environment: Path) -> dict[str, str]:
+    """Returns the environment markers of its interpreter on this machine."""
+    text = (environment / "pyvenv.cfg").read_text("utf-8")
+    found = re.search(r"^version(?:_info)?\s*=\s*((\d+\.\d+)\S*)", text, re.MULTILINE)
+    full, minor = (found[1], found[2]) if found else (platform.python_version(), sysconfig.get_python_version())
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": full,
+        "os_name": os.name,
+        "platform_machine": platform.machine(),
+        "platform_python_implementation": "CPython",
+        "platform_release": platform.release(),
+        "platform_system": platform.system(),
+        "platform_version": platform.version(),
+        "python_full_version": full,
+        "python_version": minor,
+        "sys_platform": sys.platform,
+    }
+
+
+def is_installed(package: str, environment: Path) -> bool:
+    return any(environment.glob(f"lib/python*/site-packages/{package}-*.dist-info"))
+
+
+@contextlib.contextmanager
+def making(beside: str, builder: Builder) -> Iterator[Path]:
+    """Yields a new folder whose name begins with `beside`. Removes it at the end, with all that is still in it."""
+    folder = Path(f"{beside}{secrets.token_hex(4)}")
+    try:
+        folder.mkdir(mode=0o755)
+    except OSError as error:
+        raise ProjectError(
+            f"{folder.parent} can't be written: {error.strerror}.",
+            "Make room on the disk, or run the command as the user who owns the folder.",
+        ) from None
+    try:
+        for one in (folder, folder / "cache"):
+            one.mkdir(exist_ok=True)
+            if builder.account is not None:
+                builder.account.give(one)
+        yield folder
+    finally:
+        if builder.account is not None:
+            end_processes_of(builder.account)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def take(folder: Path, builder: Builder) -> None:
+    """Gives the environment to root, after no process of the builder is left that could change it.
+
+    Raises ProjectError if a build replaced the environment, for example with a link to another folder.
+    """
+    account = builder.account
+    if account is None:
+        return
+    end_processes_of(account)
+    os.chown(folder, ROOT, ROOT)
+    if not stat.S_ISDIR((folder / "env").lstat().st_mode):
+        raise ProjectError(
+            "the build of a package replaced the environment. No environment was made.",
+            "Remove the package that did so from the dependencies of the project.",
+        )
+    for _, folders, files, here in os.fwalk(folder / "env", follow_symlinks=False):
+        os.fchown(here, ROOT, ROOT)
+        os.fchmod(here, 0o755)
+        for name in (*folders, *files):
+            os.chown(name, ROOT, ROOT, dir_fd=here, follow_symlinks=False)
+            mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
+            if stat.S_ISREG(mode):
+                os.chmod(name, stat.S_IMODE(mode) & CLOSED_TO_OTHERS, dir_fd=here)
+
+
+def write_new(file: Path, text: str) -> None:
+    """Writes a new file that all users can read. Raises FileExistsError, also for a link, which it does not follow."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        os.fchmod(descriptor, 0o644)
+        opened.write(text)
+
+
+@contextlib.contextmanager
+def alone(builder: Builder, report: Callable[[str], None]) -> Iterator[None]:
+    """Keeps other builds by root off: they have the same user, so each could change the other's files.
+
+    Waits until they have ended, and ends processes that a killed build left. Raises ProjectError after LONGEST_WAIT.
+    """
+    if builder.account is None:
+        yield
+        return
+    try:
+        descriptor = os.open(BUILDS_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        message = f"{BUILDS_LOCK} can't be opened: {error.strerror}."
+        raise ProjectError(message, "Root locks this file during builds. Make its folder writable for root.") from None
+    try:
+        wait_for_lock(descriptor, builder, report)
+        end_processes_of(builder.account)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def wait_for_lock(descriptor: int, builder: Builder, report: Callable[[str], None]) -> None:
+    ends, reported = time.monotonic() + LONGEST_WAIT, False
+    while not try_to_lock(descriptor):
+        builder.abort.check()
+        if time.monotonic() > ends:
+            message = f"another build by root has taken longer than {LONGEST_WAIT:.0f} s."
+            raise ProjectError(message, "Try again when it has ended.")
+        if not reported:
+            report("waiting for another build by root to end")
+            reported = True
+        time.sleep(WAIT_SECONDS)
+
+
+def try_to_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def end_processes_of(account: Account) -> None:
+    """Ends all processes of a user that no other program has. Only root can do so."""
+    command = [sys.executable, "-I", "-S", "-c", END_ALL, str(account.uid), str(account.gid)]
+    for _ in range(MOST_TRIES):  # a process of the user may end the one that ends all
+        if subprocess.run(command, check=False, env={}).returncode == 0:  # noqa: S603 - code of this module
+            return

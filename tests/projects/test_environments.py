@@ -1,0 +1,225 @@
+"""Environments of deployed projects: one for each content, made once, shared, and removed when unused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from projects_for_tests.making import written
+from projects_for_tests.wheels import index, source, wheel
+from windlass.config import environment
+from windlass.errors import ProjectError
+from windlass.projects.environments import Environments, Wanted
+from windlass.projects.uv import Builder, uv_program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+TINY = '[project]\nname = "{name}"\nversion = "{version}"\ndependencies = ["{needs}"]\n'
+
+
+class Machine:
+    """A folder of environments, with packages of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.wheels = folder / "wheels"
+        self.place = folder / "environments"
+        self.builders: list[Builder] = []
+        self.lines: list[str] = []
+        self.environments = Environments(self.place, self.builder)
+
+    def builder(self) -> nullcontext[Builder]:
+        variables = {**environment(), **index(self.wheels), "UV_CACHE_DIR": str(self.folder / "cache")}
+        self.builders.append(Builder(uv_program(), variables, lambda _: True, downloads=False))
+        return nullcontext(self.builders[-1])
+
+    def project(self, name: str, needs: str = "tiny", version: str = "1") -> Path:
+        text = TINY.format(name=name, needs=needs, version=version)
+        return written(self.folder / name, {"pyproject.toml": text})
+
+    async def wanted(
+        self,
+        root: Path,
+        variables: Mapping[str, str] | None = None,
+        snapshot: str = "s",
+        framework: str | None = None,
+        python: str | None = None,
+    ) -> Wanted:
+        found = await self.environments.wanted(root, snapshot, python, framework, variables or {})
+        assert found is not None
+        return found
+
+    async def get(self, wanted: Wanted) -> Path:
+        return await self.environments.get(wanted, self.lines.append)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    wheel(tmp_path / "wheels", "tiny")
+    return Machine(tmp_path)
+
+
+def run(command: list[str | Path], **more: Any) -> str:
+    return str(subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout)
+
+
+async def test_an_environment_is_made_once_and_shared_by_projects_with_other_names(machine: Machine) -> None:
+    first = await machine.wanted(machine.project("one"))
+    again = await machine.wanted(machine.project("two", version="7"))
+    assert first.key == again.key
+    assert first.key.endswith(f"-py3.{sys.version_info[1]}")
+    python, same = await asyncio.gather(machine.get(first), machine.get(again))
+    assert python == same == machine.environments.interpreter(first.key)
+    assert run([python, "-c", "import tiny; print(tiny.version)"]) == "1.0\n"
+    assert [line for line in machine.lines if line.startswith("making an environment")] == [
+        f"making an environment from pyproject.toml on {first.base}"
+    ]
+    assert sorted(path.name for path in machine.place.iterdir()) == [".locks", first.key], (
+        "nothing is left of the build"
+    )
+
+
+async def test_another_server_of_the_machine_waits_for_the_build(machine: Machine) -> None:
+    wanted = await machine.wanted(machine.project("one"))
+    other = Environments(machine.place, machine.builder)
+    lines: list[str] = []
+    found = await asyncio.gather(machine.get(wanted), other.get(wanted, lines.append))
+    assert found[0] == found[1]
+    made = [line for line in [*machine.lines, *lines] if line.startswith("making an environment")]
+    assert len(made) == 1
+
+
+async def test_other_packages_and_indexes_are_another_environment_and_a_new_password_is_not(machine: Machine) -> None:
+    root = machine.project("one")
+    names = {"UV_INDEX": "https://me:first@packages.test/simple", "UV_INDEX_OURS_PASSWORD": "first", "OTHER": "x"}
+    changed = {"UV_INDEX": "https://me:second@packages.test/simple", "UV_INDEX_OURS_PASSWORD": "second"}
+    elsewhere = {"UV_INDEX": "https://me:first@elsewhere.test/simple"}
+    plain, one, two, three = [await machine.wanted(root, given) for given in ({}, names, changed, elsewhere)]
+    assert one.key == two.key
+    assert len({plain.key, one.key, three.key, (await machine.wanted(machine.project("two", "tiny>1"))).key}) == 4
+    assert one.indexes == {name: value for name, value in names.items() if name != "OTHER"}
+
+
+async def test_packages_from_files_of_the_project_are_those_of_its_snapshot(machine: Machine) -> None:
+    of_files = {
+        "dynamic": '[project]\nname = "x"\ndynamic = ["dependencies"]\n',
+        "reference": TINY.format(name="x", version="1", needs="own @ file:///own"),
+        "source": TINY.format(name="x", version="1", needs="own") + '[tool.uv.sources]\nown = { path = "own" }\n',
+    }
+    roots = [written(machine.folder / name, {"pyproject.toml": text}) for name, text in of_files.items()]
+    texts = ["-e ./own\n", "tiny\n./own\n", "-r more.txt\n", "own.whl\n"]
+    roots += [written(machine.folder / f"r{n}", {"requirements.txt": text}) for n, text in enumerate(texts)]
+    for root in roots:
+        found = [(await machine.wanted(root, snapshot=digest)).key for digest in ("one", "two")]
+        assert found[0] != found[1], root
+    shared = written(machine.folder / "shared", {"requirements.txt": "-r a-requirements.txt\n# ./x\n"})
+    written(shared, {"a-requirements.txt": "tiny\n"})
+    assert (await machine.wanted(shared, snapshot="one")).key == (await machine.wanted(shared, snapshot="two")).key
+
+
+async def test_a_locked_project_shares_by_its_lock(machine: Machine) -> None:
+    keys = []
+    for name in ("one", "two"):
+        root = machine.project(name)
+        run([uv_program(), "lock"], cwd=root, env={**environment(), **index(machine.wheels)})
+        keys.append((await machine.wanted(root)).key)
+    assert keys[0] == keys[1]
+
+
+async def test_a_project_that_names_no_packages_needs_no_environment(machine: Machine) -> None:
+    root = written(machine.folder / "bare", {"pyproject.toml": '[tool.windlass]\nentrypoint = "work:run"\n'})
+    assert await machine.environments.wanted(root, "s", None, "crewai", {}) is None
+
+
+async def test_the_reason_of_the_resolver_is_the_error_and_nothing_is_left(machine: Machine) -> None:
+    wanted = await machine.wanted(machine.project("one", "nowhere-to-be-found"))
+    with pytest.raises(ProjectError, match=r"pyproject.toml can't be installed.*nowhere-to-be-found"):
+        await machine.get(wanted)
+    assert machine.environments.interpreter(wanted.key) is None
+    assert [path.name for path in machine.place.iterdir()] == [".locks"]
+
+
+async def test_an_environment_without_the_framework_of_the_project_is_refused(machine: Machine) -> None:
+    wanted = await machine.wanted(machine.project("one"), framework="crewai")
+    with pytest.raises(ProjectError, match="does not name crewai"):
+        await machine.get(wanted)
+
+
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [("3.9", "and this machine has none"), ("/bin/sh", r"python under \[tool.windlass\] is '/bin/sh'")],
+)
+async def test_a_python_that_no_crew_can_have_is_an_error(machine: Machine, python: str, why: str) -> None:
+    with pytest.raises(ProjectError, match=why):
+        await machine.wanted(machine.project("one"), python=python)
+
+
+async def test_a_build_that_is_cancelled_ends_with_its_processes(machine: Machine) -> None:
+    hangs = "    import time; open(os.environ['UV_CACHE_DIR'] + '/hangs', 'w').write(str(os.getpid())); time.sleep(600)"
+    source(machine.wheels, "slow", hangs)
+    wanted = await machine.wanted(machine.project("one", "slow"))
+    making = asyncio.create_task(machine.get(wanted))
+    began = machine.folder / "cache" / "hangs"
+    async with asyncio.timeout(60):
+        while not began.exists() or not began.read_text():  # noqa: ASYNC110 - another process writes the file
+            await asyncio.sleep(0.02)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(making, 20)
+    with pytest.raises(ProcessLookupError):
+        await until_gone(int(began.read_text()))
+    assert [path.name for path in machine.place.iterdir()] == [".locks"]
+
+
+async def until_gone(pid: int) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            os.kill(pid, 0)
+            with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123, ASYNC230
+                if file.read().split()[2] == "Z":  # nobody waits for it in a container
+                    raise ProcessLookupError
+            await asyncio.sleep(0.02)
+
+
+async def test_unused_environments_are_removed(machine: Machine) -> None:
+    used = await machine.wanted(machine.project("one"))
+    old = await machine.wanted(machine.project("two", "tiny>=1"))
+    for one in (used, old):
+        await machine.get(one)
+    assert await machine.environments.remove_unused([]) == [], "both were used just now"
+    for one in (used, old):
+        os.utime(machine.place / one.key, (1, 1))
+    assert await machine.environments.remove_unused([used.key]) == [old.key]
+    assert machine.environments.interpreter(old.key) is None
+    assert machine.environments.interpreter(used.key) is not None
+    assert (machine.place / used.key).stat().st_mtime > time.time() - 60
+
+
+async def test_an_environment_whose_python_was_removed_is_made_again(machine: Machine) -> None:
+    wanted = await machine.wanted(machine.project("one"))
+    python = await machine.get(wanted)
+    python.unlink()
+    assert machine.environments.interpreter(wanted.key) is None
+    assert (await machine.get(wanted)).exists()
+
+
+async def test_a_row_can_name_no_other_folder(machine: Machine) -> None:
+    for key in ("../../bin", "", "x" * 32, f"{'0' * 32}-py3.11/.."):
+        with pytest.raises(ProjectError, match="is no environment"):
+            machine.environments.interpreter(key)
+
+
+async def test_a_folder_that_cannot_be_made_is_an_error_in_words(machine: Machine) -> None:
+    wanted = await machine.wanted(machine.project("one"))
+    machine.place.write_text("in the way")
+    with pytest.raises(ProjectError, match=r"can't be made: .* disk of the server"):
+        await machine.get(wanted)
