@@ -71,6 +71,9 @@ EVENTS: dict[str, Event] = {
         WARNING, "Shared memory that appeared during a run was left: another program may have made it (docs/limits.md)."
     ),
     "folder.not_removed": Event(WARNING, "The folder of a run could not be removed whole; the next start tries again."),
+    "checkout.damaged": Event(
+        ERROR, "The files of a source on this machine have changed; they are fetched from the database again."
+    ),
     "kickoff.started": Event(INFO, "A worker claimed the kickoff and runs it."),
     "kickoff.ended": Event(INFO, "The kickoff reached its final state."),
     "kickoff.released": Event(INFO, "The worker requeued the kickoff, so that it runs again."),
@@ -111,6 +114,7 @@ EVENTS: dict[str, Event] = {
     "side_job.requeued": Event(WARNING, "A side job is started again, because its server died or lost its connection."),
     "retention.removed": Event(INFO, "Data of a crew's ended kickoffs was removed after its retention time."),
     "retention.swept": Event(WARNING, "Rows without a kickoff were found and removed."),
+    "sources.removed": Event(INFO, "Stored sources of projects that no version and no build uses were removed."),
     "token.created": Event(INFO, "A token was made."),
     "token.rotated": Event(INFO, "A token was replaced by a new one."),
     "token.revoked": Event(INFO, "A token was revoked."),

@@ -14,6 +14,7 @@ from windlass.lifecycle.deletion import Retaining
 from windlass.store.database import Database
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.retention import TABLES, RetentionStore
+from windlass.store.sources import SourceStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +31,7 @@ async def rows(url: str) -> AsyncIterator[Rows]:
 
 
 def retaining(rows: Rows, usual: Retention = USUAL, **sizes: int) -> Retaining:
-    return Retaining(RetentionStore(rows.database, **sizes), rows.store, usual)
+    return Retaining(RetentionStore(rows.database, **sizes), rows.store, SourceStore(rows.database), usual)
 
 
 async def ended(rows: Rows, days_ago: float, outcome: Any = DONE) -> UUID:

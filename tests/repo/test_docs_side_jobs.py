@@ -13,13 +13,14 @@ from windlass.store.database import Database
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJobs
+from windlass.store.sources import SourceStore
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_has_every_side_job() -> None:
     database = Database("postgresql://nowhere/")
-    jobs = side_jobs(Retaining(RetentionStore(database), KickoffStore(database), Retention()))
+    jobs = side_jobs(Retaining(RetentionStore(database), KickoffStore(database), SourceStore(database), Retention()))
     told = re.findall(
         r"^\| `(\w+)` \| each|^\| `(\w+)` \| every", (DOCS / "side-jobs.md").read_text("utf-8"), re.MULTILINE
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from windlass.store.deployments import DeploymentStore
     from windlass.store.kickoffs import KickoffStore
     from windlass.store.retention import Details, RetentionSettings, RetentionStore, Table
+    from windlass.store.sources import SourceStore
     from windlass.store.tokens import UserRow
 
 
@@ -55,9 +56,10 @@ class Retaining:
     `usual` is the retention of deployments whose project sets none.
     """
 
-    def __init__(self, store: RetentionStore, kickoffs: KickoffStore, usual: Retention) -> None:
+    def __init__(self, store: RetentionStore, kickoffs: KickoffStore, sources: SourceStore, usual: Retention) -> None:
         self._store = store
         self._kickoffs = kickoffs
+        self._sources = sources
         self._usual = usual
 
     async def remove_what_is_over(self) -> None:
@@ -68,9 +70,11 @@ class Retaining:
             after = some[-1].deployment
 
     async def sweep_leftovers(self) -> None:
-        """Removes rows whose kickoff does not exist. Windlass leaves no such rows. They come from deletions by hand or
-        from an older release.
+        """Removes unused sources, and rows whose kickoff does not exist. Windlass leaves no such rows. They come from
+        deletions by hand or from an older release.
         """
+        if removed := await self._sources.remove_unused():
+            logger.event("sources.removed", sources=removed)
         for table in TABLES:
             await self._sweep(table)
 

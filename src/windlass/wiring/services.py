@@ -38,6 +38,7 @@ from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJobs
+from windlass.store.sources import SourceStore
 from windlass.store.tokens import TokenStore
 from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.infrastructure import open_infrastructure
@@ -91,7 +92,9 @@ class Services:
 
     async def start_side_jobs(self) -> None:
         database = self.infrastructure.database
-        retaining = Retaining(RetentionStore(database), KickoffStore(database), self.settings.retention)
+        retaining = Retaining(
+            RetentionStore(database), KickoffStore(database), SourceStore(database), self.settings.retention
+        )
         jobs = SideJobs(database.url, side_jobs(retaining))
         await self.stack.enter_async_context(serving(SideJobWorker(jobs)))
 

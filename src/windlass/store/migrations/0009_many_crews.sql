@@ -1,16 +1,19 @@
--- Snapshots of projects' files, addressed by their content. A source is complete when its row exists: its chunks are written before.
+-- Snapshots of projects' files, addressed by the digest of their files. A source is complete when its row exists: its chunks are written
+-- before. Two servers may write zips with different bytes for one digest, so the chunks belong to a content, not to the digest.
 CREATE TABLE sources (
-    digest     text PRIMARY KEY,
-    size       bigint NOT NULL,
-    files      integer NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now()
+    digest  text PRIMARY KEY,
+    content uuid NOT NULL UNIQUE,  -- UUIDv7: chunks without a source are as old as their content
+    size    bigint NOT NULL,
+    files   integer NOT NULL,
+    used_at timestamptz NOT NULL DEFAULT now()  -- when it was last added or looked for: a build of it may be about to start
 );
 
 CREATE TABLE source_chunks (
-    digest   text NOT NULL,
+    content  uuid NOT NULL,
     position integer NOT NULL,
+    sha256   bytea NOT NULL,
     bytes    bytea NOT NULL,
-    PRIMARY KEY (digest, position)
+    PRIMARY KEY (content, position)
 );
 
 ALTER TABLE source_chunks ALTER COLUMN bytes SET STORAGE EXTERNAL;  -- the chunks are of a compressed archive
@@ -30,7 +33,7 @@ CREATE TABLE builds (
     id            uuid PRIMARY KEY,  -- UUIDv7: ids are in the order of creation
     deployment_id uuid NOT NULL REFERENCES deployments,
     origin        json NOT NULL,  -- the type (folder, zip or git) and the place that the files came from
-    snapshot      text REFERENCES sources,  -- NULL: not fetched from git yet
+    snapshot      text REFERENCES sources ON DELETE SET NULL,  -- NULL: not fetched from git yet, or removed after the build
     state         text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'building', 'ready', 'failed', 'superseded')),
     error         text,
     hint          text,
