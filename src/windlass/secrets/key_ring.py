@@ -77,6 +77,7 @@ class Sealed(StrEnum):
     SHOWN_TOKEN = "tokens.shown_copy"  # noqa: S105 - a name
     UNSUPPORTED_MEMBERS = "kickoffs.unacted"
     JOURNAL_RECORD = "journal.record"
+    VARIABLE = "variables.value"
     BACKUP_PROBE = "the backup"
 
     def of(self, row: object) -> str:

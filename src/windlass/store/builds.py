@@ -14,6 +14,7 @@ from windlass.store.database import fetch, queries
 from windlass.store.deployments import add_version, make_current
 from windlass.store.side_jobs import defer
 from windlass.store.values import sanitized_json, sanitized_text
+from windlass.store.variables import SealedVariable, sealed_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,15 +78,6 @@ class NewLine:
     at: float
     level: Level
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class SealedVariable:
-    """A variable of a deployment, with its encrypted value."""
-
-    name: str
-    value: str
-    secret: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +157,7 @@ class BuildStore:
             if not begun or begun[0]["state"] != "building":
                 return None
             (row,) = await fetch(connection, SQL["facts"], {"id": build})
-        variables = tuple(SealedVariable(**one) for one in row.pop("variables"))
+        variables = sealed_variables(row.pop("variables"))
         return BuildTurn(id=build, attempt=begun[0]["attempt"], **{**row, "variables": variables})
 
     async def set_snapshot(self, turn: BuildTurn, snapshot: str, origin: dict[str, Any]) -> None:
