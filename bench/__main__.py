@@ -15,6 +15,7 @@ from bench.latency import latency, start_up
 from bench.limits import limits
 from bench.results import Results
 from bench.runs import crews
+from bench.scale import scale
 from bench.stage import CLIENTS, stage
 from bench.stopping import stops
 from bench.waiting import waiting
@@ -48,6 +49,11 @@ def queue(*, quick: bool) -> Iterator[Figures]:
         yield fairness(ground, many=100 if quick else 500, few=20)
 
 
+def large(*, quick: bool) -> Iterator[Figures]:
+    with stage() as ground:
+        yield scale(ground, kickoffs=100_000 if quick else 1_000_000, deployments=1000, rounds=50 if quick else 300)
+
+
 def hard(*, quick: bool) -> Iterator[Figures]:
     yield hardship(seconds=4 if quick else 15)
 
@@ -56,6 +62,7 @@ SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
     "accepting": accepting,
     "runs": runs,
     "queue": queue,
+    "scale": large,
     "hardship": hard,
 }
 

@@ -74,6 +74,7 @@ def compared(times: dict[str, list[float]], waiting: int) -> list[Figure]:
 class Queue:
     """A database of its own with two deployments: one whose kickoffs are claimed, one with a backlog."""
 
+    database: Database
     store: KickoffStore
     deployments: DeploymentStore
     served: Deployment
@@ -115,7 +116,7 @@ async def queue(url: str, name: str, stack: AsyncExitStack) -> Queue:
         await deployments.register(slug, digest="0", source={"kind": "function"}, manifest=MANIFEST)
         for slug in ("served", "other")
     ]
-    return Queue(KickoffStore(database, max_waiting=10_000_000), deployments, served, other)
+    return Queue(database, KickoffStore(database, max_waiting=10_000_000), deployments, served, other)
 
 
 def kickoff_of(deployment: Deployment) -> NewKickoff:

@@ -19,14 +19,27 @@ AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('claim', 0));
     RETURN QUERY
-    WITH started AS MATERIALIZED (
+    WITH RECURSIVE waiting (deployment_id) AS (  -- one look-up for each deployment with ready kickoffs, however many there are without
+        (SELECT deployment_id FROM kickoffs WHERE state = 'PENDING' AND ready ORDER BY deployment_id LIMIT 1)
+         UNION ALL
+        SELECT next.deployment_id
+          FROM waiting
+         CROSS JOIN LATERAL (
+               SELECT kickoffs.deployment_id
+                 FROM kickoffs
+                WHERE kickoffs.deployment_id > waiting.deployment_id AND state = 'PENDING' AND ready
+                ORDER BY kickoffs.deployment_id
+                LIMIT 1
+               ) AS next
+    ), started AS MATERIALIZED (
         SELECT deployment_id FROM kickoffs WHERE state = 'STARTED' ORDER BY lease_until
     ), running AS MATERIALIZED (
         SELECT deployment_id, count(*) AS runs FROM started GROUP BY deployment_id
     ), free AS (
         SELECT deployments.id, weight, coalesce(runs, 0) AS runs,
                least(free_slots, coalesce(concurrency - coalesce(runs, 0), free_slots)) AS room
-          FROM deployments
+          FROM waiting
+          JOIN deployments ON deployments.id = waiting.deployment_id
           LEFT JOIN running ON running.deployment_id = deployments.id
          WHERE paused_at IS NULL
     ), tried AS (  -- one per slot is enough

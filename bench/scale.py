@@ -1,0 +1,115 @@
+"""Whether a million ended kickoffs and a thousand deployments slow down the statements of requests and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections import defaultdict
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from psycopg.sql import SQL
+
+from bench.backlogs import MANIFEST, SLOTS, kickoff_of, queue
+from bench.figures import Figure, quantile
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.outcome import Outcome, TokenUsage
+from windlass.kickoffs.states import State
+from windlass.store.kickoffs import KickoffFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from bench.backlogs import Queue
+    from bench.stage import Stage
+
+BATCH = 50_000
+PAGE = 100
+LEASE = 60.0
+
+# Ids in the order of acceptance, over the last 90 days, as a server that has run for so long has them.
+ENDED = SQL(
+    """
+WITH crews AS (
+    SELECT id, current_version, row_number() OVER (ORDER BY slug) AS place, count(*) OVER () AS many FROM deployments
+), old AS (
+    SELECT number, now() - (1 + 89.0 * (%(total)s - number) / %(total)s) * interval '1 day' AS at
+      FROM generate_series(%(first)s::int, %(first)s::int + %(count)s::int - 1) AS number
+), kept AS (
+    INSERT INTO kickoffs (id, deployment_id, version_id, state, attempt, inputs, output, created_at, started_at,
+                          finished_at)
+    SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7'
+            || substr(md5(number::text), 1, 19))::uuid,
+           crews.id, current_version, 'SUCCESS', 1, '{"topic": "tides"}', '"done"', at, at, at + interval '20 s'
+      FROM old
+      JOIN crews ON place = number %% many + 1
+    RETURNING id, created_at
+), tasks AS (
+    INSERT INTO task_records (kickoff_id, position, task_id, key, state, attempt, output)
+    SELECT id, 0, 'one', '1', 'completed', 1, '"done"' FROM kept
+)
+INSERT INTO attempts (kickoff_id, attempt, worker_id, host, started_at, ended_at, ended_as)
+SELECT id, 1, %(worker)s, 'bench', created_at, created_at + interval '20 s', 'SUCCESS' FROM kept
+"""
+)
+
+
+def scale(stage: Stage, *, kickoffs: int, deployments: int, rounds: int) -> list[Figure]:
+    return asyncio.run(_scale(stage.environment["BENCH_DATABASE"], kickoffs, deployments, rounds))
+
+
+async def _scale(url: str, kickoffs: int, deployments: int, rounds: int) -> list[Figure]:
+    async with AsyncExitStack() as stack:
+        empty, large = [await queue(url, name, stack) for name in ("scale_empty", "scale_large")]
+        await fill(large, kickoffs, deployments)
+        few: dict[str, list[float]] = defaultdict(list)
+        many: dict[str, list[float]] = defaultdict(list)
+        for _ in range(rounds):
+            for place, times in ((empty, few), (large, many)):
+                for what, took in await one_round(place):
+                    times[what].append(1000 * took)
+        return [Figure(f"with {kickoffs:,} ended kickoffs of {deployments:,} deployments", ""), *compared(few, many)]
+
+
+def compared(few: dict[str, list[float]], many: dict[str, list[float]]) -> list[Figure]:
+    figures = []
+    for what, times in many.items():
+        middle, late = statistics.median(times), quantile(times, 0.95)
+        ratio = middle / statistics.median(few[what])
+        is_list = what == "list"
+        figures.append(Figure(f"  {what}, p50 (p95) ms", f"{middle:.2f} ({late:.2f})", "p95 < 100" if is_list else ""))
+        figures.append(Figure("  ratio to an empty database", f"{ratio:.2f}", "" if is_list else "at most 1.3"))
+    return figures
+
+
+async def fill(place: Queue, kickoffs: int, deployments: int) -> None:
+    for number in range(deployments - 2):  # `queue` has made two
+        await place.deployments.register(
+            f"crew-{number:05}", digest="0", source={"kind": "function"}, manifest=MANIFEST
+        )
+    for first in range(1, kickoffs + 1, BATCH):
+        values = {"first": first, "count": min(BATCH, kickoffs + 1 - first), "total": kickoffs, "worker": new_id()}
+        async with place.database.connection(patient=True) as connection:
+            await connection.execute(ENDED, values)
+    async with place.database.connection(patient=True) as connection:
+        await connection.execute("VACUUM ANALYZE")
+
+
+async def one_round(place: Queue) -> list[tuple[str, float]]:
+    """Returns the seconds of each statement for one new kickoff, and of two lists."""
+    new = kickoff_of(place.served)
+    wanted = KickoffFilter(place.served.id)
+    found = [
+        ("accept", await seconds(place.store.accept([new]))),
+        ("status", await seconds(place.store.statuses([new.id]))),
+        ("claim", await seconds(place.store.claim(new_id(), SLOTS, LEASE))),
+    ]
+    await place.store.settle(new.id, 1, Outcome(State.SUCCESS, "done"), TokenUsage(), [])
+    return [*found, ("list", await seconds(place.store.listed(wanted, limit=PAGE)))]
+
+
+async def seconds(work: Awaitable[Any]) -> float:
+    begun = time.perf_counter()
+    await work
+    return time.perf_counter() - begun
