@@ -51,7 +51,7 @@ async def rows_touched(rows: Rows, statement: str, values: dict[str, Any]) -> in
 
 
 async def of_a_claim(rows: Rows) -> int:
-    values = {"worker": rows.worker, "host": "here", "slots": 2, "lease": timedelta(seconds=60)}
+    values = {"worker": rows.worker, "host": "here", "slots": 2, "lease": timedelta(seconds=60), "only": None}
     return await rows_touched(rows, CLAIMING["claim"].as_string(), values)
 
 

@@ -106,6 +106,20 @@ async def test_a_worker_when_none_is_alive(rows: Rows) -> None:
     assert (await wait_of(rows, kickoff)).code == "worker"
 
 
+async def test_a_worker_that_runs_only_some_crews(rows: Rows) -> None:
+    other = await rows.beside("other")
+    (kickoff,), (elsewhere,) = await rows.accept(), await other.accept()
+    await rows.store.workers.seen(rows.worker, slots=2, lease=60.0, deployments=["other", "third"])
+    assert (await wait_of(rows, kickoff)).code == "worker"
+    assert (await wait_of(rows, elsewhere)).code == "slot"
+    claimed = await rows.store.claim(rows.worker, 2, 60.0, ["other", "third"])
+    assert [one.id for one in claimed] == [elsewhere]
+    assert await rows.store.claim(rows.worker, 2, 60.0, []) == []
+    await rows.store.workers.seen(new_id(), slots=1, lease=60.0)
+    assert (await wait_of(rows, kickoff)).message.startswith("a free slot: 1 of 1 is taken"), "of its own workers"
+    assert [one.id for one in await rows.claim(slots=2)] == [kickoff]
+
+
 async def test_the_end_of_its_processes_once_it_was_stopped(served: Rows) -> None:
     claimed = await served.started()
     await served.store.stop(claimed.id)

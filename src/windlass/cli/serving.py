@@ -129,11 +129,27 @@ def api(host: str | None, port: int | None) -> int:
     return serve_api(settings, notify=notify)
 
 
+def slugs(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
+    """Returns the names in a list with commas, None for no list."""
+    if value is None:
+        return None
+    found = [name.strip() for name in value.split(",") if name.strip()]
+    if not found:
+        raise click.BadParameter("give names of crews, separated by commas.")
+    return found
+
+
 @click.command
 @click.option(
     "--slots", metavar="N", type=click.IntRange(1, 1000), help="Kickoffs at once, in place of WINDLASS_SLOTS."
 )
-def worker(slots: int | None) -> int:
+@click.option(
+    "--deployments",
+    metavar="NAME,...",
+    callback=slugs,
+    help="Run only kickoffs of these crews, separated by commas. By default, of all.",
+)
+def worker(slots: int | None, deployments: list[str] | None) -> int:
     """Run kickoffs, as one of many processes.
 
     Needs WINDLASS_DATABASE_URL, and the WINDLASS_MASTER_KEY that all processes of this database share. The projects of
@@ -144,4 +160,4 @@ def worker(slots: int | None) -> int:
     settings = serving_settings({"slots": slots})
     from windlass.wiring.process import work
 
-    return work(settings, notify=notify)
+    return work(settings, deployments, notify=notify)

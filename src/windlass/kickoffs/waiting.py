@@ -122,7 +122,7 @@ def _in_the_queue(facts: Facts) -> Waiting:
     if facts.is_held_back_by_key:
         return Waiting("key", _key(facts), facts.place if facts.waits_for_key else 1)
     if facts.workers == 0:
-        return Waiting("worker", "a worker: none is alive. Start one, with windlass dev", facts.place)
+        return Waiting("worker", "a worker: none is alive. Start one for this crew: windlass worker", facts.place)
     if facts.is_full:
         return Waiting("concurrency", f"its crew, {_cap(facts)}; {_place(facts)}", facts.place)
     return Waiting("slot", f"{_slot(facts)}; {_place(facts)}", facts.place)
@@ -157,8 +157,8 @@ def _slot(facts: Facts) -> str:
         return "a free slot of a worker"
     if facts.running < facts.slots:
         return "a worker to take it, which has a free slot"
-    are = "is" if facts.running == 1 else "are"
-    return f"a free slot: {facts.running} of {facts.slots} {are} taken"
+    taken = min(facts.running, facts.slots)  # runs of other workers, which do not take this crew's kickoffs
+    return f"a free slot: {taken} of {facts.slots} {'is' if taken == 1 else 'are'} taken"
 
 
 def _cap(facts: Facts) -> str:

@@ -70,7 +70,8 @@ class WorkerConfig:
 
     It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
     none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run,
-    `interpreters` chooses their interpreters, and `code` has the folders of their code.
+    `interpreters` chooses their interpreters, and `code` has the folders of their code. `deployments` are the slugs of
+    the deployments whose kickoffs it runs, None for all.
     """
 
     slots: int
@@ -82,6 +83,7 @@ class WorkerConfig:
     projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
     interpreters: Interpreters = field(default_factory=Interpreters)
     code: ServedCode = field(default_factory=ServedCode)
+    deployments: tuple[str, ...] | None = None
 
 
 class OverLimit(Exception):  # noqa: N818 - describes the run

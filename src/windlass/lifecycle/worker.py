@@ -152,8 +152,8 @@ class Worker:
     async def _claim(self) -> None:
         free = self._config.slots - len(self._runs)
         self._stop_requests.clear()
-        until = self._leased_until()
-        claimed = await self._store.claim(self.id, free, self._config.lease) if free > 0 else []
+        until, only = self._leased_until(), self._config.deployments
+        claimed = await self._store.claim(self.id, free, self._config.lease, only) if free > 0 else []
         for kickoff in claimed:
             try:
                 self._begin(kickoff, until)
@@ -216,7 +216,10 @@ class Worker:
         await self._renew()
         await self._reap()
         await self._store.workers.seen(
-            self.id, slots=0 if self._draining else self._config.slots, lease=self._config.lease
+            self.id,
+            slots=0 if self._draining else self._config.slots,
+            lease=self._config.lease,
+            deployments=self._config.deployments,
         )
         await asyncio.sleep(self._config.renewal)
 

@@ -87,8 +87,11 @@ class Promoted:
     last: tuple[UUID, str]
 
 
-async def claim(database: Database, worker: UUID, slots: int, lease: float) -> list[Claimed]:
-    values = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
+async def claim(
+    database: Database, worker: UUID, slots: int, lease: float, only: Sequence[str] | None
+) -> list[Claimed]:
+    values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
+    values["only"] = None if only is None else list(only)
     ids = [row["id"] for row in await database.rows(SQL["claim"], values)]
     # Inputs and manifests can be large: they are read after the lock is released.
     rows = await database.rows(SQL["claimed"], {"ids": ids, "worker": worker}) if ids else []
@@ -160,10 +163,14 @@ class WorkerStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def seen(self, worker: UUID, *, slots: int, lease: float) -> None:
-        """Records that the worker is alive, on this machine and in this process, until its lease ends."""
+    async def seen(self, worker: UUID, *, slots: int, lease: float, deployments: Sequence[str] | None = None) -> None:
+        """Records that the worker is alive, on this machine and in this process, until its lease ends.
+
+        `deployments` are the slugs whose kickoffs it claims, None for all.
+        """
         values = {"host": host(), "pid": os.getpid(), "lease": timedelta(seconds=lease)}
-        await self._database.execute(SQL["worker_seen"], {"id": worker, "slots": slots, **values})
+        only = None if deployments is None else list(deployments)
+        await self._database.execute(SQL["worker_seen"], {"id": worker, "slots": slots, "deployments": only, **values})
 
     async def leave(self, worker: UUID) -> None:
         await self._database.execute(SQL["worker_left"], {"id": worker})

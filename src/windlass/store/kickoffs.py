@@ -87,12 +87,13 @@ class KickoffStore:
     async def forget_idempotency_keys(self, *, limit: int = 1000) -> int:
         return await accepting.forget_idempotency_keys(self._database, limit=limit)
 
-    async def claim(self, worker: UUID, slots: int, lease: float) -> list[Claimed]:
+    async def claim(self, worker: UUID, slots: int, lease: float, only: Sequence[str] | None = None) -> list[Claimed]:
         """Starts at most `slots` waiting kickoffs under this worker's lease, and writes their task records.
 
-        Each deployment gets a fair share of the slots. Within a deployment, priority decides, then age.
+        Each deployment gets a fair share of the slots. Within a deployment, priority decides, then age. `only` are the
+        slugs of the deployments, None for all.
         """
-        return await claiming.claim(self._database, worker, slots, lease)
+        return await claiming.claim(self._database, worker, slots, lease, only)
 
     async def renew(self, worker: UUID, kickoffs: Sequence[UUID], lease: float) -> dict[tuple[UUID, int], bool]:
         """Renews the leases of the kickoffs that this worker still holds.

@@ -9,7 +9,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import uvloop
 from windlass import log
 from windlass.deployments.environment import CrewEnvironments
 from windlass.errors import SettingsError
+from windlass.store.deployments import DeploymentStore
 from windlass.wiring.services import Services
 
 if TYPE_CHECKING:
@@ -59,19 +60,30 @@ Compose = Callable[[Services], Awaitable[None]]
 """Starts the services of a process, the infrastructure first."""
 
 
-def work(settings: Settings, *, notify: Notify) -> int:
-    """Runs kickoffs until a stop signal, then drains the worker. Returns the exit code."""
+def work(settings: Settings, deployments: Sequence[str] | None = None, *, notify: Notify) -> int:
+    """Runs kickoffs until a stop signal, then drains the worker. Returns the exit code.
+
+    `deployments` are the slugs of the deployments whose kickoffs it runs, None for all.
+    """
 
     async def compose(services: Services) -> None:
-        await services.start_infrastructure()
+        infrastructure = await services.start_infrastructure()
+        await _warn_of_unknown(deployments or (), DeploymentStore(infrastructure.database), notify)
         runner = await services.start_runner()
         await services.start_side_jobs()
-        worker = await services.start_worker(runner, CrewEnvironments(settings.crew_env))
+        worker = await services.start_worker(runner, CrewEnvironments(settings.crew_env), deployments=deployments)
         logger.event("worker.ready", worker=worker.id, slots=settings.slots)
-        notify(f"working, {settings.slots} kickoffs at once; Ctrl-C stops")
+        of = f" of {', '.join(deployments)}" if deployments else ""
+        notify(f"working, {settings.slots} kickoffs{of} at once; Ctrl-C stops")
 
     _demand_shared_database(settings)
     return run_until_shutdown(settings, compose, notify)
+
+
+async def _warn_of_unknown(slugs: Sequence[str], store: DeploymentStore, notify: Notify) -> None:
+    for slug in slugs:
+        if await store.get(slug) is None:
+            notify(f"warning: there is no crew {slug!r} yet. Its kickoffs run here as soon as it is deployed.")
 
 
 def serve_api(settings: Settings, *, notify: Notify) -> int:

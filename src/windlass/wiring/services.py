@@ -107,8 +107,12 @@ class Services:
         given: Collection[Path] = (),
         interpreters: Interpreters | None = None,
         code: ServedCode | None = None,
+        deployments: Sequence[str] | None = None,
     ) -> Worker:
-        """Starts a worker. `given` are the projects that the server was started with."""
+        """Starts a worker. `given` are the projects that the server was started with.
+
+        `deployments` are the slugs of the deployments whose kickoffs it runs, None for all.
+        """
         settings, store = self.settings, self._kickoffs
         if self.infrastructure.exclusive:
             await store.end_all_leases()
@@ -122,6 +126,7 @@ class Services:
             TrustedProjects.of(settings.project_owners, given),
             interpreters or interpreters_of_command(None),
             code or ServedCode(),
+            None if deployments is None else tuple(deployments),
         )
         listener, key_ring = self.infrastructure.listener, self.infrastructure.key_ring
         worker = Worker(store, listener, runner, environments, key_ring, config, observers=observers)

@@ -11,7 +11,10 @@ $$;
 -- A claim holds a lock, so it sees the claims of all other workers. Concurrency limits and keys therefore apply across all workers. The
 -- function is one statement for its caller, and finishes without further input. So a worker that is stopped (SIGSTOP) in the middle can't
 -- keep the lock.
-CREATE OR REPLACE FUNCTION claim_kickoffs(by_worker uuid, on_host text, free_slots integer, lease interval) RETURNS SETOF uuid
+-- `only_slugs` are the deployments whose kickoffs the worker runs, NULL for all.
+CREATE OR REPLACE FUNCTION claim_kickoffs(
+    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[]
+) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan
@@ -41,7 +44,7 @@ BEGIN
           FROM waiting
           JOIN deployments ON deployments.id = waiting.deployment_id
           LEFT JOIN running ON running.deployment_id = deployments.id
-         WHERE paused_at IS NULL
+         WHERE paused_at IS NULL AND (only_slugs IS NULL OR slug = ANY (only_slugs))
     ), tried AS (  -- one per slot is enough
         SELECT free.*
           FROM free
@@ -99,4 +102,10 @@ BEGIN
     )
     SELECT claimed.id FROM claimed;
 END
+$$;
+
+-- Workers of an older version call this one.
+CREATE OR REPLACE FUNCTION claim_kickoffs(by_worker uuid, on_host text, free_slots integer, lease interval) RETURNS SETOF uuid
+LANGUAGE sql AS $$
+    SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, NULL);
 $$;

@@ -83,6 +83,8 @@ ALTER TABLE tokens
 -- The token that the commands on the server's machine use.
 CREATE UNIQUE INDEX tokens_of_the_command_line ON tokens (user_id) WHERE kind = 'personal' AND shown_copy IS NOT NULL AND revoked_at IS NULL;
 
+ALTER TABLE workers ADD deployments text[];  -- the slugs whose kickoffs it claims, NULL for all
+
 CREATE TABLE audit_log (
     id       uuid PRIMARY KEY,  -- UUIDv7: ids are in the order of the changes
     at       timestamptz NOT NULL DEFAULT now(),

@@ -1,6 +1,6 @@
 -- name: claim
 -- Returns only ids. The answer is so small that a worker that does not read it can't keep the lock.
-SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s) AS id
+SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s, %(only)s) AS id
 
 -- name: claimed
 SELECT kickoffs.id, attempt, inputs, limits, isolated, retries, concurrency_key, token_usage AS usage, model_calls,
@@ -133,8 +133,8 @@ SELECT (SELECT count(*) FROM promoted) AS promoted,
        (SELECT json_build_array(deployment_id, concurrency_key) FROM page OFFSET %(limit)s - 1) AS last
 
 -- name: worker_seen
-INSERT INTO workers (id, host, pid, slots, alive_until)
-VALUES (%(id)s, %(host)s, %(pid)s, %(slots)s, now() + %(lease)s)
+INSERT INTO workers (id, host, pid, slots, deployments, alive_until)
+VALUES (%(id)s, %(host)s, %(pid)s, %(slots)s, %(deployments)s, now() + %(lease)s)
     ON CONFLICT (id) DO UPDATE SET seen_at = now(), slots = excluded.slots, alive_until = excluded.alive_until
 
 -- name: worker_left

@@ -136,7 +136,11 @@ SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency
   FROM asked
   LEFT JOIN attempts AS latest ON latest.kickoff_id = asked.id AND latest.attempt = asked.attempt
   LEFT JOIN runs ON runs.deployment_id = asked.deployment_id
- CROSS JOIN (SELECT count(*) AS workers, coalesce(sum(slots), 0) AS slots FROM workers WHERE alive_until > now()) AS alive
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS workers, coalesce(sum(slots), 0) AS slots
+         FROM workers
+        WHERE alive_until > now() AND (deployments IS NULL OR asked.slug = ANY (deployments))
+       ) AS alive
  CROSS JOIN LATERAL (
        SELECT count(*) FILTER (WHERE (-priority, id) < (-asked.priority, asked.id)) AS ahead
          FROM (SELECT priority, id
