@@ -19,6 +19,7 @@ from bench.scale import scale
 from bench.stage import CLIENTS, stage
 from bench.stopping import stops
 from bench.waiting import waiting
+from bench.workers import workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +51,8 @@ def queue(*, quick: bool) -> Iterator[Figures]:
 
 
 def large(*, quick: bool) -> Iterator[Figures]:
+    with stage() as ground:
+        yield workers(ground, kickoffs=16 if quick else 64, rounds=1 if quick else 3, claims=500 if quick else 2000)
     with stage() as ground:
         yield scale(ground, kickoffs=100_000 if quick else 1_000_000, deployments=1000, rounds=50 if quick else 300)
 

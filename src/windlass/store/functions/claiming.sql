@@ -39,11 +39,13 @@ BEGIN
     ), running AS MATERIALIZED (
         SELECT deployment_id, count(*) AS runs FROM started GROUP BY deployment_id
     ), free AS (
-        SELECT deployments.id, weight, coalesce(runs, 0) AS runs,
+        SELECT waiting.deployment_id AS id, weight, coalesce(runs, 0) AS runs,
                least(free_slots, coalesce(concurrency - coalesce(runs, 0), free_slots)) AS room
           FROM waiting
-          JOIN deployments ON deployments.id = waiting.deployment_id
-          LEFT JOIN running ON running.deployment_id = deployments.id
+         CROSS JOIN LATERAL (  -- OFFSET 0 forces a look-up by id
+               SELECT weight, concurrency, paused_at, slug FROM deployments WHERE id = waiting.deployment_id OFFSET 0
+               ) AS deployment
+          LEFT JOIN running ON running.deployment_id = waiting.deployment_id
          WHERE paused_at IS NULL AND (only_slugs IS NULL OR slug = ANY (only_slugs))
     ), tried AS (  -- one per slot is enough
         SELECT free.*
