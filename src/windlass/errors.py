@@ -12,7 +12,11 @@ WindlassError
 ├── IdempotencyKeyReused     (lifecycle.accept) the same key was used with another request
 ├── QueueFull                (lifecycle.accept) the queue of the crew is full
 ├── KeyInUse                 (lifecycle.accept) another kickoff holds the concurrency key of a kickoff that may not wait
-├── NoSuchToken, NoSuchUser, UserExists, LastOwner  (access.tokens)
+├── NoSuchToken, NoSuchUser, UserExists, UserCanNot, TooManyTokens, LastOwner  (access.tokens)
+├── NoSuchDeployment         (deployments.management)
+├── BadSettings              (deployments.settings) a member of the settings of a deployment is invalid
+├── BadVariable, NoSuchVariable  (deployments.variables)
+├── TooManyVariables         (store.variables)
 ├── KickoffsStillOpen        (lifecycle.deletion) a user's kickoffs can't be deleted before they have ended
 ├── MasterKeyError           (secrets.key_ring) the key file or variable can't be used
 ├── UnknownKey, Damaged      (secrets.key_ring) a sealed value can't be opened

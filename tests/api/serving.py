@@ -30,12 +30,17 @@ from windlass.api.server import HttpServer
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.crews import Crews
 from windlass.deployments.management import Management
+from windlass.deployments.settings import ServerDefaults
+from windlass.deployments.variables import Variables
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
+from windlass.kickoffs.retention import Retention
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.deletion import Deletions
 from windlass.lifecycle.statuses import Statuses
 from windlass.secrets.key_ring import KeyRing, MasterKey
+from windlass.store.audit import AuditStore
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.files import FileStore
@@ -45,6 +50,7 @@ from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.tokens import TokenStore
+from windlass.store.variables import VariableStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -247,8 +253,12 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             return await database.answers() and await is_migrated(database)
 
         overview = OverviewStore(database)
-        management = Management(deployments, overview, tokens)
-        control = ControlApi(access, tokens, management, overview, LARGEST_BODY, seconds, public_url)
+        variables = Variables(VariableStore(database), KEY_RING)
+        usual = ServerDefaults(Limits(timeout=3600.0), Retention(30, 7, 1), 10_000)
+        management = Management(deployments, overview, tokens, variables, usual)
+        control = ControlApi(
+            access, tokens, management, overview, AuditStore(database), LARGEST_BODY, seconds, public_url
+        )
         routes = [*health_routes({"database": ready}), *control_routes(control)]
         app = Application(api, routes, Addresses(root, domain), public_url=public_url, hosts=hosts)
         http_server = HttpServer(app, host, 0, trusted_proxies=trusted_proxies, headers_within=seconds, limits=limits)

@@ -31,6 +31,8 @@ OWNER = "owner"
 
 OF_COMMANDS = "command line"
 """The name of the personal token that commands on the server's machine use."""
+MOST_PERSONAL = 100
+"""Tokens of one user that are valid at once."""
 OF_CREWS = (TokenKind.ORGANIZATION, TokenKind.USER)
 """The kinds of the two shown tokens of a crew."""
 
@@ -48,6 +50,14 @@ class NoSuchUser(WindlassError):  # noqa: N818 - describes the user
 
 
 class UserExists(WindlassError):  # noqa: N818 - describes the user
+    pass
+
+
+class UserCanNot(WindlassError):  # noqa: N818 - describes the user
+    """Reports that the user is disabled or has no role."""
+
+
+class TooManyTokens(WindlassError):  # noqa: N818 - describes the tokens
     pass
 
 
@@ -112,10 +122,10 @@ class Tokens:
         return found
 
     async def enabled_user(self, name: str) -> UUID:
-        """Returns the id of the user. Raises NoSuchUser, and WindlassError for a disabled user."""
+        """Returns the id of the user. Raises NoSuchUser, and UserCanNot for a disabled user."""
         found = await self.user(name)
         if found.disabled_at:
-            raise WindlassError(
+            raise UserCanNot(
                 f"The user {name!r} is disabled.", f"Enable it first with: windlass users enable {shlex.quote(name)}"
             )
         return found.id
@@ -162,17 +172,17 @@ class Tokens:
     async def create_personal(
         self, user: str, name: str, *, expires_at: datetime | None = None, by: Actor = COMMAND_LINE
     ) -> tuple[TokenRow, Secret]:
-        """Creates a token with the rights of the user's role. Raises NoSuchUser, and WindlassError for a disabled user
-        or a user without a role.
-        """
+        """Creates a token with the rights of the user's role. Raises NoSuchUser, UserCanNot and TooManyTokens."""
         owner = await self.enabled_user(user)
         role = (await self.user(user)).role
         if role is None:
             quoted = shlex.quote(user)
-            raise WindlassError(
+            raise UserCanNot(
                 f"The user {user!r} has no role, so a personal token would open nothing.",
                 f"Set one first, such as: windlass users role {quoted} developer",
             )
+        if len(await self.all(user=owner, limit=MOST_PERSONAL)) == MOST_PERSONAL:
+            raise TooManyTokens(f"The user {user!r} has {MOST_PERSONAL} tokens.", "Revoke some of them first.")
         row = TokenRow(new_id(), TokenKind.PERSONAL, None, owner, None, expires_at, None, name, user, role)
         return row, await self._add(row, shown=False, by=by)
 

@@ -10,8 +10,6 @@ from starlette.exceptions import HTTPException
 
 from windlass import log
 from windlass.access.authentication import TooManyRequests
-from windlass.access.tokens import LastOwner, NoSuchToken, NoSuchUser, UserExists
-from windlass.deployments.management import NoSuchDeployment
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import IdempotencyKeyReused, KeyInUse, QueueFull
 
@@ -94,30 +92,6 @@ def forbidden_by_role(scope: Scope, role: Role | None) -> Problem:
         "changes the role with: windlass users role NAME ROLE"
     )
     return Problem(403, message, {"required_scope": str(scope)})
-
-
-def unauthorized_to_control() -> Problem:
-    message = (
-        "The control API needs a valid personal access token: send the header `Authorization: Bearer wlp_...`. "
-        "`windlass tokens create --personal` prints one. Tokens of crews are not valid here."
-    )
-    return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
-
-
-def no_control_access() -> Problem:
-    message = (
-        "The user of this token has no role, so no access to the control API. An owner sets one with: "
-        "windlass users role NAME ROLE"
-    )
-    return Problem(403, message)
-
-
-def role_missing(needed: Role, role: Role) -> Problem:
-    message = (
-        f"This operation needs the role {needed}, and the user of the token has the role {role}. An owner changes the "
-        "role with: windlass users role NAME ROLE"
-    )
-    return Problem(403, message, {"required_role": str(needed)})
 
 
 def no_such_kickoff() -> Problem:
@@ -243,30 +217,18 @@ def problem_of(error: Exception) -> Problem | None:
         case HTTPException(status_code=404):
             return Problem(404, "There is nothing at this path. `GET {base_url}/openapi.json` lists the paths.")
         case HTTPException(status_code=405):
-            return _wrong_method(error.headers or {})
+            return wrong_method(error.headers or {})
     return _not_accepted(error)
-
-
-def problem_of_control(error: Exception) -> Problem:
-    """Returns the Problem for an error of FastAPI's routing or reading in the control API."""
-    match error:
-        case HTTPException(status_code=404):
-            return Problem(404, "There is nothing at this path. `GET /api/v1/openapi.json` lists the paths.")
-        case HTTPException(status_code=405):
-            return _wrong_method(error.headers or {})
-    return bad_request("The server can't read the body. Send JSON, with the header `Content-Type: application/json`.")
 
 
 def _not_accepted(error: Exception) -> Problem | None:
     match error:
-        case IdempotencyKeyReused() | UserExists() | LastOwner():
+        case IdempotencyKeyReused():
             return Problem(409, str(error))
         case KeyInUse():
             return Problem(409, str(error), {"kickoff_id": str(error.kickoff_id)} if error.kickoff_id else {})
         case QueueFull():
             return _queue_full(error)
-        case NoSuchDeployment() | NoSuchUser() | NoSuchToken():
-            return Problem(404, str(error))
         case TooManyRequests():
             return Problem(429, str(error), headers={"Retry-After": str(math.ceil(error.retry_after))})
     return None
@@ -278,6 +240,6 @@ def _queue_full(error: QueueFull) -> Problem:
     return Problem(429, str(error), details, {"Retry-After": str(math.ceil(error.retry_after))})
 
 
-def _wrong_method(headers: Mapping[str, str]) -> Problem:
+def wrong_method(headers: Mapping[str, str]) -> Problem:
     allowed = ", ".join(sorted(headers.get("Allow", "").split(", ")))
     return Problem(405, f"This path takes {allowed}.", headers={"Allow": allowed})

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windlass import log
 from windlass.deployments import crews
+from windlass.deployments.settings import merged, shown_settings
 from windlass.errors import WindlassError
+from windlass.store.audit import Change
 from windlass.store.overview import DeploymentFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
     from windlass.access.tokens import ShownTokens, Tokens
+    from windlass.deployments.settings import ServerDefaults, ShownSettings
+    from windlass.deployments.variables import GivenVariable, Variable, Variables
     from windlass.store.audit import Actor
     from windlass.store.deployments import Deployment, DeploymentStore
     from windlass.store.overview import DeploymentRow, OverviewStore
+
+
+logger = log.logger(__name__)
 
 
 class NoSuchDeployment(WindlassError):  # noqa: N818 - describes the deployment
@@ -23,10 +34,19 @@ class NoSuchDeployment(WindlassError):  # noqa: N818 - describes the deployment
 
 
 class Management:
-    def __init__(self, store: DeploymentStore, overview: OverviewStore, tokens: Tokens) -> None:
+    def __init__(
+        self,
+        store: DeploymentStore,
+        overview: OverviewStore,
+        tokens: Tokens,
+        variables: Variables,
+        server: ServerDefaults,
+    ) -> None:
         self._store = store
         self._overview = overview
         self._tokens = tokens
+        self._variables = variables
+        self._server = server
 
     async def deployments(self, wanted: DeploymentFilter, *, limit: int) -> list[DeploymentRow]:
         return await self._overview.deployments(wanted, limit=limit)
@@ -51,6 +71,35 @@ class Management:
 
     async def tokens(self, slug: str) -> ShownTokens:
         return await self._tokens.show(await self.get(slug))
+
+    async def settings(self, slug: str) -> ShownSettings:
+        return shown_settings(await self.get(slug), await self._store.settings(slug) or {}, self._server)
+
+    async def change_settings(self, slug: str, patch: Mapping[str, Any], by: Actor) -> ShownSettings:
+        """Merges `patch` into the own settings. They act from the next kickoff on. Raises BadSettings.
+
+        Two changes at once are both made, one after the other; where both set the same member, the later one stays.
+        """
+        change = Change(by, "deployment.settings", slug, {"settings": patch})
+        own = await self._store.change_settings(slug, lambda own: merged(own, patch), change)
+        if own is None:
+            raise NoSuchDeployment(slug)
+        logger.event("deployment.settings_changed", deployment=slug, members=",".join(sorted(patch)))
+        return shown_settings(await self.get(slug), own, self._server)
+
+    async def variables(self, slug: str) -> list[Variable]:
+        return await self._variables.of(await self.get(slug))
+
+    async def set_variables(self, slug: str, given: Sequence[GivenVariable], by: Actor) -> list[Variable]:
+        """Sets all of these variables, or none, and keeps the others. Returns all variables of the deployment."""
+        deployment = await self.get(slug)
+        await self._variables.set(deployment, given, by)
+        logger.event("variables.set", deployment=slug, count=len(given))
+        return await self._variables.of(deployment)
+
+    async def unset_variable(self, slug: str, name: str, by: Actor) -> None:
+        await self._variables.unset(await self.get(slug), name, by)
+        logger.event("variables.unset", deployment=slug)
 
     async def get(self, slug: str) -> Deployment:
         found = await self._store.get(slug)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from windlass.errors import ProjectError
@@ -65,6 +65,20 @@ class Options:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Restores options from the value of `to_json`."""
         return cls(**{**value, **{name: kind.parse(value.get(name, {})) for name, kind in TABLES.items()}})
+
+    def replaced_by(self, settings: Mapping[str, Any]) -> Self:
+        """Returns the options with those of a deployment's settings in their place. Tables are replaced by member.
+
+        `settings` are valid. Members that are no options are ignored.
+        """
+        named = {one.name for one in fields(self)} - TABLES.keys()
+        return replace(
+            self,
+            **{name: value for name, value in settings.items() if name in named},
+            limits=self.limits.replaced_by(Limits.parse(settings.get("limits", {}))),
+            retention=Retention.parse(settings.get("retention", {})).over(self.retention),
+            retries=Retries.parse({**self.retries.to_json(), **settings.get("retries", {})}),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the options that differ from the defaults."""

@@ -12,6 +12,7 @@ from windlass.store.database import Connection, Database, Row, Statement, fetch,
 from windlass.store.values import sanitized_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
 
@@ -96,6 +97,28 @@ class DeploymentStore:
     async def resume(self, slug: str, change: Change | None = None) -> bool:
         """Returns False for an unknown deployment."""
         return await self._write(SQL["resume"], {"slug": slug}, change)
+
+    async def settings(self, slug: str) -> dict[str, Any] | None:
+        """Returns the own settings of the deployment, or None for no such deployment."""
+        row = await self._database.row(SQL["settings"], {"slug": slug})
+        return row["settings"] if row else None
+
+    async def change_settings(
+        self, slug: str, merge: Callable[[dict[str, Any]], dict[str, Any]], change: Change
+    ) -> dict[str, Any] | None:
+        """Replaces the own settings by what `merge` returns for them, and returns these.
+
+        Two calls at once happen one after the other, so no change is lost. Returns None for no such deployment.
+        """
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, SQL["lock_settings"], {"slug": slug})
+            if not rows:
+                return None
+            deployment, settings = rows[0]["id"], merge(rows[0]["settings"])
+            await connection.execute(SQL["set_settings"], {"deployment": deployment, "settings": to_json(settings)})
+            await apply_options(connection, deployment)
+            await record(connection, change)
+        return settings
 
     async def overview(self, *, limit: int = 1000) -> list[DeploymentOverview]:
         """Returns the deployments in the order of their slugs."""

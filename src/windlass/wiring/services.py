@@ -23,6 +23,8 @@ from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.crews import Crews
 from windlass.deployments.management import Management
+from windlass.deployments.settings import ServerDefaults
+from windlass.deployments.variables import Variables
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
@@ -32,6 +34,7 @@ from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
 from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
+from windlass.store.audit import AuditStore
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.migrate import is_migrated
@@ -40,6 +43,7 @@ from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJobs
 from windlass.store.sources import SourceStore
 from windlass.store.tokens import TokenStore
+from windlass.store.variables import VariableStore
 from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.infrastructure import open_infrastructure
 
@@ -182,12 +186,17 @@ class Services:
     def _control_api(self, access: TokenAuthenticator) -> ControlApi:
         infrastructure = self.infrastructure
         overview = OverviewStore(infrastructure.database)
-        management = Management(DeploymentStore(infrastructure.database), overview, infrastructure.tokens)
+        variables = Variables(VariableStore(infrastructure.database), infrastructure.key_ring)
+        usual = ServerDefaults(self.settings.limits, self.settings.retention, self.settings.max_waiting)
+        management = Management(
+            DeploymentStore(infrastructure.database), overview, infrastructure.tokens, variables, usual
+        )
         return ControlApi(
             access,
             infrastructure.tokens,
             management,
             overview,
+            AuditStore(infrastructure.database),
             self.settings.max_body,
             self.settings.request_timeout,
             self.settings.public_url,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -10,10 +10,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from windlass import __version__
-from windlass.api.control_api import deployments, kickoffs, people
+from windlass.api.control_api import deployments, kickoffs, people, settings
 from windlass.api.control_api.answers import ErrorBody
+from windlass.api.control_api.errors import invalid, translated
 from windlass.api.docs_page import assets, docs_page
-from windlass.api.errors import TITLES, Problem, bad_request, problem_of_control
+from windlass.api.errors import TITLES
 
 if TYPE_CHECKING:
     from fastapi.routing import APIRoute
@@ -50,13 +51,13 @@ def control_app(control: ControlApi) -> FastAPI:
         # It would record bodies, which hold values of variables.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         exception_handlers={
-            Exception: _raise_again,
-            HTTPException: _raise_problem,
+            Exception: _raise_translated,
+            HTTPException: _raise_translated,
             RequestValidationError: _raise_invalid,
         },
     )
     app.state.control = control
-    for module in (people, deployments, kickoffs):
+    for module in (people, deployments, settings, kickoffs):
         app.include_router(module.router)
     app.router.routes += [Route("/docs", _docs, methods=["GET"]), Route("/docs/{name}", assets, methods=["GET"])]
     return app
@@ -70,25 +71,11 @@ async def _docs(_: Request) -> Response:
     return docs_page("Windlass control API")
 
 
-# `windlass.api.application.Application` answers all errors, so these handlers only translate those of FastAPI.
-
-
-async def _raise_again(_: Request, error: Exception) -> NoReturn:
-    raise error
-
-
-async def _raise_problem(_: Request, error: Exception) -> NoReturn:
-    cause = error.__cause__
-    raise cause if isinstance(cause, Exception) else problem_of_control(error) from None
+async def _raise_translated(_: Request, error: Exception) -> NoReturn:
+    """Leaves the answer to `windlass.api.application.Application`."""
+    raise translated(error)
 
 
 async def _raise_invalid(_: Request, error: Exception) -> NoReturn:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
     raise invalid(error.errors()) from None
-
-
-def invalid(found: Any) -> Problem:
-    """Returns the Problem for members of a body, a path or a query that are not as their model describes."""
-    reasons = {".".join(map(str, one["loc"][1:])) or str(one["loc"][0]): str(one["msg"]) for one in found}
-    listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    return bad_request(f"The request is not valid. {listed}.", invalid=reasons)

@@ -11,7 +11,7 @@ from fastapi.security import HTTPBearer
 
 from windlass.api.application import source_of_request
 from windlass.api.bodies import parse, read_body
-from windlass.api.errors import no_control_access, role_missing, unauthorized_to_control
+from windlass.api.control_api.errors import no_control_access, role_missing, unauthorized_to_control
 from windlass.kickoffs.roles import Role
 from windlass.store.audit import Actor
 from windlass.store.tokens import PERSONAL, TokenRow

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from windlass.access.authentication import TokenAuthenticator
     from windlass.access.tokens import Tokens
     from windlass.deployments.management import Management
+    from windlass.store.audit import AuditStore
     from windlass.store.overview import OverviewStore
 
 
@@ -30,6 +31,7 @@ class ControlApi:
     tokens: Tokens
     management: Management
     overview: OverviewStore
+    audit: AuditStore
     largest_body: int
     request_timeout: float
     public_url: str | None

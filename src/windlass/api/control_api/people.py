@@ -1,11 +1,98 @@
-"""Endpoints about the person who asks."""
+"""Endpoints of users, tokens and the audit log."""
 
-from fastapi import APIRouter
+import csv
+import io
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
-from windlass.api.control_api.answers import MeAnswer, OwnToken
-from windlass.api.control_api.callers import ControlRoute, Viewer
+from fastapi import APIRouter, Path, Request
+from fastapi import Query as InQuery
+from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
+from starlette.responses import Response, StreamingResponse
+
+from windlass.access.tokens import NoSuchToken
+from windlass.api.control_api.answers import LARGEST_PAGE, Body, MeAnswer, OwnToken, Page, Query, Text
+from windlass.api.control_api.callers import Caller, ControlRoute, Owner, Viewer
+from windlass.api.control_api.dependencies import Control, id_cursor
+from windlass.api.errors import Problem, bad_request
+from windlass.kickoffs.roles import Role
+from windlass.store.audit import AuditEntry, AuditFilter, AuditStore
+from windlass.store.tokens import UserRow
 
 router = APIRouter(route_class=ControlRoute, tags=["people"])
+UserName = Annotated[Text, Path(description="The name of the user.")]
+NewName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=100, pattern=r"^\S(.*\S)?$")]
+COLUMNS = ("id", "at", "user", "token_id", "action", "target", "details", "address")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of a cell that a spreadsheet would run as a formula."""
+
+
+class UserItem(BaseModel):
+    name: str
+    role: Role | None = Field(description="Null: the user has no access to the control API.")
+    disabled: bool = Field(description="Whether all tokens of the user are refused.")
+    created_at: datetime
+
+
+class NewUser(Body):
+    name: NewName
+    role: Role | None = Field(None, strict=False, description="Null: no access to the control API.")
+
+
+class UserPatch(Body):
+    role: Role | None = Field(None, strict=False, description="Null takes the access to the control API.")
+    disabled: bool | None = None
+
+
+class TokenItem(BaseModel):
+    id: UUID
+    kind: Literal["organization", "user", "personal"]
+    name: str | None = Field(description="The name of a personal token.")
+    last_four: str
+    user: str | None
+    deployment: str | None = Field(description="The crew that it opens. Null: every crew.")
+    scopes: list[str] | None = Field(description="Null: all scopes of its kind, or those of the user's role.")
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+class NewToken(Body):
+    name: NewName = Field(description="A name by which its user recognises it.")
+    expires_in_days: float | None = Field(None, gt=0, le=3650, description="Null: it does not expire.")
+    user: Text | None = Field(None, description="For owners: the user that it is for. Null: the caller.")
+
+
+class CreatedToken(BaseModel):
+    """A new personal token. It is not shown again."""
+
+    id: UUID
+    token: str
+    name: str
+    user: str
+    expires_at: datetime | None
+
+
+class AuditItem(BaseModel):
+    id: UUID
+    at: datetime
+    user: str
+    token_id: UUID | None
+    action: str
+    target: str
+    details: dict[str, Any]
+    address: str | None = Field(description="The client's address. Null: a command on the server's machine.")
+
+
+class AuditQuery(Query):
+    user: Text | None = Field(None, description="Only changes by this user.")
+    action: Text | None = Field(None, description="Only this action, or those below it: `variable` or `variable.set`.")
+    target: Text | None = Field(None, description="Only changes of this deployment, user or token.")
+    since: AwareDatetime | None = Field(None, description="RFC 3339. Only changes at or after this time.")
+    until: AwareDatetime | None = Field(None, description="RFC 3339. Only changes before this time.")
 
 
 @router.get("/me")
@@ -14,3 +101,120 @@ async def me(caller: Viewer) -> MeAnswer:
     token = caller.token
     own = OwnToken(id=token.id, name=token.name, expires_at=token.expires_at)
     return MeAnswer(user=caller.name, role=caller.role, token=own)
+
+
+@router.get("/users")
+async def list_users(_: Owner, control: Control, query: Annotated[Query, InQuery()]) -> Page[UserItem]:
+    """Lists users in the order of their names."""
+    rows = await control.tokens.users(after=query.cursor, limit=query.limit)
+    return Page(items=[_user(row) for row in rows], next_cursor=rows[-1].name if len(rows) == query.limit else None)
+
+
+@router.post("/users", status_code=201)
+async def add_user(caller: Owner, control: Control, body: NewUser) -> UserItem:
+    """Adds a user. 409 if the name is taken."""
+    if not body.name.isprintable():
+        raise bad_request("The name of a user has only characters that can be printed.", invalid={"name": "characters"})
+    await control.tokens.add_user(body.name, body.role, by=caller.actor)
+    return _user(await control.tokens.user(body.name))
+
+
+@router.patch("/users/{name}")
+async def change_user(caller: Owner, control: Control, name: UserName, body: UserPatch) -> UserItem:
+    """Changes the role of a user, disables or enables a user, on all servers within a second.
+
+    409 for the last owner: one owner must remain.
+    """
+    await control.tokens.user(name)
+    if "role" in body.model_fields_set:
+        await control.tokens.set_role(name, body.role, by=caller.actor)
+    if body.disabled is not None:
+        change = control.tokens.disable_user if body.disabled else control.tokens.enable_user
+        await change(name, by=caller.actor)
+    return _user(await control.tokens.user(name))
+
+
+@router.get("/tokens")
+async def list_tokens(caller: Viewer, control: Control, query: Annotated[Query, InQuery()]) -> Page[TokenItem]:
+    """Lists valid tokens in the order of their creation: all of them for an owner, else those of the caller."""
+    user = None if caller.role is Role.OWNER else caller.token.user_id
+    rows = await control.tokens.all(user=user, after=id_cursor(query.cursor), limit=query.limit)
+    items = [TokenItem.model_validate({name: row[name] for name in TokenItem.model_fields}) for row in rows]
+    return Page(items=items, next_cursor=str(rows[-1]["id"]) if len(rows) == query.limit else None)
+
+
+@router.post("/tokens", status_code=201)
+async def create_token(caller: Viewer, control: Control, body: NewToken) -> CreatedToken:
+    """Creates a personal token: of the caller or, for an owner, of any user. The token is not shown again."""
+    user = caller.name if body.user is None else body.user
+    if user != caller.name and caller.role is not Role.OWNER:
+        raise Problem(403, "Only an owner creates tokens of other users.", {"required_role": str(Role.OWNER)})
+    expires_at = datetime.now(UTC) + timedelta(days=body.expires_in_days) if body.expires_in_days else None
+    row, token = await control.tokens.create_personal(user, body.name, expires_at=expires_at, by=caller.actor)
+    return CreatedToken(id=row.id, token=token.reveal(), name=body.name, user=user, expires_at=expires_at)
+
+
+@router.delete("/tokens/{token_id}", status_code=204)
+async def revoke_token(caller: Viewer, control: Control, token_id: str) -> None:
+    """Revokes a token: one of the caller or, for an owner, any token. Every server refuses it within a second."""
+    if caller.role is not Role.OWNER and not await _is_own(caller, control, token_id):
+        raise NoSuchToken("There is no such token of yours, or it is revoked already.", "GET /tokens lists them.")
+    await control.tokens.revoke(str(id_of(token_id)), by=caller.actor)
+
+
+@router.get(
+    "/audit",
+    response_model=Page[AuditItem],
+    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+)
+async def list_changes(
+    _: Owner, control: Control, request: Request, query: Annotated[AuditQuery, InQuery()]
+) -> Page[AuditItem] | Response:
+    """Lists the changes that people made, newest first. With `Accept: text/csv`, all that match as one CSV file."""
+    wanted = AuditFilter(query.user, query.action, query.target, query.since, query.until, id_cursor(query.cursor))
+    if "text/csv" in request.headers.get("accept", ""):
+        headers = {"Content-Disposition": 'attachment; filename="audit.csv"'}
+        return StreamingResponse(_csv(control.audit, wanted), media_type="text/csv", headers=headers)
+    rows = await control.audit.listed(wanted, limit=query.limit)
+    items = [AuditItem.model_validate(row, from_attributes=True) for row in rows]
+    return Page(items=items, next_cursor=str(rows[-1].id) if len(rows) == query.limit else None)
+
+
+def id_of(text: str) -> UUID:
+    """Returns the id in a path. Raises NoSuchToken for another text: the last four characters may fit two tokens."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NoSuchToken("There is no such token, or it is revoked already.", "GET /tokens lists them.") from None
+
+
+async def _is_own(caller: Caller, control: Control, token_id: str) -> bool:
+    rows = await control.tokens.all(user=caller.token.user_id)
+    return any(row["id"] == id_of(token_id) for row in rows)
+
+
+def _user(row: UserRow) -> UserItem:
+    return UserItem(name=row.name, role=row.role, disabled=row.disabled_at is not None, created_at=row.created_at)
+
+
+async def _csv(audit: AuditStore, wanted: AuditFilter) -> AsyncIterator[str]:
+    yield _lines([COLUMNS])
+    while rows := await audit.listed(wanted, limit=LARGEST_PAGE):
+        yield _lines([_cells(row) for row in rows])
+        wanted = replace(wanted, before=rows[-1].id)
+
+
+def _cells(row: AuditEntry) -> tuple[str, ...]:
+    values = AuditItem.model_validate(row, from_attributes=True).model_dump(mode="json")
+    return tuple(_cell(values[name]) for name in COLUMNS)
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _lines(rows: list[tuple[str, ...]]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()

@@ -8,6 +8,16 @@ SELECT deployments.id, deployments.slug, deployments.profile, versions.id AS ver
   LEFT JOIN versions ON versions.id = deployments.current_version
  WHERE deployments.slug = %(slug)s AND removed_at IS NULL
 
+-- name: settings
+SELECT id, settings FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL
+
+-- name: lock_settings
+SELECT id, settings FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL FOR NO KEY UPDATE
+
+-- name: set_settings
+UPDATE deployments SET settings = %(settings)s::json WHERE id = %(deployment)s
+RETURNING pg_notify('windlass_deployments', slug), pg_notify('windlass_kickoffs', '')
+
 -- name: all
 SELECT id, slug, profile FROM deployments WHERE removed_at IS NULL ORDER BY slug LIMIT %(limit)s
 

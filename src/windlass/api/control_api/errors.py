@@ -1,0 +1,79 @@
+"""The errors of the control API as Problems. `windlass.api.application.Application` answers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+
+from windlass.access.tokens import LastOwner, NoSuchToken, NoSuchUser, TooManyTokens, UserCanNot, UserExists
+from windlass.api.errors import Problem, bad_request, wrong_method
+from windlass.deployments.management import NoSuchDeployment
+from windlass.deployments.settings import BadSettings
+from windlass.deployments.variables import BadVariable, NoSuchVariable
+from windlass.store.variables import TooManyVariables
+
+if TYPE_CHECKING:
+    from windlass.kickoffs.roles import Role
+
+STATUSES: dict[type[Exception], int] = {
+    BadVariable: 400,
+    NoSuchDeployment: 404,
+    NoSuchToken: 404,
+    NoSuchUser: 404,
+    NoSuchVariable: 404,
+    LastOwner: 409,
+    TooManyTokens: 409,
+    TooManyVariables: 409,
+    UserCanNot: 409,
+    UserExists: 409,
+}
+
+
+def translated(error: Exception) -> Exception:
+    """Returns the Problem for an error of an operation or of FastAPI. Returns any other error unchanged."""
+    match error:
+        case HTTPException(status_code=404):
+            return Problem(404, "There is nothing at this path. `GET /api/v1/openapi.json` lists the paths.")
+        case HTTPException(status_code=405):
+            return wrong_method(error.headers or {})
+        case HTTPException(__cause__=Exception() as cause):  # FastAPI replaces errors at the reading of a body
+            return cause
+        case HTTPException():
+            return bad_request("The server can't read the body. Send JSON, with `Content-Type: application/json`.")
+        case BadSettings():
+            return bad_request(str(error), invalid=error.invalid)
+    status = STATUSES.get(type(error))
+    return Problem(status, str(error)) if status else error
+
+
+def invalid(found: Any) -> Problem:
+    """Returns the Problem for members of a body, a path or a query that are not as their model describes."""
+    reasons = {".".join(map(str, one["loc"][1:])) or str(one["loc"][0]): str(one["msg"]) for one in found}
+    reasons = {name: why.removeprefix("Value error, ") for name, why in reasons.items()}
+    listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    return bad_request(f"The request is not valid. {listed}.", invalid=reasons)
+
+
+def unauthorized_to_control() -> Problem:
+    message = (
+        "The control API needs a valid personal access token: send the header `Authorization: Bearer wlp_...`. "
+        "`windlass tokens create --personal` prints one. Tokens of crews are not valid here."
+    )
+    return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
+
+
+def no_control_access() -> Problem:
+    message = (
+        "The user of this token has no role, so no access to the control API. An owner sets one with: "
+        "windlass users role NAME ROLE"
+    )
+    return Problem(403, message)
+
+
+def role_missing(needed: Role, role: Role) -> Problem:
+    message = (
+        f"This operation needs the role {needed}, and the user of the token has the role {role}. An owner changes the "
+        "role with: windlass users role NAME ROLE"
+    )
+    return Problem(403, message, {"required_role": str(needed)})
