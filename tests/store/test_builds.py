@@ -29,7 +29,8 @@ class World:
 
     async def start(self) -> UUID:
         await self.rows.database.execute(
-            "INSERT INTO sources (digest, size, files) VALUES (%(digest)s, 1, 1) ON CONFLICT DO NOTHING",
+            "INSERT INTO sources (digest, content, size, files) VALUES (%(digest)s, gen_random_uuid(), 1, 1) "
+            "ON CONFLICT DO NOTHING",
             {"digest": SNAPSHOT},
         )
         return await self.store.start(self.rows.deployment.id, {"type": "folder"}, SNAPSHOT, None)
