@@ -268,6 +268,11 @@ class Settings(BaseSettings):
         description="System users whose projects the server runs, in addition to its own user and root: names or "
         "numbers, separated by commas (docs/security.md).",
     )
+    git_allow_private: bool = Field(
+        False,
+        description="Whether projects may be fetched from git repositories in private networks, on this machine, and "
+        "over plain HTTP (docs/sources.md).",
+    )
     zygote_idle: Seconds = Field(
         600.0,
         description="Seconds without a fork after which a zygote, a process that crews are forked from, is stopped.",

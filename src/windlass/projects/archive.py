@@ -209,10 +209,11 @@ class _Upload(io.FileIO):
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[tuple[list[Entry], list[str]]]:
+def opened(file: Path, *, has_own_root: bool = False) -> Iterator[tuple[list[Entry], list[str]]]:
     """Yields the entries of a zip, not yet checked, and the paths of secret files that are left out.
 
-    The only top-level folder of a zip, as GitHub makes it, is taken as the root. Raises ProjectError.
+    The only top-level folder of a zip, as GitHub makes it, is taken as the root, except with `has_own_root` and in zips
+    of Windlass. Raises ProjectError.
     """
     with _Upload(file) as raw:
         try:
@@ -221,7 +222,7 @@ def opened(file: Path) -> Iterator[tuple[list[Entry], list[str]]]:
             raise _unreadable("The upload is no zip file, or is incomplete", error) from None
         with archive:
             entries, left_out = [], []
-            for path, info in _below_root(list(_members(archive)), archive.comment):
+            for path, info in _below_root(list(_members(archive)), has_own_root or archive.comment == MARK):
                 if why_left_out(path):
                     left_out.append(path)
                 else:
@@ -258,9 +259,11 @@ def _path_of(info: zipfile.ZipInfo) -> str:
     return path.removeprefix("./")
 
 
-def _below_root(members: list[tuple[str, zipfile.ZipInfo]], comment: bytes) -> Iterator[tuple[str, zipfile.ZipInfo]]:
+def _below_root(
+    members: list[tuple[str, zipfile.ZipInfo]], has_own_root: bool
+) -> Iterator[tuple[str, zipfile.ZipInfo]]:
     tops = {path.partition("/")[0] if "/" in path else None for path, _ in members}
-    is_wrapped = comment != MARK and len(tops) == 1 and None not in tops
+    is_wrapped = not has_own_root and len(tops) == 1 and None not in tops
     for path, info in members:
         yield (path.partition("/")[2] if is_wrapped else path), info
 

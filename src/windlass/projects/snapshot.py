@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from windlass.errors import ProjectError
 from windlass.projects.archive import (
+    CHUNK,
     LARGEST,
     LARGEST_UNPACKED,
     MARK,
@@ -69,14 +70,15 @@ def pack(root: Path, to: Path, ignore: Collection[str] = ()) -> Snapshot:
     return _written(entries, to, left_out)
 
 
-def accept(upload: Path, to: Path) -> Snapshot:
+def accept(upload: Path, to: Path, *, has_own_root: bool = False) -> Snapshot:
     """Writes the snapshot of an uploaded zip to the file `to`. Runs for seconds: call it in a thread.
 
-    The upload may be any zip of a client. Raises ProjectError for one that can't be a source.
+    The upload may be any zip of a client. The only folder at its top is taken for the project's root, unless
+    `has_own_root` is set. Raises ProjectError for a zip that can't be a source.
     """
     if upload.stat().st_size > LARGEST:
         raise ProjectError(f"The archive is larger than {LARGEST // MB} MB.", "Leave files out with a .gitignore.")
-    with opened(upload) as (entries, left_out):
+    with opened(upload, has_own_root=has_own_root) as (entries, left_out):
         return _written(entries, to, left_out)
 
 
@@ -101,6 +103,16 @@ def unpack(archive: Path, folder: Path) -> str:
         for one in made:
             one.chmod(FOLDER)
     return _digest(digests)
+
+
+def content_of(archive: Path, path: str) -> bytes | None:
+    """Returns the beginning of a file of a snapshot that was written here, None when it has no such file."""
+    with zipfile.ZipFile(archive) as opened_archive:
+        try:
+            with opened_archive.open(path) as file:
+                return file.read(CHUNK)
+        except KeyError:
+            return None
 
 
 def digest_of(folder: Path) -> str:
