@@ -211,6 +211,26 @@ def test_credentials_are_on_no_command_line_and_in_no_error(tmp_path: Path, monk
     assert "s3cret" not in (tmp_path / "seen").read_text()
 
 
+def test_over_ssh_only_the_checked_address_is_used_and_no_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = repository(tmp_path / "served" / "crew", {"work.py": ""})
+    ssh = f'printf "%s\\n" "$@" > {tmp_path}/seen; shift $(($# - 1)); cd {tmp_path}/served; exec sh -c "$1"'
+    written(tmp_path / "bin", {"ssh": f"#!/bin/sh\n{ssh}\n"})
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    address = [(0, 0, 0, "", ("93.184.215.14", 22))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: address)
+    path = {"PATH": f"{tmp_path}/bin:{os.defpath}", "SSH_AUTH_SOCK": "/agent", "GIT_SSH": "/evil"}
+    url = f"git@crews.example:{folder}"
+    found = fetched(url, tmp_path, allow_local=False, environment=path)
+    assert found.snapshot.files == 1
+    options = (tmp_path / "seen").read_text().splitlines()
+    for one in ("HostName=93.184.215.14", "HostKeyAlias=crews.example", "StrictHostKeyChecking=yes", "BatchMode=yes"):
+        assert one in options
+    assert options[options.index("-F") + 1] == "/dev/null"
+    assert "git@crews.example" in options
+
+
 @as_root
 def test_root_runs_git_as_another_user(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = fake_git(open_folder / "bin", 'echo "fatal: $(id -u) $(id -G) $(ls -ld . | cut -c1-10)" >&2; exit 1')
