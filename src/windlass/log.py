@@ -90,6 +90,11 @@ EVENTS: dict[str, Event] = {
     "kickoff.deleted": Event(INFO, "A kickoff was deleted permanently, with its events, journal and task records."),
     "deployment.registered": Event(INFO, "A crew was inspected and can be kicked off."),
     "build.queued": Event(INFO, "A build of a deployment was started; a worker does it."),
+    "build.started": Event(INFO, "A worker builds a version of a deployment."),
+    "build.ready": Event(INFO, "A build has made a version of its deployment."),
+    "build.failed": Event(WARNING, "A build failed; the version before it is still served."),
+    "environment.making": Event(INFO, "A worker makes the environment of a version, because it does not have it."),
+    "environment.removed": Event(INFO, "An environment that this machine has not used for a while was removed."),
     "project.broken": Event(
         WARNING,
         "The files of a project can't be loaded; `trace` has the project's own lines. The last good ones serve.",

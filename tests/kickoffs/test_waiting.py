@@ -115,6 +115,12 @@ def test_its_own_end() -> None:
     assert (found.code, found.message) == ("end", "its processes to end: it was stopped on request")
 
 
+def test_an_environment_that_is_being_made() -> None:
+    found = waiting(Facts(state=State.STARTED, slug="crew", waiting_for="environment"))
+    assert found is not None
+    assert (found.code, found.message[:29]) == ("environment", "the files and packages of its")
+
+
 def test_a_zygote_that_is_being_started() -> None:
     found = waiting(Facts(state=State.STARTED, slug="crew", waiting_for="zygote"))
     assert found is not None

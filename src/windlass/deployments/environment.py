@@ -14,6 +14,7 @@ from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 
 from windlass import config
+from windlass.deployments.variables import open_values
 from windlass.errors import ProjectError
 from windlass.foreign_files import read_file
 from windlass.offline_model.app import has_provider_key, model_environment, names_another_model
@@ -21,6 +22,7 @@ from windlass.offline_model.app import has_provider_key, model_environment, name
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from windlass.secrets.key_ring import KeyRing
     from windlass.store.kickoffs import Claimed
 
 
@@ -47,17 +49,30 @@ ENV_FILE_LIMIT = 1 << 20
 class CrewEnvironments:
     """Resolves the environment of a crew again for each kickoff. It is the Environment of every worker.
 
-    `passed` are the variables of the server's environment that crews get in addition to the usual ones. `model` adds
-    the variables of the offline model; None adds none.
+    `passed` are the variables of the server's environment that crews get in addition to the usual ones. `key_ring`
+    opens the variables of deployments. `model` adds the variables of the offline model; None adds none.
     """
 
-    def __init__(self, passed: Collection[str], model: OfflineModel | None = None) -> None:
+    def __init__(self, passed: Collection[str], key_ring: KeyRing, model: OfflineModel | None = None) -> None:
         self._passed = passed
+        self._key_ring = key_ring
         self._model = model
 
     async def __call__(self, claimed: Claimed) -> Mapping[str, str]:
-        """Returns the environment for this kickoff. Raises ProjectError when the project's .env can't be read."""
-        return await self.of_project(Path(claimed.source["root"]))
+        """Returns the environment for this kickoff. Raises ProjectError when the project's .env can't be read, and
+        UnknownKey or Damaged when a variable of the deployment can't be decrypted.
+        """
+        variables = open_values(self._key_ring, claimed.deployment_id, claimed.variables)
+        if claimed.source.get("snapshot"):
+            return self.of_deployment(variables)
+        return {**await self.of_project(Path(claimed.source["root"])), **without_ours(variables)}
+
+    def of_deployment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Returns the environment of the crew of a deployment with these variables. They replace those of the server's
+        environment. No .env of a project is read.
+        """
+        own = {**crew_environment(None, self._passed), **without_ours(variables)}
+        return own if self._model is None else own | self._model.variables(None, own)
 
     async def of_project(self, root: Path) -> dict[str, str]:
         """Returns the environment in which a project is loaded. A kickoff of it gets the same one.
@@ -85,9 +100,11 @@ class OfflineModel:
         self._script = script
         self._last_messages: dict[Path, str] = {}
 
-    def variables(self, root: Path, own: Mapping[str, str]) -> dict[str, str]:
-        """Returns the variables that refer a crew with the environment `own` to the offline model."""
-        if (place := root.resolve()) in self._served:
+    def variables(self, root: Path | None, own: Mapping[str, str]) -> dict[str, str]:
+        """Returns the variables that refer a crew with the environment `own` to the offline model. `root` is the folder
+        of a project that is served from it.
+        """
+        if root is not None and (place := root.resolve()) in self._served:
             self._notify_model(place, has_provider_key(own) or names_another_model(own))
         return model_environment(own, self._address)
 
@@ -118,7 +135,12 @@ def crew_environment(project: Path | None = None, passed: Collection[str] = ()) 
     given = {name: value for name, value in declared.items() if value is not None}
     ours = config.environment()
     given |= {name: ours[name] for name in passed_variables(passed)}
-    return {name: value for name, value in given.items() if not name.startswith("WINDLASS_")}
+    return without_ours(given)
+
+
+def without_ours(variables: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables without those of Windlass, which no crew gets."""
+    return {name: value for name, value in variables.items() if not name.startswith("WINDLASS_")}
 
 
 def passed_variables(passed: Collection[str] = ()) -> list[str]:

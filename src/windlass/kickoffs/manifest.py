@@ -75,3 +75,26 @@ def _identified(task: dict[str, Any], seen: dict[str, int]) -> TaskDefinition:
         task_id = f"{wanted}-{number}"
     seen[task_id] = number
     return TaskDefinition(task_id=task_id, key=task["key"], name=task.get("name"), agent=task.get("agent"))
+
+
+def changes(before: Manifest, after: Manifest) -> dict[str, Any]:
+    """Returns what differs for those who use the crew: its inputs, by name, and its tasks, by `task_id`."""
+    return {
+        "inputs": _differences(_inputs(before), _inputs(after)),
+        "tasks": _differences(
+            {task.task_id: task for task in before.tasks}, {task.task_id: task for task in after.tasks}
+        ),
+    }
+
+
+def _inputs(manifest: Manifest) -> dict[str, Any]:
+    properties, required = manifest.inputs_schema.get("properties", {}), manifest.required_inputs
+    return {name: (schema, name in required) for name, schema in properties.items()}
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        "added": [name for name in after if name not in before],
+        "removed": [name for name in before if name not in after],
+        "changed": [name for name, value in after.items() if name in before and before[name] != value],
+    }

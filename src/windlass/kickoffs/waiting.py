@@ -25,7 +25,9 @@ def how_often(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-Code = Literal["slot", "concurrency", "key", "time", "retry", "paused", "worker", "zygote", "human", "end"]
+Code = Literal[
+    "slot", "concurrency", "key", "time", "retry", "paused", "worker", "environment", "zygote", "human", "end"
+]
 MOST_COUNTED = 200
 """Places in a queue are counted up to this number."""
 
@@ -107,6 +109,8 @@ def waiting(facts: Facts) -> Waiting | None:
             return Waiting("human", "a person to answer a question of its crew")
         case Facts(state=State.STARTED, waiting_for="end"):
             return Waiting("end", "its processes to end: it was stopped on request")
+        case Facts(state=State.STARTED, waiting_for="environment"):
+            return Waiting("environment", "the files and packages of its version, which its worker does not have yet")
         case Facts(state=State.STARTED, waiting_for="zygote"):
             return Waiting("zygote", "the process that crews are forked from, which is being started: some seconds")
         case Facts(state=State.PENDING):

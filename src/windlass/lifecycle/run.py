@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.errors import Unstorable, WindlassError
+from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
 from windlass.kickoffs.events import TRACEBACK
 from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
@@ -20,6 +20,7 @@ from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
+from windlass.runner.run_context import unless_ended
 from windlass.runner.run_spec import no_journal
 from windlass.runner.runner import timed_out
 from windlass.store.kickoffs import Claimed, Interruption
@@ -52,6 +53,11 @@ and at last with its Outcome. It must not raise.
 Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
 """Returns the environment of the crew of a kickoff that starts now. The child redacts its values in all it sends."""
 
+Deployed = Callable[[Claimed, Options], Awaitable["Code"]]
+"""Returns the code of a deployed version on this machine. Fetches its files, and makes its environment, if need be."""
+
+SHOWN_AFTER = 0.5
+"""Seconds after which a run that waits for its code reports so."""
 LONGEST_TYPE = 200
 """Characters of an event's type and of a warning's code."""
 MOST_CALLS_AT_ONCE = 100
@@ -62,6 +68,14 @@ TOO_MANY = (
 )
 
 logger = log.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code that a run starts from: the folder of the project, and the interpreter."""
+
+    root: Path
+    interpreter: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +97,7 @@ class WorkerConfig:
     projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
     interpreters: Interpreters = field(default_factory=Interpreters)
     code: ServedCode = field(default_factory=ServedCode)
+    deployed: Deployed | None = None
     deployments: tuple[str, ...] | None = None
 
 
@@ -111,7 +126,7 @@ class Run:
         self._config = config
         self._observers = observers
         self.lease_handle = lease_handle
-        self._options = Options.from_json(claimed.source.get("options", {}))
+        self._options = Options.from_json(claimed.source.get("options", {})).replaced_by(claimed.settings)
         self._limits = config.limits.replaced_by(self._options.limits).lowered_by(claimed.limits)
         self._terminator = Terminator()
         self._store = store
@@ -197,29 +212,53 @@ class Run:
         if self._terminator.asked:
             return decide(Ended(asked=self._terminator.asked))
         try:
-            # checked before any file in it is read
-            root = self._config.projects.checked(Path(self.claimed.source["root"]))
-            spec = self._spec(root, await environment(self.claimed))
+            code = await unless_ended(self._terminator, self._code)
+            if code is None:
+                return decide(Ended(asked=self._terminator.asked))
+            spec = self._spec(code, await environment(self.claimed))
+        except DatabaseUnavailable:
+            raise
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
         return await self._runner.run(spec, self._handle, self._terminator, self.lease_handle)
+
+    async def _code(self) -> Code:
+        """Raises WindlassError when the code can't be used on this machine."""
+        config, source = self._config, self.claimed.source
+        if source.get("snapshot"):
+            if config.deployed is None:
+                raise ProjectError(
+                    "this worker runs no deployed crews.", "Run kickoffs of the crew with windlass serve."
+                )
+            notice = asyncio.get_running_loop().call_later(SHOWN_AFTER, self._wait_for, "environment")
+            try:
+                return await config.deployed(self.claimed, self._options)
+            finally:
+                notice.cancel()
+                self._wait_for(None)
+        root = config.projects.checked(Path(source["root"]))  # before any file in it is read
+        # The interpreter is the one found on this machine. The one in the row is only for display.
+        interpreter = config.interpreters.of_kickoff(root, declares=self._options.python is not None)
+        return Code(config.code.place(root), interpreter)
+
+    def _wait_for(self, what: str | None) -> None:
+        if what != self._reports.waiting_for:
+            self._reports.waiting_for = what
+            self._reports.wake()
 
     @property
     def _seconds_left(self) -> float | None:
         timeout = self._limits.timeout
         return None if timeout is None else timeout - self.claimed.ran_for - (time.monotonic() - self._began)
 
-    def _spec(self, root: Path, environment: Mapping[str, str]) -> RunSpec:
-        """Returns the specification of the run. The interpreter is the one found on this machine. The one in the row is
-        only for display.
-        """
+    def _spec(self, code: Code, environment: Mapping[str, str]) -> RunSpec:
         source = self.claimed.source
         return RunSpec(
             kickoff_id=str(self.claimed.id),
             attempt=self.claimed.attempt,
-            interpreter=self._config.interpreters.of_kickoff(root, declares=self._options.python is not None),
+            interpreter=code.interpreter,
             preload=source["preload"],
-            project=Project(source["kind"], str(self._config.code.place(root)), source["entrypoint"]),
+            project=Project(source["kind"], str(code.root), source["entrypoint"]),
             environment=environment,
             inputs=self.claimed.inputs,
             limits=self._limits,
@@ -263,7 +302,7 @@ class Run:
                     Warning_(report.code[:LONGEST_TYPE], report.message, self._records.task_id(report.task))
                 )
             case Preparing():
-                self._reports.waiting_for = report.what
+                self._wait_for(report.what)
 
     def _check_budget(self) -> None:
         """Raises OverLimit when the process continues past its limits. A process that follows the protocol ends itself

@@ -14,14 +14,16 @@ import os
 import platform
 import re
 import shutil
+import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.aio import shielded
 from windlass.errors import ProjectError
-from windlass.projects.interpreter import VERSION, version_of
+from windlass.projects.interpreter import VERSION, python_named, version_of
 from windlass.projects.packages import (
     POETRY_LOCK,
     PYPROJECT,
@@ -36,7 +38,6 @@ from windlass.projects.virtual_environments import FORM, base_interpreter, built
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from windlass.projects.uv import Builder
 
@@ -73,6 +74,14 @@ class Wanted:
     indexes: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An interpreter for a project, and the key of its environment. The key is None for one without packages."""
+
+    interpreter: Path
+    key: str | None
+
+
 class Environments:
     """Makes environments in `folder`. `builder` opens the builder of one environment."""
 
@@ -90,6 +99,30 @@ class Environments:
             os.utime(place)
         return place / "bin" / "python"
 
+    async def prepare(
+        self,
+        root: Path,
+        snapshot: str,
+        python: str | None,
+        framework: str | None,
+        variables: Mapping[str, str],
+        report: Report,
+    ) -> Prepared:
+        """Returns the interpreter for the project in this folder. Makes its environment if need be.
+
+        A project that names no packages has none: it runs on Windlass's own interpreter, or on the version that it
+        names. The arguments are those of `wanted` and `get`. Raises ProjectError.
+        """
+        wanted = await self.wanted(root, snapshot, python, framework, variables)
+        if wanted is not None:
+            return Prepared(self.interpreter(wanted.key) or await self.get(wanted, report), wanted.key)
+        return Prepared(await asyncio.to_thread(self.own, python), None)
+
+    def own(self, python: str | None) -> Path:
+        """Returns the interpreter of a project that names no packages: Windlass's own, or one of this version."""
+        check_python(python)
+        return python_named(python, self._folder, BY) if python else Path(sys.executable)
+
     async def wanted(
         self, root: Path, snapshot: str, python: str | None, framework: str | None, variables: Mapping[str, str]
     ) -> Wanted | None:
@@ -103,13 +136,10 @@ class Environments:
     def _wanted(
         self, root: Path, snapshot: str, python: str | None, framework: str | None, variables: Mapping[str, str]
     ) -> Wanted | None:
+        check_python(python)
         packages = packages_in(root)
         if packages is None:
             return None
-        if python is not None and not VERSION.fullmatch(python):
-            raise ProjectError(
-                f"{BY} is {python!r}, and a deployed project can name only a version.", 'Name a version such as "3.12".'
-            )
         indexes = {name: value for name, value in variables.items() if OF_INDEXES.fullmatch(name)}
         with self._builder() as builder:
             base = base_interpreter(python, packages, builder, BY)
@@ -217,6 +247,13 @@ def opened_lock(file: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def check_python(python: str | None) -> None:
+    if python is not None and not VERSION.fullmatch(python):
+        raise ProjectError(
+            f"{BY} is {python!r}, and a deployed project can name only a version.", 'Name a version such as "3.12".'
+        )
 
 
 def is_complete(environment: Path) -> bool:

@@ -109,6 +109,14 @@ class NewVersion:
     manifest: Manifest
 
 
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """What the machines of a server must keep: the snapshots and environments of versions, and of builds."""
+
+    snapshots: frozenset[str]
+    environments: frozenset[str]
+
+
 class BuildStore:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -147,6 +155,11 @@ class BuildStore:
     async def log(self, build: UUID, *, after: int, limit: int) -> list[LogLine]:
         values = {"id": build, "after": after, "limit": limit}
         return [LogLine(**row) for row in await self._database.rows(SQL["log"], values)]
+
+    async def in_use(self) -> InUse:
+        rows = await self._database.rows(SQL["in_use"])
+        found = [frozenset(row[name] for row in rows if row[name]) for name in ("snapshot", "environment")]
+        return InUse(*found)
 
     async def begin(self, build: UUID) -> BuildTurn | None:
         """Begins a build, or takes it over from a worker that was lost. Returns None when there is nothing to do: the

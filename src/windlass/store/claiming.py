@@ -15,6 +15,7 @@ from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import TaskState
 from windlass.kickoffs.tasks import TaskRecord
 from windlass.store.database import queries
+from windlass.store.variables import SealedVariable, sealed_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +45,8 @@ def host() -> str:
 class Claimed:
     """A kickoff that this worker now runs: its inputs as sent, its own limits, and its version's source and manifest.
 
-    `digest` is the digest of the project's files in that version. `ran_for` is the number of seconds since its first
+    `digest` is the digest of the project's files in that version. `settings` and `variables` are those of the
+    deployment at the time of the claim. `ran_for` is the number of seconds since its first
     start. `usage` and `model_calls` are the totals of its earlier attempts. `isolated` means that an earlier attempt
     lost its process.
     """
@@ -55,7 +57,10 @@ class Claimed:
     slug: str
     source: dict[str, Any]
     manifest: Manifest
+    deployment_id: UUID = FIRST[0]
     digest: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    variables: tuple[SealedVariable, ...] = ()
     limits: Limits = field(default_factory=Limits)
     ran_for: float = 0.0
     isolated: bool = False
@@ -148,6 +153,7 @@ def _claimed(row: Row) -> Claimed:
         **{
             **row,
             "manifest": Manifest.from_json(row["manifest"]),
+            "variables": sealed_variables(row["variables"]),
             "limits": Limits.parse(row["limits"] or {}),
             "usage": TokenUsage(**row["usage"] or {}),
         }

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Work = Callable[..., Awaitable[None]]
 
 AT_ONCE = 4
+LOOK_EVERY = 5.0
+"""Seconds between two looks for jobs whose lock has become free. New jobs are notified of."""
 HEARTBEAT = 5.0
 """Seconds between heartbeats."""
 SILENT = 20.0
@@ -73,16 +75,25 @@ async def defer(connection: Connection, name: str, *, lock: str | None = None, *
 
 
 class SideJobs:
-    """Does side jobs, `at_once` at the same time.
+    """Does side jobs, `at_once` at the same time. Looks `look_every` seconds for jobs whose lock has become free.
 
     `work` uses two connections: one listens, the other fetches and finishes jobs.
     """
 
-    def __init__(self, url: str, jobs: Sequence[SideJob], *, silent: float = SILENT, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self,
+        url: str,
+        jobs: Sequence[SideJob],
+        *,
+        silent: float = SILENT,
+        at_once: int = AT_ONCE,
+        look_every: float = LOOK_EVERY,
+    ) -> None:
         self._url = url
         self._jobs = [*jobs, SideJob("remove_failed_side_jobs", self._remove_failed, cron="17 4 * * *")]
         self._silent = silent
         self._at_once = at_once
+        self._look_every = look_every
         self._working: procrastinate.App | None = None
 
     @property
@@ -102,6 +113,7 @@ class SideJobs:
                         queues=self.names,
                         name="side jobs",
                         concurrency=self._at_once,
+                        fetch_job_polling_interval=self._look_every,
                         shutdown_graceful_timeout=SHUTDOWN_GRACE,
                         delete_jobs="successful",
                         install_signal_handlers=False,

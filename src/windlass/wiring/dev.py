@@ -88,7 +88,9 @@ async def _serve_projects(
     infrastructure = await services.start_infrastructure()
     runner = await services.start_runner()
     notify_passed_variables(settings, notify)
-    environments = await dev_environments(settings, {one.root: notifies[one.slug] for one in given}, stack, notify)
+    environments = await dev_environments(
+        settings, infrastructure.key_ring, {one.root: notifies[one.slug] for one in given}, stack, notify
+    )
     store, code = DeploymentStore(infrastructure.database), ServedCode()
     crews = [
         Reloading(
@@ -105,6 +107,7 @@ async def _serve_projects(
     ]
     deployments = await _load_all(crews, alone=alone)
     await services.start_side_jobs()
+    await services.start_builds(runner, environments)
     roots = [one.root for one in given]
     await services.start_worker(
         runner, environments, observers=shown.observers, given=roots, interpreters=interpreters, code=code

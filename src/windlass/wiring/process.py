@@ -71,7 +71,9 @@ def work(settings: Settings, deployments: Sequence[str] | None = None, *, notify
         await _warn_of_unknown(deployments or (), DeploymentStore(infrastructure.database), notify)
         runner = await services.start_runner()
         await services.start_side_jobs()
-        worker = await services.start_worker(runner, CrewEnvironments(settings.crew_env), deployments=deployments)
+        environments = CrewEnvironments(settings.crew_env, infrastructure.key_ring)
+        await services.start_builds(runner, environments)
+        worker = await services.start_worker(runner, environments, deployments=deployments)
         logger.event("worker.ready", worker=worker.id, slots=settings.slots)
         of = f" of {', '.join(deployments)}" if deployments else ""
         notify(f"working, {settings.slots} kickoffs{of} at once; Ctrl-C stops")

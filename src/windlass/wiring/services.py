@@ -6,7 +6,7 @@ import asyncio
 import socket
 from contextlib import suppress
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -21,7 +21,10 @@ from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
+from windlass.deployments.building import Building
+from windlass.deployments.checkouts import Checkouts
 from windlass.deployments.crews import Crews
+from windlass.deployments.deployed_code import DeployedCode, Removal
 from windlass.deployments.management import Management
 from windlass.deployments.settings import ServerDefaults
 from windlass.deployments.variables import Variables
@@ -35,17 +38,19 @@ from windlass.lifecycle.worker import Worker
 from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
 from windlass.store.audit import AuditStore
+from windlass.store.builds import JOB, BuildStore
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
-from windlass.store.side_jobs import SideJobs
+from windlass.store.side_jobs import SideJob, SideJobs
 from windlass.store.sources import SourceStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.infrastructure import open_infrastructure
+from windlass.wiring.setup import environments_of, fetched_from_git, place_for_code
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -56,6 +61,7 @@ if TYPE_CHECKING:
     from windlass.deployments.environment import CrewEnvironments
     from windlass.lifecycle.run import Observer
     from windlass.projects import Interpreters
+    from windlass.projects.environments import Environments
     from windlass.runner import Runner
     from windlass.wiring.infrastructure import Infrastructure, Notify
 
@@ -63,6 +69,9 @@ TOKEN_USE_EVERY = 30.0
 """Seconds between two writes of the times at which tokens were last used."""
 REPORT_FAILURES_EVERY = 60.0
 """Seconds between two reports of failed authentications."""
+
+BUILDS_AT_ONCE = 2
+"""Builds have side-job workers of their own, so that no other side job waits for them."""
 
 logger = log.logger(__name__)
 
@@ -102,6 +111,33 @@ class Services:
         jobs = SideJobs(database.url, side_jobs(retaining))
         await self.stack.enter_async_context(serving(SideJobWorker(jobs)))
 
+    @cached_property
+    def _checkouts(self) -> Checkouts:
+        return Checkouts(SourceStore(self.infrastructure.database), place_for_code(self.settings) / "sources")
+
+    @cached_property
+    def _environments(self) -> Environments:
+        return environments_of(self.settings)
+
+    async def start_builds(self, runner: Runner, crew_environments: CrewEnvironments) -> None:
+        """Does builds of deployments in this process, BUILDS_AT_ONCE at the same time, and removes what they left."""
+        database, key_ring = self.infrastructure.database, self.infrastructure.key_ring
+        store, checkouts, environments = BuildStore(database), self._checkouts, self._environments
+        building = Building(
+            store,
+            sources=SourceStore(database),
+            fetch=partial(fetched_from_git, self.settings),
+            checkouts=checkouts,
+            environments=environments,
+            runner=runner,
+            crew_environments=crew_environments,
+            key_ring=key_ring,
+        )
+        jobs = SideJobs(database.url, [SideJob(JOB, building.run)], at_once=BUILDS_AT_ONCE, look_every=1.0)
+        await self.stack.enter_async_context(serving(SideJobWorker(jobs)))
+        removal = Removal(store, checkouts, environments)
+        await self.stack.enter_async_context(serving(BackgroundTasks(removal.remove_unused)))
+
     async def start_worker(
         self,
         runner: Runner,
@@ -130,7 +166,8 @@ class Services:
             TrustedProjects.of(settings.project_owners, given),
             interpreters or interpreters_of_command(None),
             code or ServedCode(),
-            None if deployments is None else tuple(deployments),
+            deployments=None if deployments is None else tuple(deployments),
+            deployed=DeployedCode(self._checkouts, self._environments, self.infrastructure.key_ring),
         )
         listener, key_ring = self.infrastructure.listener, self.infrastructure.key_ring
         worker = Worker(store, listener, runner, environments, key_ring, config, observers=observers)

@@ -7,22 +7,28 @@ import pwd
 import shutil
 import stat
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windlass import config
 from windlass.accounts import ROOT, Account, become, owner_of
 from windlass.errors import ProjectError, SettingsError
 from windlass.projects.checks import declared_project
+from windlass.projects.environments import Environments
+from windlass.projects.git import fetch
 from windlass.projects.setup import ENVIRONMENT, Made, set_up
 from windlass.projects.uv import Builder, uv_program
+from windlass.projects.virtual_environments import alone
 from windlass.runner.crew_account import crew_account
+from windlass.wiring.crews import place_for_crews
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from windlass.config import Settings
+    from windlass.projects.git import Fetched
     from windlass.wiring.infrastructure import Notify
 
 BUILDER = "windlass-build"
@@ -39,6 +45,55 @@ def set_up_project(settings: Settings, project: Path, python: str | None, notify
         return set_up(root, python, framework, builder, notify)
 
 
+def place_for_code(settings: Settings) -> Path:
+    """Returns the folder for the files and environments of deployed versions, which crews must reach."""
+    crews = crew_account(settings.crew_user)
+    return settings.home if crews is None else place_for_crews(settings.home, crews)
+
+
+def environments_of(settings: Settings) -> Environments:
+    return Environments(place_for_code(settings) / "environments", partial(server_builder, settings))
+
+
+def fetched_from_git(
+    settings: Settings, origin: Mapping[str, Any], variables: Mapping[str, str], to: Path, report: Notify
+) -> Fetched:
+    """Is the Fetch of builds. Root runs git as the user of builds, whose other processes are ended before."""
+    with server_builder(settings) as builder, alone(builder, report):
+        return fetch(
+            origin["url"],
+            origin.get("ref"),
+            origin.get("subfolder"),
+            to,
+            allow_local=settings.git_allow_private,
+            report=report,
+            account=builder.account,
+            environment=builder.environment,
+            variables=variables,
+        )
+
+
+@contextmanager
+def server_builder(settings: Settings) -> Iterator[Builder]:
+    """Yields the builder for a project whose files a server has fetched. It downloads no Python.
+
+    In a server that is root, a user without any rights builds.
+    """
+    crews = crew_account(settings.crew_user)
+    if crews is None:
+        yield Builder(uv_program(), config.environment(), lambda _: True, downloads=False)
+        return
+    account = build_account()
+    with TemporaryDirectory(prefix="windlass-setup-", ignore_cleanup_errors=True) as folder:
+        uv = uv_for(account, Path(folder))
+        account.give(Path(folder))  # after root has written there
+        yield Builder(uv, config.environment(), partial(reached_by, crews), account, downloads=False)
+
+
+def reached_by(crews: Account, python: Path) -> bool:
+    return crews.first_closed(Path(os.path.realpath(python)).parent) is None
+
+
 @contextmanager
 def builder_for(settings: Settings, root: Path) -> Iterator[Builder]:
     """Yields the builder for a project.
@@ -51,11 +106,8 @@ def builder_for(settings: Settings, root: Path) -> Iterator[Builder]:
         yield Builder(uv_program(), config.environment(), lambda _: True)
         return
 
-    def reaches(python: Path) -> bool:
-        return crews.first_closed(Path(os.path.realpath(python)).parent) is None
-
     check_place(root, crews)
-    owner = owner_of(root.stat().st_uid)
+    owner, reaches = owner_of(root.stat().st_uid), partial(reached_by, crews)
     account = build_account() if owner.uid == ROOT else owner
     with TemporaryDirectory(prefix="windlass-setup-", ignore_cleanup_errors=True) as folder:
         uv = uv_for(account, Path(folder))

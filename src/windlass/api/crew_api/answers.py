@@ -53,7 +53,8 @@ class InputsAnswer(BaseModel):
 
 class WaitingBody(BaseModel):
     code: str = Field(
-        description="`slot`, `concurrency`, `key`, `time`, `retry`, `paused`, `worker`, `zygote`, `human`, `end`."
+        description="`slot`, `concurrency`, `key`, `time`, `retry`, `paused`, `worker`, `environment`, `zygote`, "
+        "`human`, `end`."
     )
     message: str = Field(description='The reason for a person. It completes the sentence "It waits for ...".')
     place: int | None = Field(

@@ -59,6 +59,7 @@ WITH build AS (
     SELECT build.id, %(after)s + line.number, to_timestamp(line.at), line.level, line.message
       FROM build
      CROSS JOIN unnest(%(times)s::float8[], %(levels)s::text[], %(messages)s::text[]) WITH ORDINALITY AS line (at, level, message, number)
+        ON CONFLICT DO NOTHING  -- lines are written again when the answer to their statement was lost
 )
 SELECT pg_notify('windlass_builds', id::text) FROM build
 
@@ -85,3 +86,11 @@ RETURNING pg_notify('windlass_builds', id::text)
 
 -- name: log
 SELECT seq, at, level, message FROM build_log WHERE build_id = %(id)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
+
+-- name: in_use
+SELECT versions.snapshot, versions.source ->> 'environment' AS environment
+  FROM deployments
+  JOIN versions ON versions.id = deployments.current_version
+ WHERE deployments.removed_at IS NULL AND versions.snapshot IS NOT NULL
+ UNION
+SELECT snapshot, NULL FROM builds WHERE state IN ('queued', 'building') AND snapshot IS NOT NULL

@@ -6,7 +6,9 @@ SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s, %(only)s) AS i
 SELECT kickoffs.id, attempt, inputs, limits, isolated, retries, concurrency_key, token_usage AS usage, model_calls,
        stop_requested_at IS NOT NULL AS stop_requested,
        CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM now() - started_at)::float8 END AS ran_for,
-       deployments.slug, versions.digest, versions.source, versions.manifest
+       deployments.id AS deployment_id, deployments.slug, deployments.settings, versions.digest, versions.source, versions.manifest,
+       (SELECT coalesce(json_agg(json_build_object('name', name, 'value', value, 'secret', secret)), '[]')
+          FROM variables WHERE variables.deployment_id = kickoffs.deployment_id) AS variables
   FROM kickoffs
   JOIN versions ON versions.id = kickoffs.version_id
   JOIN deployments ON deployments.id = kickoffs.deployment_id

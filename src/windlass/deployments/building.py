@@ -1,0 +1,333 @@
+"""Does builds: the side job `build` turns the files of a deployment into its next version (docs/builds.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+import secrets
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from windlass import log
+from windlass.accounts import with_rights_of
+from windlass.deployments.build_log import BuildLog
+from windlass.deployments.inspection import additional_findings
+from windlass.deployments.variables import open_values
+from windlass.errors import DatabaseUnavailable, ProjectError, WindlassError
+from windlass.kickoffs.manifest import changes
+from windlass.lifecycle.background_tasks import until_the_database_answers
+from windlass.projects import Interpreter, recognise
+from windlass.runner import Output
+from windlass.runner.inspection import LoadFailed
+from windlass.store.builds import NewVersion
+from windlass_child.process.budget import size_in_words
+from windlass_child.process.error_text import setup_command
+from windlass_child.process.messages import Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windlass.deployments.checkouts import Checkouts
+    from windlass.deployments.environment import CrewEnvironments
+    from windlass.kickoffs.manifest import Manifest
+    from windlass.projects import Options, Recognised
+    from windlass.projects.environments import Environments, Prepared
+    from windlass.projects.git import Fetched
+    from windlass.runner import Runner
+    from windlass.secrets.key_ring import KeyRing
+    from windlass.store.builds import BuildStore, BuildTurn
+    from windlass.store.sources import SourceStore
+
+BUILD_SECONDS = 1800.0
+"""The time limit of a build."""
+MOST_ATTEMPTS = 5
+"""A build whose worker was lost is begun again so often."""
+MOST_PRINTED = 10 << 20
+"""Bytes that a project may print while it is loaded."""
+ADD_PACKAGE = (
+    "Add the package to the dependencies of the project, in the file that names its packages, and deploy again."
+)
+SCHEME = re.compile(r"[A-Za-z][\w+.-]*://")
+
+Fetch = Callable[["Mapping[str, Any]", "Mapping[str, str]", Path, Callable[[str], None]], "Fetched"]
+"""Writes the files of an origin, with the variables of the deployment, to a file, and reports lines. It may block."""
+
+logger = log.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A project as a build has loaded it: with which options, on which interpreter, and in which environment."""
+
+    recognised: Recognised
+    options: Options
+    prepared: Prepared
+    environment: Mapping[str, str]
+
+    @property
+    def root(self) -> Path:
+        return Path(self.recognised.project.root)
+
+
+class Building:
+    """Does builds on this machine. `fetch` gets files from git, `environments` makes the environments of projects, and
+    `crew_environments` resolves the variables that their crews get. `seconds` is the time limit of a build.
+    """
+
+    def __init__(
+        self,
+        store: BuildStore,
+        *,
+        sources: SourceStore,
+        fetch: Fetch,
+        checkouts: Checkouts,
+        environments: Environments,
+        runner: Runner,
+        crew_environments: CrewEnvironments,
+        key_ring: KeyRing,
+        seconds: float = BUILD_SECONDS,
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._fetch_from_git = fetch
+        self._checkouts = checkouts
+        self._environments = environments
+        self._runner = runner
+        self._crew_environments = crew_environments
+        self._key_ring = key_ring
+        self._seconds = seconds
+
+    async def run(self, build: str) -> None:
+        """Does the build. Raises DatabaseUnavailable: the side job is then repeated, and the build begins again."""
+        turn = await self._store.begin(UUID(build))
+        if turn is None:
+            return
+        logger.event("build.started", build=build, deployment=turn.slug, attempt=turn.attempt)
+        lines = BuildLog(self._store, turn)
+        async with lines.writing():
+            try:
+                async with asyncio.timeout(self._seconds) as limit:
+                    await self._do(turn, lines)
+            except DatabaseUnavailable:
+                raise
+            except WindlassError as error:
+                await self._fail(turn, lines, error)
+            except TimeoutError as error:
+                await self._fail(turn, lines, self._too_late() if limit.expired() else _unexpected(error))
+            except OSError as error:
+                await self._fail(turn, lines, _unwritable(error))
+            except Exception as error:  # noqa: BLE001 - the deployer must see that the build has ended
+                logger.event("side_job.failed", job="build", exc=error)
+                await self._fail(turn, lines, _unexpected(error))
+
+    async def _do(self, turn: BuildTurn, lines: BuildLog) -> None:
+        if turn.attempt > MOST_ATTEMPTS:
+            raise ProjectError(
+                f"the worker of this build was lost {MOST_ATTEMPTS} times.",
+                "Check the memory of the machine and the log of the server.",
+            )
+        if turn.attempt > 1:
+            lines.add("the worker of this build was lost: the build begins again", "warning")
+        variables = open_values(self._key_ring, turn.deployment_id, turn.variables)
+        lines.mask(variables)
+        new = await self._version(turn, variables, lines)
+        await lines.flush()  # the log takes no lines after the end of the build
+        number = await self._store.publish(turn, new, changes)
+        if number is not None:
+            logger.event("build.ready", build=turn.id, deployment=turn.slug, version=number)
+        else:
+            raise ProjectError("the deployment was removed, or another worker has taken over the build.")
+
+    async def _version(self, turn: BuildTurn, variables: Mapping[str, str], lines: BuildLog) -> NewVersion:
+        snapshot = turn.snapshot or await self._fetch(turn, variables, lines)
+        lines.add(f"the files have the digest {snapshot[:12]}")
+        root = await self._checkouts.get(snapshot)
+        try:
+            loaded = await self._prepare(turn, root, snapshot, variables, lines)
+            lines.add("loading the project")
+            manifest = await self._load(loaded, lines)
+            await self._check_identities(turn, loaded, manifest, variables, lines)
+        except WindlassError as error:
+            raise _without(root, error) from error
+        project = loaded.recognised.project
+        source = {
+            "kind": project.kind,
+            "entrypoint": project.entrypoint,
+            "preload": loaded.recognised.preload,
+            "options": loaded.recognised.options.to_json(),
+            "snapshot": snapshot,
+            "environment": loaded.prepared.key,
+            "root": "",
+        }
+        lines.add(f"the project is loaded: {_in_words(manifest)}")
+        return NewVersion(snapshot, source, manifest)
+
+    async def _fetch(self, turn: BuildTurn, variables: Mapping[str, str], lines: BuildLog) -> str:
+        """Stores the files of a git repository, and returns their digest."""
+        with TemporaryDirectory(prefix="windlass-build-") as folder:
+            to = Path(folder) / "source.zip"
+            work = partial(self._fetch_from_git, turn.origin, variables, to, lines.output_of_thread)
+            # in a thread that does not delay the exit of this process
+            fetched = await asyncio.wrap_future(with_rights_of(None, work))
+            await self._sources.add(fetched.snapshot)
+        await self._store.set_snapshot(turn, fetched.snapshot.digest, {**turn.origin, "commit": fetched.commit})
+        return fetched.snapshot.digest
+
+    async def _prepare(
+        self, turn: BuildTurn, root: Path, snapshot: str, variables: Mapping[str, str], lines: BuildLog
+    ) -> Loaded:
+        recognised = await asyncio.to_thread(recognise, root)
+        lines.add(f"the project is a {recognised.project.kind}: {recognised.project.entrypoint}")
+        options = recognised.options.replaced_by(turn.settings)
+        prepared = await self._environments.prepare(
+            root, snapshot, options.python, recognised.preload, variables, lines.output_of_thread
+        )
+        if prepared.key is None:
+            lines.add(f"the project names no packages: it runs on {prepared.interpreter}")
+        else:
+            lines.add(f"the environment of its packages is {prepared.key}")
+        environment = self._crew_environments.of_deployment(variables)
+        return Loaded(recognised, options, prepared, environment)
+
+    async def _load(self, loaded: Loaded, lines: BuildLog) -> Manifest:
+        """Raises ProjectError. If code of the project has failed, reports other faults first that may be the reason."""
+        try:
+            return await self._inspect(loaded, loaded.environment, lines)
+        except LoadFailed:
+            interpreter = Interpreter(loaded.prepared.interpreter, "of the build")
+            found = await additional_findings(loaded.root, self._runner, loaded.environment, interpreter)
+            for line in (line for one in found for line in one.lines()):
+                lines.add(for_deployer(loaded.root, line), "warning")
+            raise
+
+    async def _inspect(self, loaded: Loaded, environment: Mapping[str, str], lines: BuildLog | None) -> Manifest:
+        """Reports what the project prints, and its warnings, to `lines` if it is given."""
+        printed = 0
+
+        async def report(message: object) -> None:
+            nonlocal printed
+            if isinstance(message, Output):
+                printed += len(message.line) + 1
+                if printed > MOST_PRINTED:
+                    raise ProjectError(
+                        f"the project printed more than {size_in_words(MOST_PRINTED)} while it was loaded.",
+                        "Remove the prints from the code that runs when the project is imported.",
+                    )
+                if lines is not None:
+                    lines.output(message.line)
+            elif isinstance(message, Warned) and lines is not None:
+                lines.add(message.message, "warning")
+
+        project, preload = loaded.recognised.project, loaded.recognised.preload
+        limits = dataclasses.replace(loaded.options.limits, output_limit=2 * MOST_PRINTED)
+        return await self._runner.inspect(loaded.prepared.interpreter, preload, project, environment, report, limits)
+
+    async def _check_identities(
+        self, turn: BuildTurn, loaded: Loaded, manifest: Manifest, variables: Mapping[str, str], lines: BuildLog
+    ) -> None:
+        """Raises ProjectError if a task has another identity when the secret variables have other values.
+
+        Results of tasks are found again by this identity. So a new password would make other tasks of them.
+        """
+        names = [one.name for one in turn.variables if one.secret]
+        if not names or not manifest.tasks:
+            return
+        lines.add(f"loading the project with made-up values of its secret variables ({', '.join(names)})")
+        others = {**loaded.environment, **{name: made_up(variables[name]) for name in names}}
+        try:
+            other = await self._inspect(loaded, others, None)
+            changed = _changed_tasks(manifest, other)
+            if changed and _changed_tasks(manifest, await self._inspect(loaded, loaded.environment, None)):
+                lines.add(f"each load gives the task {changed[0]} another identity: it depends on the time", "warning")
+                return
+        except WindlassError as error:
+            lines.add(
+                f"the project can't be loaded with made-up values of its secret variables, so it was not checked "
+                f"whether its tasks depend on them: {error}",
+                "warning",
+            )
+            return
+        if changed:
+            raise ProjectError(
+                f"the task {changed[0]} depends on the value of a secret variable ({', '.join(names)}): with another "
+                "value it counts as another task.",
+                "Remove the value from the texts of the task. Its tools and its model may use it.",
+            )
+
+    async def _fail(self, turn: BuildTurn, lines: BuildLog, error: WindlassError) -> None:
+        message, hint = lines.masked(error.message), lines.masked(error.hint)
+        if isinstance(error, LoadFailed):
+            lines.add(error.trace, "error")
+        lines.add(f"{message} {hint}".strip(), "error")
+        await lines.flush()
+        if await until_the_database_answers(lambda: self._store.fail(turn, message, hint)):
+            logger.event("build.failed", build=turn.id, deployment=turn.slug, error=message)
+
+    def _too_late(self) -> ProjectError:
+        return ProjectError(
+            f"the build took longer than {self._seconds / 60:g} minutes.",
+            "Reduce the packages of the project, or look in the log for the step that takes so long.",
+        )
+
+
+def made_up(value: str) -> str:
+    """Returns another value of the same form: with other letters and digits, and the same scheme if it is a URL."""
+    found = SCHEME.match(value)
+    kept = found[0] if found else ""
+    return kept + "".join(map(_made_up_character, value[len(kept) :]))
+
+
+def _made_up_character(character: str) -> str:
+    for alphabet in (string.digits, string.ascii_lowercase, string.ascii_uppercase):
+        if character in alphabet:
+            return secrets.choice(alphabet.replace(character, ""))
+    return character
+
+
+def _changed_tasks(one: Manifest, other: Manifest) -> list[str]:
+    """Returns the names of the tasks whose identity differs."""
+    keys = [task.key for task in other.tasks] + [None] * len(one.tasks)
+    changed = [
+        task.name or f"number {number}"
+        for number, (task, key) in enumerate(zip(one.tasks, keys, strict=False), 1)
+        if task.key != key
+    ]
+    return changed or ([f"number {len(one.tasks) + 1}"] if len(other.tasks) > len(one.tasks) else [])
+
+
+def _without(root: Path, error: WindlassError) -> WindlassError:
+    """Returns the error as the deployer can use it."""
+    message, hint = for_deployer(root, error.message), for_deployer(root, error.hint)
+    if isinstance(error, LoadFailed):
+        return LoadFailed(message, hint, for_deployer(root, error.trace))
+    return ProjectError(message, hint)
+
+
+def for_deployer(root: Path, text: str) -> str:
+    """Returns a text with paths from the project's folder, and without the command that makes an environment there."""
+    if setup_command(str(root)) in text:
+        return ADD_PACKAGE
+    return text.replace(f"{root}/", "").replace(str(root), "the project")
+
+
+def _unwritable(error: OSError) -> ProjectError:
+    logger.event("side_job.failed", job="build", exc=error)
+    return ProjectError(f"the server can't do the build: {error.strerror or error}.", "Check the disk of the server.")
+
+
+def _unexpected(error: BaseException) -> ProjectError:
+    return ProjectError(
+        f"the server could not do the build ({type(error).__name__}).", "The log of the server has the cause."
+    )
+
+
+def _in_words(manifest: Manifest) -> str:
+    inputs = ", ".join(manifest.inputs_schema.get("properties", {})) or "none"
+    return f"{len(manifest.tasks)} task{'' if len(manifest.tasks) == 1 else 's'}, inputs: {inputs}"

@@ -1,0 +1,88 @@
+"""The code of deployed versions on this machine: the files and the environment of each, and their removal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.deployments.variables import open_values
+from windlass.errors import ProjectError
+from windlass.lifecycle.run import Code
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windlass.deployments.checkouts import Checkouts
+    from windlass.projects import Options
+    from windlass.projects.environments import Environments
+    from windlass.secrets.key_ring import KeyRing
+    from windlass.store.builds import BuildStore
+    from windlass.store.kickoffs import Claimed
+
+SECONDS = 1800.0
+"""The longest time that a run waits for its environment."""
+BETWEEN_REMOVALS = 3600.0
+
+logger = log.logger(__name__)
+
+
+class DeployedCode:
+    """Provides the code of deployed versions for runs, on the machine of this worker."""
+
+    def __init__(self, checkouts: Checkouts, environments: Environments, key_ring: KeyRing) -> None:
+        self._checkouts = checkouts
+        self._environments = environments
+        self._key_ring = key_ring
+
+    async def __call__(self, claimed: Claimed, options: Options) -> Code:
+        """Raises WindlassError when the files can't be fetched, or when the environment can't be made here."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                root = await self._checkouts.get(claimed.source["snapshot"])
+                return Code(root, await self._interpreter(claimed, options, root))
+        except TimeoutError:
+            raise ProjectError(
+                f"the environment of the project was not made within {SECONDS / 60:g} minutes on this machine.",
+                "Check the package index, and the log of the worker.",
+            ) from None
+
+    async def _interpreter(self, claimed: Claimed, options: Options, root: Path) -> Path:
+        key = claimed.source["environment"]
+        if key is None:
+            return self._environments.own(options.python)
+        if found := self._environments.interpreter(key):
+            return found
+        logger.event("environment.making", deployment=claimed.slug, environment=key)
+        variables = open_values(self._key_ring, claimed.deployment_id, claimed.variables)
+        python, framework = key.rpartition("-py")[2], claimed.source["preload"]
+        snapshot = claimed.source["snapshot"]
+        prepared = await self._environments.prepare(root, snapshot, python, framework, variables, ignore)
+        if prepared.key != key:
+            raise ProjectError(
+                "the environment of this version can't be made any more: the package indexes of the deployment have "
+                "changed since its build, or this machine has another architecture.",
+                "Deploy the project again.",
+            )
+        return prepared.interpreter
+
+
+def ignore(_: str) -> None:
+    pass
+
+
+class Removal:
+    """Removes files and environments of deployed versions that this machine has not used for a while."""
+
+    def __init__(self, store: BuildStore, checkouts: Checkouts, environments: Environments) -> None:
+        self._store = store
+        self._checkouts = checkouts
+        self._environments = environments
+
+    async def remove_unused(self) -> None:
+        """Waits, and removes what no current version of a deployment has."""
+        await asyncio.sleep(BETWEEN_REMOVALS)
+        in_use = await self._store.in_use()
+        await self._checkouts.remove_unused(in_use.snapshots)
+        for key in await self._environments.remove_unused(in_use.environments):
+            logger.event("environment.removed", environment=key)

@@ -1,0 +1,185 @@
+"""A server that builds and runs deployments of small functions, on a database of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from projects_for_tests.making import written
+from projects_for_tests.wheels import index
+from store.whole import whole
+from windlass.aio import serving
+from windlass.config import environment
+from windlass.deployments.building import Building
+from windlass.deployments.builds import Builds
+from windlass.deployments.checkouts import Checkouts
+from windlass.deployments.deployed_code import DeployedCode
+from windlass.deployments.environment import CrewEnvironments
+from windlass.deployments.variables import seal_value
+from windlass.kickoffs.events import to_json
+from windlass.kickoffs.ids import new_id
+from windlass.lifecycle.background_tasks import SideJobWorker
+from windlass.lifecycle.run import WorkerConfig
+from windlass.lifecycle.statuses import Statuses
+from windlass.lifecycle.worker import Worker
+from windlass.projects.environments import Environments
+from windlass.projects.git import fetch
+from windlass.projects.snapshot import pack
+from windlass.projects.uv import Builder, uv_program
+from windlass.runner import Runner
+from windlass.runner.run_spec import machine_environment
+from windlass.secrets.key_ring import KeyRing, MasterKey
+from windlass.store.builds import JOB, Build, BuildStore
+from windlass.store.database import Database
+from windlass.store.deployments import DeploymentStore
+from windlass.store.kickoffs import KickoffStore, NewKickoff
+from windlass.store.listener import Listener
+from windlass.store.side_jobs import SideJob, SideJobs
+from windlass.store.sources import SourceStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AsyncExitStack
+    from pathlib import Path
+    from uuid import UUID
+
+    from windlass.projects.git import Fetched
+    from windlass.store.deployments import Version
+    from windlass.store.kickoffs import KickoffStatus
+
+DEADLINE = 60.0
+KEYS = KeyRing([MasterKey(bytes(32))])
+PROJECT = '[project]\nname = "tea"\nversion = "1"\ndependencies = []\n[tool.windlass]\nentrypoint = "work:run"\n'
+CODE = 'def run(topic: str) -> str:\n    """Does the work."""\n    return f"first: {topic}"\n'
+
+
+class Server:
+    """One machine with a database, a runner and a folder for code."""
+
+    def __init__(self, url: str, folder: Path, stack: AsyncExitStack, runner: Runner) -> None:
+        self.folder = folder
+        self.runner = runner
+        self._stack = stack
+        self.database = Database(url)
+        self.listener = Listener(url)
+        self.store = BuildStore(self.database)
+        self.deployments = DeploymentStore(self.database)
+        self.builds = Builds(self.store, self.listener)
+        self.kickoffs = KickoffStore(self.database)
+        self.statuses = Statuses(self.kickoffs, self.listener)
+        self.sources = SourceStore(self.database)
+        self.wheels = folder / "wheels"
+        self.crews = CrewEnvironments([], KEYS)
+        self.deployment = new_id()
+        self.use(folder / "machine")
+
+    def use(self, machine: Path) -> None:
+        """From now on, code is on another machine, which has none yet."""
+        self.checkouts = Checkouts(self.sources, machine / "sources")
+        self.environments = Environments(machine / "environments", self._builder)
+
+    def _builder(self) -> nullcontext[Builder]:
+        variables = {**environment(), **index(self.wheels), "UV_CACHE_DIR": str(self.folder / "cache")}
+        return nullcontext(Builder(uv_program(), variables, lambda _: True, downloads=False))
+
+    @classmethod
+    async def start(cls, url: str, folder: Path, stack: AsyncExitStack) -> Server:
+        machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does
+        runner = await stack.enter_async_context(serving(Runner(folder / "runs", machine)))
+        server = cls(url, folder, stack, runner)
+        await stack.enter_async_context(server.database)
+        await stack.enter_async_context(serving(server.listener))
+        await asyncio.wait_for(server.listener.listening.wait(), DEADLINE)
+        await server.database.execute(
+            "INSERT INTO deployments (id, slug, deployed) VALUES (%(id)s, 'tea', true)", {"id": server.deployment}
+        )
+        return server
+
+    def building(self, **more: Any) -> Building:
+        return Building(
+            self.store,
+            sources=self.sources,
+            fetch=from_git,
+            checkouts=self.checkouts,
+            environments=self.environments,
+            runner=self.runner,
+            crew_environments=self.crews,
+            key_ring=KEYS,
+            **more,
+        )
+
+    async def side_jobs(self, building: Building | None = None) -> SideJobWorker:
+        jobs = [SideJob(JOB, (building or self.building()).run)]
+        worker = SideJobWorker(SideJobs(self.database.url, jobs, silent=1.0, look_every=0.2), look_every=0.1)
+        return await self._stack.enter_async_context(serving(worker))
+
+    async def queued(self, files: dict[str, str]) -> UUID:
+        """Starts a build of these files."""
+        number = len(list(self.folder.glob("project-*")))
+        project = written(self.folder / f"project-{number}", {"pyproject.toml": PROJECT, **files})
+        snapshot = await asyncio.to_thread(pack, project, self.folder / f"{number}.zip")
+        await self.sources.add(snapshot)
+        build = await self.builds.start(self.deployment, {"type": "folder"}, snapshot.digest, None)
+        return build.id
+
+    async def build(self, files: dict[str, str] | None = None, code: str = CODE, **more: Any) -> Build:
+        """Builds without side jobs, and returns the ended build."""
+        build = await self.queued({"work.py": code, **(files or {})})
+        await self.building(**more).run(str(build))
+        found = await self.builds.get(build)
+        assert found is not None
+        assert found.has_ended
+        return found
+
+    async def ended(self, build: UUID) -> Build:
+        after = 0
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                page = await self.builds.log(build, after=after, wait=1)
+                assert page is not None
+                if page.build.has_ended and not page.lines:
+                    return page.build
+                after = page.next_after
+
+    async def log(self, build: Build) -> list[str]:
+        return [line.message for line in await self.store.log(build.id, after=0, limit=20_000)]
+
+    async def current(self) -> Version | None:
+        found = await self.deployments.get("tea")
+        return found.version if found else None
+
+    async def set_variable(self, name: str, value: str, *, secret: bool = True) -> None:
+        sealed = seal_value(KEYS, self.deployment, name, value)
+        await self.database.execute(
+            "INSERT INTO variables VALUES (%(id)s, %(name)s, %(value)s, %(secret)s) "
+            "ON CONFLICT (deployment_id, name) DO UPDATE SET value = excluded.value",
+            {"id": self.deployment, "name": name, "value": sealed, "secret": secret},
+        )
+
+    async def worker(self) -> Worker:
+        deployed = DeployedCode(self.checkouts, self.environments, KEYS)
+        config = WorkerConfig(slots=4, lease=15.0, renewal=3.75, max_losses=3, deployed=deployed)
+        worker = Worker(self.kickoffs, self.listener, self.runner, self.crews, KEYS, config)
+        return await self._stack.enter_async_context(serving(worker))
+
+    async def kickoff(self, version: Version | None = None, **inputs: Any) -> UUID:
+        version = version or await self.current()
+        assert version is not None
+        new = NewKickoff(new_id(), self.deployment, version.id, None, to_json(inputs))
+        await self.kickoffs.accept([new])
+        return new.id
+
+    async def result(self, kickoff: UUID) -> KickoffStatus:
+        found = await self.statuses.get_ended(kickoff, DEADLINE)
+        assert found is not None
+        assert found.state.ended
+        return await whole(self.kickoffs, kickoff)
+
+
+def from_git(
+    origin: Mapping[str, Any], variables: Mapping[str, str], to: Path, report: Callable[[str], None]
+) -> Fetched:
+    ref, subfolder = origin.get("ref"), origin.get("subfolder")
+    return fetch(origin["url"], ref, subfolder, to, allow_local=True, report=report, variables=variables)

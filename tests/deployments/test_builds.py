@@ -1,0 +1,275 @@
+"""Builds of deployments: they make versions, and a project at fault leaves the version before it in place."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deployments.builds_of_tests import CODE, PROJECT, Server
+from projects_for_tests.making import written
+from projects_for_tests.wheels import wheel
+from windlass.deployments.building import made_up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEEDS = PROJECT.replace("dependencies = []", 'dependencies = ["tiny"]')
+OF_A_SECRET = """
+import os
+def run(topic: str) -> str:
+    return topic
+run.__doc__ = "Writes as " + os.environ.get("SIGNATURE", "")
+"""
+
+
+async def test_the_versions_of_a_deployment(server: Server) -> None:
+    first = await server.build()
+    assert (first.state, first.version, first.changes, first.error) == ("ready", 1, None, None)
+    version = await server.current()
+    assert version is not None
+    assert version.source == {
+        "kind": "function",
+        "entrypoint": "work:run",
+        "preload": None,
+        "options": {},
+        "snapshot": first.snapshot,
+        "environment": None,
+        "root": "",
+    }
+    log = await server.log(first)
+    assert "the project is a function: work:run" in log
+    assert log[-1] == "the project is loaded: 1 task, inputs: topic"
+    second = await server.build(code=CODE.replace("topic: str", "topic: int, tone: str = 'dry'").replace("Does", "Did"))
+    assert (second.state, second.version) == ("ready", 2)
+    assert second.changes == {
+        "inputs": {"added": ["tone"], "removed": [], "changed": ["topic"]},
+        "tasks": {"added": [], "removed": [], "changed": ["run"]},
+    }
+    await server.worker()
+    old, new = await server.kickoff(version, topic="a"), await server.kickoff(topic=1)
+    assert [(await server.result(one)).output for one in (old, new)] == ['"first: a"', '"first: 1"']
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import nothing_like_that\n", "nothing_like_that"),
+        ("raise SystemExit(3)\n", "while it was loaded|exit"),
+        ("def run(:\n", "work.py"),
+        ("import os\nos.abort()\n", "while the project was loaded"),
+    ],
+)
+async def test_a_project_that_does_not_load_leaves_the_version_before(server: Server, code: str, why: str) -> None:
+    await server.build()
+    failed = await server.build(code=code)
+    assert (failed.state, failed.version) == ("failed", None)
+    assert any(found in f"{failed.error}" for found in why.split("|")), failed.error
+    assert str(server.folder) not in f"{failed.error} {failed.hint}", "paths are those of the project"
+    log = await server.store.log(failed.id, after=0, limit=1000)
+    assert log[-1].level == "error"
+    current = await server.current()
+    assert current is not None
+    assert current.number == 1
+
+
+async def test_what_a_project_prints_is_in_the_log_within_its_bounds(server: Server) -> None:
+    build = await server.build(code=CODE + "for number in range(20_000):\n    print('line', number)\n")
+    assert build.state == "ready"
+    log = await server.log(build)
+    assert "line 0" in log
+    assert [line for line in log if line.startswith("the log is full")] != []
+    assert log[-1].startswith("the project is loaded")
+    assert len(log) < 10_020
+
+
+async def test_a_project_that_prints_without_end_is_stopped(server: Server) -> None:
+    failed = await server.build(code="while True:\n    print('x' * 10_000)\n")
+    assert failed.error == "the project printed more than 10 MB while it was loaded."
+    (row,) = await server.database.rows("SELECT sum(length(message)) AS size FROM build_log")
+    assert row["size"] < 1.1 * (1 << 20)
+
+
+async def test_a_build_that_takes_too_long_is_ended(server: Server) -> None:
+    failed = await server.build(code="import time\ntime.sleep(600)\n", seconds=3)
+    assert (failed.state, failed.error) == ("failed", "the build took longer than 0.05 minutes.")
+
+
+async def test_packages_come_from_an_environment_and_an_unknown_one_is_told_in_the_words_of_uv(server: Server) -> None:
+    wheel(server.wheels, "tiny")
+    code = "import tiny\ndef run() -> str:\n    return tiny.version\n"
+    build = await server.build({"pyproject.toml": NEEDS}, code)
+    assert build.state == "ready", build.error
+    version = await server.current()
+    assert version is not None
+    assert server.environments.interpreter(version.source["environment"]) is not None
+    assert any(line.startswith("Installed 1 package") for line in await server.log(build))
+    unknown = await server.build({"pyproject.toml": NEEDS.replace("tiny", "tinier")}, code)
+    assert unknown.state == "failed"
+    assert "tinier" in f"{unknown.error}"
+    assert "can't be installed" in f"{unknown.error}"
+    await server.worker()
+    assert (await server.result(await server.kickoff())).output == '"1.0"'
+    server.use(server.folder / "another machine")
+    await server.worker()
+    kickoffs = [await server.kickoff() for _ in range(6)]
+    assert {(await server.result(one)).output for one in kickoffs} == {'"1.0"'}
+
+
+async def test_a_worker_that_cannot_make_the_environment_fails_the_kickoff_with_the_reason(server: Server) -> None:
+    wheel(server.wheels, "tiny")
+    await server.build({"pyproject.toml": NEEDS})
+    shutil.rmtree(server.wheels)
+    shutil.rmtree(server.folder / "cache")
+    server.use(server.folder / "another machine")
+    await server.worker()
+    status = await server.result(await server.kickoff(topic="x"))
+    assert "can't be installed" in f"{status.error}"
+
+
+async def test_a_disk_without_room_fails_the_build(server: Server) -> None:
+    await server.build()
+    (server.folder / "full").mkdir()
+    (server.folder / "full" / "sources").write_text("no folder can be made here")
+    server.use(server.folder / "full")
+    failed = await server.build(code=CODE + "# changed\n")
+    assert failed.state == "failed"
+    current = await server.current()
+    assert current is not None
+    assert current.number == 1
+
+
+async def test_a_task_that_depends_on_a_secret_is_an_error_that_names_it(server: Server) -> None:
+    await server.set_variable("SIGNATURE", "by-Jane-5531")
+    failed = await server.build(code=OF_A_SECRET)
+    assert failed.error == (
+        "the task run depends on the value of a secret variable (SIGNATURE): with another value it counts as another "
+        "task."
+    )
+    await server.set_variable("OTHER", "x" * 20)
+    assert (await server.build(code=OF_A_SECRET.replace("SIGNATURE", "PLAIN"))).state == "ready"
+
+
+async def test_a_task_that_changes_at_each_load_is_a_warning(server: Server) -> None:
+    await server.set_variable("SIGNATURE", "by-Jane-5531")
+    build = await server.build(code=OF_A_SECRET.replace("os.environ", "{'SIGNATURE': os.urandom(9).hex()}"))
+    assert build.state == "ready", build.error
+    assert any("another identity: it depends on the time" in line for line in await server.log(build))
+
+
+async def test_a_project_that_needs_its_real_secret_is_built_with_a_warning(server: Server) -> None:
+    await server.set_variable("SIGNATURE", "by-Jane-5531")
+    build = await server.build(code="import os\nassert os.environ['SIGNATURE'] == 'by-Jane-5531'\n" + CODE)
+    assert build.state == "ready", build.error
+    assert any("was not checked" in line for line in await server.log(build))
+
+
+async def test_values_of_variables_are_in_no_log_and_reach_the_crew(server: Server) -> None:
+    secret, plain = "correct-horse-battery-7", "postgres://me:hunter22@db.test/x"
+    await server.set_variable("SIGNATURE", secret)
+    await server.set_variable("PLACE", plain, secret=False)
+    await server.set_variable("WINDLASS_HOME", "/elsewhere", secret=False)
+    prints = "import os\nprint(os.environ['SIGNATURE'], os.environ['PLACE'])\n"
+    fails = await server.build(code=prints + "raise ValueError(os.environ['SIGNATURE'])\n")
+    shown = "\n".join([*await server.log(fails), f"{fails.error} {fails.hint}"])
+    assert secret not in shown
+    assert "hunter22" not in shown
+    assert "[secret]" in shown
+    code = "import os\ndef run() -> list:\n    return [os.environ['SIGNATURE'][:7], 'WINDLASS_HOME' in os.environ]\n"
+    await server.build(code=code)
+    await server.worker()
+    assert "correct" in f"{(await server.result(await server.kickoff())).output}"
+    await server.set_variable("SIGNATURE", "another-value-99")
+    status = await server.result(await server.kickoff())
+    assert ("another" in f"{status.output}", "alse" in f"{status.output}") == (True, True)
+
+
+async def test_a_build_fetches_from_git(server: Server) -> None:
+    repository = written(server.folder / "repository", {"app/work.py": CODE, "app/pyproject.toml": PROJECT})
+    git = ["git", "-C", str(repository), "-c", "user.name=t", "-c", "user.email=t@t.test"]
+    for command in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "first"]):
+        await asyncio.to_thread(subprocess.run, [*git, *command], check=True)
+    origin = {"type": "git", "url": f"file://{repository}", "subfolder": "app", "ref": "main"}
+    build = await server.builds.start(server.deployment, origin, None, None)
+    await server.building().run(str(build.id))
+    found = await server.ended(build.id)
+    assert found.state == "ready", found.error
+    assert len(found.origin["commit"]) == 40
+    assert found.snapshot is not None
+    missing = await server.builds.start(server.deployment, {**origin, "ref": "nowhere"}, None, None)
+    await server.building().run(str(missing.id))
+    assert "it has no branch, tag or commit of this name" in f"{(await server.ended(missing.id)).error}"
+
+
+async def test_settings_of_the_deployment_replace_the_limits_of_the_project(server: Server) -> None:
+    limits = PROJECT + "[tool.windlass.limits]\ntimeout = 100\n"
+    await server.build({"pyproject.toml": limits}, "import time\ndef run() -> None:\n    time.sleep(600)\n")
+    await server.database.execute("""UPDATE deployments SET settings = '{"limits": {"timeout": 0.5}}'""")
+    await server.worker()
+    assert "timeout of 0.5 s" in f"{(await server.result(await server.kickoff())).error}"
+
+
+async def test_side_jobs_build_one_after_the_other_and_skip_what_is_superseded(server: Server) -> None:
+    queued = [await server.queued({"work.py": CODE + f"# {number}\n"}) for number in range(3)]
+    await server.side_jobs()
+    found = [await server.ended(build) for build in queued]
+    assert [(build.state, build.version) for build in found] == [
+        ("superseded", None),
+        ("superseded", None),
+        ("ready", 1),
+    ]
+
+
+async def test_a_build_of_a_worker_that_died_is_done_by_another(server: Server) -> None:
+    build = await server.queued({"work.py": CODE})
+    assert await server.store.begin(build) is not None, "by a worker that dies here"
+    await server.side_jobs()
+    found = await server.ended(build)
+    assert (found.state, found.version) == ("ready", 1)
+    assert any("the build begins again" in line for line in await server.log(found))
+
+
+async def test_a_build_whose_worker_is_lost_again_and_again_fails(server: Server) -> None:
+    build = await server.queued({"work.py": CODE})
+    for _ in range(5):
+        await server.store.begin(build)
+    await server.building().run(str(build))
+    found = await server.ended(build)
+    assert (found.state, found.error) == ("failed", "the worker of this build was lost 5 times.")
+
+
+async def test_a_build_is_put_back_when_its_worker_stops(server: Server) -> None:
+    place = server.folder / "loads"
+    code = f"import pathlib, time\npathlib.Path({str(place)!r}).touch()\ntime.sleep(600)\n"
+    build = await server.queued({"work.py": code})
+    first = await server.side_jobs()
+    async with asyncio.timeout(60):
+        while not place.exists():  # noqa: ASYNC110 - another process writes the file
+            await asyncio.sleep(0.02)
+    await first.stop()
+    (row,) = await server.database.rows("SELECT status::text FROM procrastinate_jobs WHERE task_name = 'build'")
+    assert row["status"] == "todo"
+    again = await server.builds.get(build)
+    assert again is not None
+    assert again.state == "building"
+
+
+@pytest.mark.parametrize("value", ["", "sk-abc-123", "https://me:pw1@host.test/a?b=c", "Zürich 9!", "\n"])
+def test_a_made_up_value_has_the_form_of_the_real_one(value: str) -> None:
+    found = made_up(value)
+    assert len(found) == len(value)
+    assert (found == value) == (not any(one.isascii() and one.isalnum() for one in value))
+    assert found.startswith("https://") == value.startswith("https://")
+    assert [one.isdigit() for one in found] == [one.isdigit() for one in value]
+
+
+async def test_unused_code_is_removed_and_that_of_the_current_version_stays(server: Server, tmp_path: Path) -> None:
+    await server.build()
+    await server.build(code=CODE + "# changed\n")
+    in_use = await server.store.in_use()
+    current = await server.current()
+    assert current is not None
+    assert (in_use.snapshots, in_use.environments) == (frozenset({current.digest}), frozenset[str]())
