@@ -18,6 +18,8 @@ from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.retention import Retention, age
 
+OF_COMMANDS = ("WINDLASS_TOKEN", "WINDLASS_PROFILE", "WINDLASS_URL", "WINDLASS_API_TOKEN")
+"""Variables that commands read and servers do not (docs/cli.md)."""
 SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY")
 ROOT_HOME = Path("/var/lib/windlass")
 
@@ -365,9 +367,20 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
 
 
+def server_of_commands() -> tuple[str | None, str | None, SecretStr | None]:
+    """Returns the values of WINDLASS_PROFILE, WINDLASS_URL and WINDLASS_API_TOKEN, None for one that is not set."""
+    profile, url, token = (os.environ.get(name, "").strip() for name in OF_COMMANDS[1:])
+    return profile or None, url or None, SecretStr(token) if token else None
+
+
+def profiles_file() -> Path:
+    """Returns the file with the servers that this user has logged in to, and their tokens."""
+    return platformdirs.user_config_path("windlass") / "profiles.json"
+
+
 def unknown_variables() -> list[str]:
     """Returns the WINDLASS_* variables that are no setting. Most are typing errors."""
-    known = {f"WINDLASS_{name.upper()}" for name in Settings.model_fields} | {"WINDLASS_TOKEN"}
+    known = {f"WINDLASS_{name.upper()}" for name in Settings.model_fields} | set(OF_COMMANDS)
     return sorted(name for name in os.environ if name.startswith("WINDLASS_") and name not in known)
 
 

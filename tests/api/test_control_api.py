@@ -76,6 +76,8 @@ async def test_a_deployment_shows_its_state_and_its_load(crew: Crew, developer: 
         "version": 1,
         "paused_at": None,
         "running": 0,
+        "concurrency": None,
+        "weight": 1.0,
         "waiting": 0,
         "last_kickoff_at": None,
         "created_at": None,

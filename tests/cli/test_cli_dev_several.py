@@ -45,12 +45,13 @@ def test_projects_side_by_side(open_folder: Path) -> None:
 
         unclear = windlass("kickoff", "-i", "leaf=green")
         assert unclear.code == 1
-        assert "serves several crews: tea, tea-2, coffee." in unclear.err
-        assert f"such as {url}" in unclear.err
+        assert "has several crews: tea, tea-2." in unclear.err
+        assert "Choose one with --deployment NAME." in unclear.err
+        assert windlass("kickoff", "--deployment", "tea-2", "-i", "leaf=green", "--watch").out == "green cold tea\n"
         kickoff = windlass("kickoff", shown["tea-2"]["base_url"], "-i", "leaf=red", WINDLASS_TOKEN=other).out.strip()
         assert windlass("status", kickoff, "--watch").out == "red cold tea\n", "the crew of a kickoff is found"
         unknown = windlass("status", "0199aaaa-0000-7000-8000-000000000001")
-        assert "none of them has the kickoff 0199aaaa-" in unknown.err
+        assert "There is no kickoff with this id" in unknown.err
 
         (open_folder / "coffee" / "steep.py").write_text(STEEP.replace("KIND", "coffee"))
         assert server.wait_for("coffee: ") == "coffee: the project's files have changed (steep.py): loading it again\n"

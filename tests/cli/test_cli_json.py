@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import subprocess
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,9 @@ import click
 import pytest
 
 from cli.fake_crew import KICKOFF, TOKEN
+from cli.fake_server import FakeServer, deployment
 from cli.the_command import DEADLINE, Command, line, read_to_end
+from windlass.api.control_api.answers import DeploymentAnswer
 from windlass.cli.commands import windlass as root
 from windlass.cli.doctor import checks
 from windlass.config import Settings
@@ -66,6 +67,15 @@ def test_every_command_that_prints_facts_can_print_them_as_json() -> None:
 
 
 @pytest.fixture
+def control(windlass: Command) -> Iterator[FakeServer]:
+    server = FakeServer()
+    server.open()
+    windlass.environment |= server.variables
+    yield server
+    server.close()
+
+
+@pytest.fixture
 async def server(windlass: Command, database: Database) -> Command:
     """The command, on a database with one crew."""
     manifest = Manifest("function", "tea", {"type": "object"}, ())
@@ -74,21 +84,13 @@ async def server(windlass: Command, database: Database) -> Command:
     return windlass
 
 
-def test_crews_as_json(server: Command) -> None:
-    assert value(server, "deployments", "pause", "tea") == {"slug": "tea", "state": "paused"}
-    (crew,) = value(server, "deployments", "list")
-    assert crew.keys() == documented("deployments list")
-    assert datetime.fromisoformat(crew.pop("paused_at")).tzinfo is not None
-    assert crew == {
-        "slug": "tea",
-        "state": "paused",
-        "running": 0,
-        "waiting": 0,
-        "concurrency": None,
-        "weight": 1.0,
-        "last_kickoff_at": None,
-    }
-    assert value(server, "deployments", "resume", "tea") == {"slug": "tea", "state": "active"}
+def test_crews_as_json(windlass: Command, control: FakeServer) -> None:
+    page = {"items": [deployment()], "next_cursor": None}
+    control.answers |= {"GET deployments": page, "POST deployments/tea/pause": deployment(state="paused")}
+    (crew,) = value(windlass, "deployments", "list")
+    assert crew.keys() == documented("deployments list") == set(DeploymentAnswer.model_fields)
+    assert crew == deployment()
+    assert value(windlass, "deployments", "pause", "tea") == deployment(state="paused")
 
 
 def test_tokens_as_json(server: Command) -> None:
@@ -115,12 +117,16 @@ def test_tokens_as_json(server: Command) -> None:
 
 
 def test_users_as_json(server: Command) -> None:
-    assert value(server, "users", "add", "Ann \u2615") == {"name": "Ann \u2615", "state": "active"}
+    assert value(server, "users", "add", "Ann \u2615") == {
+        "name": "Ann \u2615",
+        "state": "active",
+        "role": None,
+    }
     assert value(server, "users", "disable", "Ann \u2615")["state"] == "disabled"
     (user,) = value(server, "users", "list")
     assert user.keys() == documented("users list")
     assert (user["name"], user["state"]) == ("Ann \u2615", "disabled")
-    assert value(server, "users", "enable", "Ann \u2615").keys() == documented("users add")
+    assert value(server, "users", "enable", "Ann \u2615").keys() == documented("users disable")
     deleted = value(server, "users", "delete", "Ann \u2615", "--yes")
     assert deleted == {"name": "Ann \u2615", "deleted_kickoffs": 0, "deleted_user": True}
     assert deleted.keys() == documented("users delete")

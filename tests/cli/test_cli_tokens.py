@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ def test_an_unknown_crew_is_told_with_those_that_there_are(windlass: Command) ->
 def test_without_a_crew_the_way_to_one_is_told(windlass: Command, postgres: str, database: Database) -> None:
     ended = windlass("tokens", "show", "--deployment", "tea", WINDLASS_DATABASE_URL=postgres)
     assert ended.code == 1
-    assert "Serve one with: windlass dev PATH" in ended.err
+    assert "windlass deploy PATH" in ended.err
 
 
 def test_a_new_token_is_what_was_asked_for(windlass: Command) -> None:
@@ -184,8 +185,32 @@ def test_a_user_is_disabled_and_enabled_and_the_lists_show_it(windlass: Command)
     assert (disabled.code, disabled.out) == (0, "")
     assert "windlass stop --all --user ann" in disabled.err
     assert "disabled" in listed(windlass)[token[-4:]].values()
-    assert windlass("users", "list").out.splitlines()[1].split()[:2] == ["ann", "disabled"]
+    assert windlass("users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "disabled"]
     assert "windlass users enable ann" in windlass("tokens", "create", "--user", "ann").err
     assert windlass("users", "enable", "ann").code == 0
-    assert windlass("users", "list").out.splitlines()[1].split()[:2] == ["ann", "active"]
+    assert windlass("users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "active"]
     assert windlass("users", "disable", "bob").err.startswith("error: There is no user 'bob'.")
+
+
+def test_a_person_gets_a_role_and_a_personal_token(windlass: Command) -> None:
+    assert windlass("users", "add", "ann", "--role", "viewer").code == 0
+    assert windlass("users", "list").out.splitlines()[1].split()[:3] == ["ann", "viewer", "active"]
+    assert windlass("users", "role", "ann", "developer").code == 0
+    made = windlass("tokens", "create", "--personal", "--user", "ann", "--name", "laptop", "--expires", "30d")
+    assert made.out.startswith("wlp_")
+    own = json.loads(windlass("tokens", "create", "--personal", "--json").out)
+    assert own["user"] == "owner", "without --user, it is one of the person who set up the server"
+    rows = [line.split()[:5] for line in windlass("tokens", "list").out.splitlines()[1:]]
+    assert [made.out.strip()[-4:], "personal"] in [row[:2] for row in rows]
+
+    last = windlass("users", "role", "owner", "none")
+    assert (last.code, "is the last owner" in last.err) == (1, True)
+    assert windlass("users", "role", "ann", "none").code == 0
+    nothing = windlass("tokens", "create", "--personal", "--user", "ann")
+    assert (nothing.code, "has no role" in nothing.err) == (1, True)
+    assert windlass("tokens", "create", "--personal", "--read-only").code == 2
+
+
+def test_commands_of_this_machine_refuse_while_another_server_is_chosen(windlass: Command) -> None:
+    ended = windlass("tokens", "list", WINDLASS_URL="http://127.0.0.1:9", WINDLASS_API_TOKEN="wlp_x")
+    assert (ended.code, "windlass profiles use local" in ended.err) == (1, True)

@@ -1,14 +1,16 @@
-"""The options of all commands that send requests to a crew: its URL, the token, the form of the output."""
+"""The options of all commands that send requests to a crew: the crew, the token, the form of the output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
 from windlass.cli.printing import notify
+from windlass.cli.servers import profile_option
 from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -45,8 +47,23 @@ def crew_url_or_none(context: click.Context, parameter: click.Parameter, value: 
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """How a command reaches a crew: the token that was given, and for a crew without a URL its name and its server."""
+
+    token: str | None = None
+    token_file: Any = None
+    deployment: str | None = None
+    profile: str | None = None
+
+    def given_token(self) -> Secret | None:
+        """Raises click.UsageError for a token that no header can hold."""
+        text = (self.token_file.read(LONGEST_TOKEN) if self.token_file else self.token or "").strip()
+        return valid_token(text) if text else None
+
+
+@dataclass(frozen=True, slots=True)
 class KickoffAt:
-    """A kickoff of the crew with the base URL `url`. None means the crew that this machine's server serves."""
+    """A kickoff of the crew with the base URL `url`. None means a crew of the chosen server."""
 
     url: str | None
     id: str
@@ -67,24 +84,39 @@ answer_option = click.option(
 
 
 def crew_options(command: Command) -> Command:
-    """Adds the argument url, which may be missing, and the options token and token_file to the command."""
+    """Adds the argument url, which may be missing, and the options of `access_options` to the command."""
     return click.argument("url", required=False, callback=crew_url_or_none)(access_options(command))
 
 
 def kickoff_argument(command: Command) -> Command:
-    """Adds the argument kickoff, a KickoffAt, and the options token and token_file to the command."""
+    """Adds the argument kickoff, a KickoffAt, and the options of `access_options` to the command."""
     argument = click.argument("kickoff", nargs=-1, metavar="[URL] KICKOFF_ID", callback=kickoff_at)
     return argument(access_options(command))
 
 
 def kickoff_options(command: Command) -> Command:
-    """Adds the argument kickoff, a KickoffAt, and the options token, token_file and json_output to the command."""
+    """Adds the argument kickoff, a KickoffAt, the options of `access_options` and json_output to the command."""
     return kickoff_argument(answer_option(command))
 
 
 def access_options(command: Command) -> Command:
-    """Adds the options token and token_file to the command."""
+    """Adds options that the command gets as its argument `access`."""
+
+    @wraps(command)
+    def with_access(
+        *args: Any,
+        token: str | None,
+        token_file: Any,
+        deployment: str | None,
+        profile: str | None,
+        **others: Any,
+    ) -> Any:
+        return command(*args, access=Access(token, token_file, deployment, profile), **others)
+
+    found: Any = with_access
     for decorate in (
+        profile_option,
+        click.option("--deployment", metavar="NAME", help="The crew of the server, in place of its URL."),
         click.option(
             "--token-file",
             type=click.File(),
@@ -99,8 +131,9 @@ def access_options(command: Command) -> Command:
             help="The crew's token. Every user of this machine can see a command line, so prefer the variable.",
         ),
     ):
-        command = decorate(command)
-    return command
+        found = decorate(found)
+    result: Command = found
+    return result
 
 
 patience_option = click.option(
@@ -119,41 +152,38 @@ def watch_options(command: Command) -> Command:
     return watch(patience_option(command))
 
 
-def client_for(url: str | None, token: str | None, token_file: Any) -> CrewClient:
-    """Returns a client of the crew. Raises click.UsageError when no token is given, or one that no header can hold.
+def client_for(url: str | None, access: Access) -> CrewClient:
+    """Returns a client of the crew with this base URL. Without a URL, it is a crew of the chosen server."""
+    return client_at(KickoffAt(url, ""), access)
 
-    Without a URL it is the crew of this machine's server. When no token is given, the server's own token is used.
+
+def client_at(kickoff: KickoffAt, access: Access) -> CrewClient:
+    """Returns a client of the kickoff's crew.
+
+    Raises click.UsageError when no token is given for a URL, or one that no header can hold. Without a URL, the crew is
+    found on the chosen server, and its token is that of the server by default.
     """
+    token, url = access.given_token(), kickoff.url
+    if url is None:
+        from windlass.cli.chosen_crew import crew_of_server
+
+        return crew_of_server(access, token, kickoff.id)
     from windlass.cli.crew_session import CrewClient
 
-    given = given_token(token, token_file)
-    if url is None:
-        from windlass.cli.this_server import client_here
-
-        return client_here(given)
+    if access.deployment:
+        raise click.UsageError("Give the crew's URL or --deployment, not both.")
     local = is_loopback(urlsplit(url).hostname or "")
-    if given is None:
+    if token is None:
         raise click.UsageError(f"There is no token. {_how_to_get_one(local=local)}")
     if url.startswith("http:") and not local:
         notify("warning: http:// sends the token over the network unencrypted; use https:// where the server has it.")
-    return CrewClient(url, given)
+    return CrewClient(url, token)
 
 
-def client_at(kickoff: KickoffAt, token: str | None, token_file: Any) -> CrewClient:
-    """Returns a client of the kickoff's crew, as `client_for` does."""
-    if kickoff.url is not None:
-        return client_for(kickoff.url, token, token_file)
-    from windlass.cli.this_server import client_here
-
-    return client_here(given_token(token, token_file), kickoff.id)
-
-
-def given_token(token: str | None, token_file: Any) -> Secret | None:
+def valid_token(text: str) -> Secret:
+    """Raises click.UsageError for a text that no header can hold."""
     from windlass.secrets.secret import Secret
 
-    text = (token_file.read(LONGEST_TOKEN) if token_file else token or "").strip()
-    if not text:
-        return None
     if not (text.isascii() and text.isprintable() and " " not in text):
         raise click.UsageError(
             "The token is not valid: it contains spaces or characters that no token has. Check what you copied."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from contextlib import contextmanager
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
 
 from windlass.cli.exit_codes import OUT_OF_REACH, REFUSED_BY_SERVER
@@ -48,15 +47,14 @@ class RequestRefused(WindlassError):  # noqa: N818 - an answer of the server
 class CrewClient:
     """A client of one crew. It sends every request once, except in `content`.
 
-    Raises Unreachable when no answer arrives, and RequestRefused for an answer that is no success. `here` is the crew's
-    name when commands find the crew without its URL.
+    Raises Unreachable when no answer arrives, and RequestRefused for an answer that is no success. `words` are those
+    with which a command finds the crew, by default its URL.
     """
 
-    def __init__(self, base_url: str, token: Secret, *, here: str | None = None) -> None:
+    def __init__(self, base_url: str, token: Secret, words: tuple[str, ...] | None = None) -> None:
         self.base_url = base_url
         self._token = token
-        self._here = here
-        self._address = () if here else (base_url,)
+        self._words = (base_url,) if words is None else words
         self._line = Transport(base_url, token.reveal())
 
     def __enter__(self) -> Self:
@@ -74,7 +72,7 @@ class CrewClient:
 
     def command(self, name: str, *arguments: str) -> str:
         """Returns a windlass command for this crew, as a person would type it."""
-        return shlex.join(["windlass", name, *self._address, *arguments])
+        return shlex.join(["windlass", name, *self._words, *arguments])
 
     def inputs(self) -> dict[str, Any]:
         return self._ask(requests.inputs())
@@ -114,21 +112,7 @@ class CrewClient:
 
     def _ask(self, request: Request) -> dict[str, Any]:
         with cli_errors(request.path):
-            try:
-                return self._line.perform(protocol.once(request))
-            except Refused as error:
-                if error.status == HTTPStatus.NOT_FOUND:
-                    error.hint = self._where_to_look() or error.hint
-                raise
-
-    def _where_to_look(self) -> str:
-        if not self._here:
-            return ""
-        others = f"{self.base_url.removesuffix(self._here)}SLUG"
-        return (
-            f"Without a URL, the command looks for the kickoff in {self._here}, the crew that the server on this "
-            f"WINDLASS_HOME serves. For a kickoff of another crew, give that crew's URL before the id: {others}"
-        )
+            return self._line.perform(protocol.once(request))
 
 
 @contextmanager

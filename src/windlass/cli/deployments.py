@@ -1,112 +1,362 @@
+"""Lists the deployments of a server, and manages one: its builds, versions, settings, pause and removal."""
+
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.printing import json_option, notify, print_json, print_table
+from windlass.cli.lists import limit_option, print_page, second
+from windlass.cli.printing import columns, json_option, notify, print_json, print_result, print_table
+from windlass.cli.servers import server_options
 
 if TYPE_CHECKING:
-    from windlass.store.deployments import DeploymentOverview
-    from windlass.wiring.infrastructure import Administration
+    from windlass.cli.control_session import ControlSession
 
-HEADINGS = ("CREW", "STATE", "RUNNING", "WAITING", "CAP", "WEIGHT", "LAST KICKOFF")
+HEADINGS = ("CREW", "STATE", "VERSION", "RUNNING", "WAITING", "CAP", "WEIGHT", "LAST KICKOFF")
+OF_BUILDS = ("BUILD", "STATE", "VERSION", "FROM", "STARTED", "BY", "ERROR")
+OF_VERSIONS = ("VERSION", "", "CREATED", "BUILD", "CHANGES")
+OF_SETTINGS = ("SETTING", "VALUE", "FROM")
+STATES = ("building", "online", "paused", "failed")
+ORDERS = ("slug", "-slug", "created_at", "-created_at")
+LONGEST_CELL = 60
 
 
 @click.group
 def deployments() -> None:
-    """List the crews of the server, pause and resume them.
+    """List the crews of the server, and manage one.
 
-    docs/queue.md describes the columns of the list.
+    `windlass deploy PATH` makes a deployment. docs/deploy.md describes them.
     """
 
 
 @deployments.command("list")
+@click.option("--state", type=click.Choice(STATES), help="Only deployments in this state.")
+@click.option("--search", metavar="TEXT", help="Only deployments with this text in their name.")
+@click.option("--order", type=click.Choice(ORDERS), default="slug", show_default=True, help="Order; - reverses it.")
+@limit_option
 @json_option
-def list_(*, json_output: bool) -> None:
-    """List the crews, with how many of their kickoffs run and wait."""
-    from windlass.cli.this_server import administer
-    from windlass.config import load
+@server_options
+def list_(
+    *, control: ControlSession, state: str | None, search: str | None, order: str, limit: int, json_output: bool
+) -> None:
+    """List the crews, with how many of their kickoffs run and wait.
 
-    rows = administer(load(), lambda opened: opened.deployments.overview())
+    Times are UTC. docs/queue.md describes the columns of the queue.
+    """
+    rows, cursor = control.pages("deployments", limit=limit, state=state, search=search, order=order)
     if json_output:
-        print_json([_facts(row) for row in rows])
+        print_json(rows)
     elif rows:
         print_table(HEADINGS, [_cells(row) for row in rows])
     else:
-        notify("There is no crew yet. Serve one with: windlass dev PATH")
+        filtered = state or search
+        notify("No deployment matches." if filtered else "There is no crew yet. Deploy one with: windlass deploy PATH")
+    if cursor:
+        notify(f"There may be more. List more with: --limit {limit * 2}")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["slug"],
+        row["state"],
+        str(row["version"] or "-"),
+        str(row["running"]),
+        str(row["waiting"]),
+        str(row["concurrency"] or "-"),
+        f"{row['weight']:g}",
+        second(row["last_kickoff_at"]),
+    ]
+
+
+@deployments.command
+@click.argument("slug")
+@click.option("--tokens", "with_tokens", is_flag=True, help="Also show the two tokens of the crew.")
+@json_option
+@server_options
+def show(slug: str, *, control: ControlSession, with_tokens: bool, json_output: bool) -> None:
+    """Show a deployment: its address, version, latest build and queue."""
+    from windlass.cli.deploy import base_url_of
+
+    found = control.get("deployments", slug)
+    base_url = base_url_of(control, found)
+    tokens = control.get("deployments", slug, "tokens") if with_tokens else {}
+    if json_output:
+        print_json({**found, "base_url": base_url, **({"tokens": tokens} if tokens else {})})
+        return
+    build, version = found["latest_build"], found["version"]
+    facts = [
+        ["Crew", f"{found['slug']} ({found['state']})"],
+        ["Base URL", base_url],
+        ["Version", str(version) if version else "none yet"],
+        ["Latest build", f"{build['id']} ({build['state']})" if build else "none"],
+        [
+            "Kickoffs",
+            f"{found['running']} running, {found['waiting']} waiting; last {second(found['last_kickoff_at'])}",
+        ],
+        ["Created", second(found["created_at"])],
+    ]
+    if tokens:
+        facts.append(["Bearer Token", tokens["organization_token"]])
+        facts.append([f"User Bearer Token of {tokens['user']}", tokens["user_token"]])
+    for line in columns(facts):
+        print_result(line)
+
+
+@deployments.command
+@click.argument("slug")
+@click.option("--build", metavar="ID", help="The build, by default the latest one.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until the build has ended.")
+@click.option("--json", "json_output", is_flag=True, help="Print each line whole, as one line of JSON.")
+@server_options
+def logs(slug: str, *, control: ControlSession, build: str | None, follow: bool, json_output: bool) -> int:
+    """Show the log of a build.
+
+    For what a kickoff did, use `windlass logs KICKOFF_ID`. With --follow, exits with 1 when the build fails.
+    """
+    from windlass.cli.builds import build_line, build_log, follow_build, print_end
+    from windlass.cli.deploy import command
+
+    if build is None:
+        build = _latest_build(control, slug)
+        if build is None:
+            notify(f"{slug} has no builds.")
+            return 0
+    if follow and not json_output:
+        again = command("deployments", "logs", slug, "--build", build, "--follow", control=control)
+        return print_end(follow_build(control, build, again=again, show=print_result), slug)
+    for line in build_log(control, build, follow=follow):
+        print_result(json.dumps(line, ensure_ascii=False) if json_output else build_line(line))
+    return 0
+
+
+def _latest_build(control: ControlSession, slug: str) -> str | None:
+    found = control.get("deployments", slug)["latest_build"]
+    return str(found["id"]) if found else None
+
+
+@deployments.command
+@click.argument("slug")
+@limit_option
+@json_option
+@server_options
+def builds(slug: str, *, control: ControlSession, limit: int, json_output: bool) -> None:
+    """List the builds of a deployment, newest first. Times are UTC."""
+    page = control.pages("deployments", slug, "builds", limit=limit)
+    print_page(page, OF_BUILDS, _build_cells, member="builds", empty=f"{slug} has no builds.", json_output=json_output)
+
+
+def _build_cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["id"],
+        row["state"],
+        str(row["version"] or "-"),
+        origin_in_words(row["origin"]),
+        second(row["started_at"] or row["created_at"]),
+        row["created_by"] or "-",
+        _short(row["error"] or ""),
+    ]
+
+
+def origin_in_words(origin: dict[str, Any]) -> str:
+    """Returns where the files of a build came from, such as `https://github.com/acme/tea@main`."""
+    if "url" not in origin:
+        return str(origin.get("type", "-"))
+    place = f"{origin['url']}@{origin['ref']}" if origin.get("ref") else str(origin["url"])
+    return f"{place} ({origin['subfolder']})" if origin.get("subfolder") else place
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_CELL else f"{line[: LONGEST_CELL - 3]}..."
+
+
+@deployments.command
+@click.argument("slug")
+@limit_option
+@json_option
+@server_options
+def versions(slug: str, *, control: ControlSession, limit: int, json_output: bool) -> None:
+    """List the versions of a deployment, newest first. Times are UTC."""
+    page = control.pages("deployments", slug, "versions", limit=limit)
+    empty = f"{slug} has no version yet. Its builds: windlass deployments builds {slug}"
+    print_page(page, OF_VERSIONS, _version_cells, member="versions", empty=empty, json_output=json_output)
+
+
+def _version_cells(row: dict[str, Any]) -> list[str]:
+    from windlass.cli.builds import changes_in_words
+
+    changes = "; ".join(changes_in_words(row["changes"]))
+    return [
+        str(row["number"]),
+        "current" if row["current"] else "",
+        second(row["created_at"]),
+        str(row["build"] or "-"),
+        _short(changes) or "-",
+    ]
+
+
+@deployments.command
+@click.argument("slug")
+@click.argument("version", type=click.IntRange(min=1))
+@json_option
+@server_options
+def promote(slug: str, version: int, *, control: ControlSession, json_output: bool) -> None:
+    """Make a version the current one, which new kickoffs run on.
+
+    Kickoffs finish on the version that accepted them.
+    """
+    answer = control.send("POST", "deployments", slug, "promote", body={"version": version})
+    _print_version(answer, slug, json_output=json_output)
 
 
 @deployments.command
 @click.argument("slug")
 @json_option
-def pause(slug: str, *, json_output: bool) -> None:
+@server_options
+def rollback(slug: str, *, control: ControlSession, json_output: bool) -> None:
+    """Make the version current that was so before.
+
+    Kickoffs finish on the version that accepted them.
+    """
+    answer = control.send("POST", "deployments", slug, "rollback", body={})
+    _print_version(answer, slug, json_output=json_output)
+
+
+def _print_version(answer: dict[str, Any], slug: str, *, json_output: bool) -> None:
+    if json_output:
+        print_json(answer)
+    notify(f"Version {_number(answer)} of {slug} serves new kickoffs now.")
+
+
+def _number(answer: dict[str, Any]) -> Any:
+    version = answer["version"]
+    return version["number"] if isinstance(version, dict) else version
+
+
+@deployments.command
+@click.argument("slug")
+@json_option
+@server_options
+def pause(slug: str, *, control: ControlSession, json_output: bool) -> None:
     """Pause a crew: its new kickoffs are accepted, and wait.
 
     Kickoffs that already run are not affected.
     """
-    from windlass.cli.this_server import administer, chosen_deployment
-    from windlass.config import load
-    from windlass.deployments import crews
-
-    async def paused(opened: Administration) -> None:
-        await chosen_deployment(opened.deployments, slug)
-        await crews.pause(opened.deployments, slug)
-
-    administer(load(), paused)
+    answer = control.send("POST", "deployments", slug, "pause")
     if json_output:
-        print_json({"slug": slug, "state": "paused"})
+        print_json(answer)
     notify(f"The crew {slug} is paused. Resume it with: windlass deployments resume {slug}")
 
 
 @deployments.command
 @click.argument("slug")
 @json_option
-def resume(slug: str, *, json_output: bool) -> None:
+@server_options
+def resume(slug: str, *, control: ControlSession, json_output: bool) -> None:
     """Resume a paused crew: its waiting kickoffs can start."""
-    from windlass.cli.this_server import administer, chosen_deployment
-    from windlass.config import load
-    from windlass.deployments import crews
-
-    async def resumed(opened: Administration) -> None:
-        await chosen_deployment(opened.deployments, slug)
-        await crews.resume(opened.deployments, slug)
-
-    administer(load(), resumed)
+    answer = control.send("POST", "deployments", slug, "resume")
     if json_output:
-        print_json({"slug": slug, "state": "active"})
+        print_json(answer)
     notify(f"The crew {slug} is resumed.")
 
 
-def _facts(row: DeploymentOverview) -> dict[str, Any]:
-    return {
-        "slug": row.slug,
-        "state": _state(row),
-        "paused_at": row.paused_at,
-        "running": row.running,
-        "waiting": row.waiting,
-        "concurrency": row.concurrency,
-        "weight": row.weight,
-        "last_kickoff_at": row.last_kickoff_at,
-    }
+@deployments.command
+@click.argument("slug")
+@click.option("--stop", is_flag=True, help="Also if kickoffs have not ended: stop them.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@server_options
+def remove(slug: str, *, control: ControlSession, stop: bool, yes: bool, json_output: bool) -> None:
+    """Remove a deployment for good, with all its data.
+
+    Every server refuses the crew's address and tokens at once. Then the kickoffs with their results, the versions, the
+    builds and the variables are deleted. Only a backup can restore them.
+    """
+    from windlass.cli.kickoffs import confirm
+
+    found = control.get("deployments", slug)
+    kickoffs = found["running"] + found["waiting"]
+    still = f" {kickoffs} of its kickoffs have not ended." if kickoffs else ""
+    confirm(f"Remove {slug} from {control.address} for good, with all its kickoffs?{still}", yes=yes)
+    answer = control.send("DELETE", "deployments", slug, stop=stop or None)
+    if json_output:
+        print_json({"slug": slug, **answer})
+    notify(f"The crew {slug} is removed. Its data is deleted in the background.")
 
 
-def _cells(row: DeploymentOverview) -> list[str]:
-    return [
-        row.slug,
-        _state(row),
-        str(row.running),
-        str(row.waiting),
-        str(row.concurrency or "-"),
-        f"{row.weight:g}",
-        _minute(row.last_kickoff_at),
+@deployments.command
+@click.argument("slug")
+@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--reset", "resets", multiple=True, metavar="NAME", help="Remove the deployment's own value.")
+@json_option
+@server_options
+def settings(
+    slug: str, pairs: tuple[str, ...], *, control: ControlSession, resets: tuple[str, ...], json_output: bool
+) -> None:
+    """Show the settings of a deployment, or change some.
+
+    They override those of the project ([tool.windlass] in its pyproject.toml). VALUE is JSON, or text. A dot leads into
+    a table:
+
+    \b
+        windlass deployments settings my-crew
+        windlass deployments settings my-crew concurrency=2 limits.timeout=600
+        windlass deployments settings my-crew --reset concurrency
+    """  # noqa: D301 - \b keeps click from wrapping the lines
+    body = changed_settings(pairs, resets)
+    if body:
+        answer = control.send("PATCH", "deployments", slug, "settings", body=body)
+    else:
+        answer = control.get("deployments", slug, "settings")
+    if json_output:
+        print_json(answer)
+        return
+    own = flat(answer["own"])
+    rows = [
+        [name, _shown(value), "deployment" if own.get(name) is not None else "default"]
+        for name, value in flat(answer["settings"]).items()
     ]
+    print_table(OF_SETTINGS, rows)
+    notify(f"Change one with: windlass deployments settings {shlex.quote(slug)} NAME=VALUE")
 
 
-def _state(row: DeploymentOverview) -> str:
-    return "paused" if row.paused_at else "active"
+def changed_settings(pairs: tuple[str, ...], resets: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the members to change, as nested objects. None resets a member. Raises click.UsageError."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        if not (sign and name):
+            raise click.UsageError(f"{pair!r}: give NAME=VALUE, such as concurrency=2.")
+        _put(found, name, _value(text))
+    for name in resets:
+        _put(found, name, None)
+    return found
 
 
-def _minute(at: datetime | None) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%MZ}" if at else "-"
+def _put(settings: dict[str, Any], name: str, value: Any) -> None:
+    *tables, last = name.split(".")
+    for table in tables:
+        settings = settings.setdefault(table, {})
+    settings[last] = value
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns the members of nested objects by their names with dots."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)

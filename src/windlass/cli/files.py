@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, client_at, kickoff_options
+from windlass.cli.crew_options import Access, KickoffAt, client_at, kickoff_options
 from windlass.cli.printing import Screen, notify, print_json, print_result, print_table
 from windlass_child.process.budget import size_in_words
 
@@ -28,18 +28,16 @@ if TYPE_CHECKING:
     help="Download the files into the folder DIR, which is made if it does not exist.",
 )
 @click.option("--force", is_flag=True, help="With --get: overwrite files that exist.")
-def files(
-    kickoff: KickoffAt, token: str | None, token_file: Any, folder: Path | None, *, force: bool, json_output: bool
-) -> None:
+def files(kickoff: KickoffAt, access: Access, folder: Path | None, *, force: bool, json_output: bool) -> None:
     """List the files that a run wrote, or download them.
 
     Prints one line per file: its path, size, media type and SHA-256. With --get, prints the path of each downloaded
-    file. A download checks the SHA-256, and no file is written outside of DIR. Without URL, the kickoff belongs to the
-    crew that this machine's server serves.
+    file. A download checks the SHA-256, and no file is written outside of DIR. Without URL, the kickoff is looked up on
+    the chosen server.
     """
     from windlass.client import File
 
-    with client_at(kickoff, token, token_file) as crew:
+    with client_at(kickoff, access) as crew:
         answer = crew.files(kickoff.id)
         found = [File.of(file) for file in answer.get("files") or []]
         saved = [] if folder is None else _get(crew, kickoff.id, found, folder, force=force, show=not json_output)

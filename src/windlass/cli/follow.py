@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+NOT_LOST = "The kickoff was accepted and is not lost. It continues when the server runs again: watch it again then."
+
 WAIT = 2.0
 """Seconds for which the server may delay a status. It reports the end of the kickoff at once, and a change of a task
 with at most this delay.
@@ -60,10 +62,14 @@ def _watch(crew: CrewClient, kickoff_id: str, screen: Screen, retrying: Retrying
 
 
 class Retrying:
-    """Repeats requests while the server is not available, for at most `seconds` in a row, and reports it."""
+    """Repeats requests while the server is not available, for at most `seconds` in a row, and reports it.
 
-    def __init__(self, seconds: float, notify: Callable[[str], None]) -> None:
+    `hint` is that of the error when the server stays unavailable.
+    """
+
+    def __init__(self, seconds: float, notify: Callable[[str], None], hint: str = NOT_LOST) -> None:
         self._patience = Patience(seconds)
+        self._hint = hint
         self._notify = notify
         self._unavailable = False
 
@@ -82,7 +88,7 @@ class Retrying:
         try:
             pause = self._patience.pause(error.cause)
         except CrewError as cause:
-            raise (_given_up(error, seconds) if cause.may_pass else error) from cause
+            raise (_given_up(error, seconds, self._hint) if cause.may_pass else error) from cause
         if not self._unavailable:
             self._notify(f"The server is not available, trying again for {seconds:g} s: {error.message}")
             self._unavailable = True
@@ -95,8 +101,7 @@ class Retrying:
             self._unavailable = False
 
 
-def _given_up(error: Unreachable | RequestRefused, seconds: float) -> Unreachable:
-    hint = "The kickoff was accepted and is not lost. It continues when the server runs again: watch it again then."
+def _given_up(error: Unreachable | RequestRefused, seconds: float, hint: str) -> Unreachable:
     return Unreachable(
         error.cause, hint, message=f"The server was not available for more than {seconds:g} s. {error.message}"
     )

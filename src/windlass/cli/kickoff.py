@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
-from windlass.cli.crew_options import answer_option, client_for, crew_options, watch_options
+from windlass.cli.crew_options import Access, answer_option, client_for, crew_options, watch_options
 from windlass.cli.kickoff_options import (
     check_together,
     each_options,
@@ -31,22 +30,24 @@ LONGEST_DESCRIPTION = 80
 @click.command
 @crew_options
 @answer_option
-def inputs(url: str | None, token: str | None, token_file: Any, *, json_output: bool) -> None:
+def inputs(url: str | None, access: Access, *, json_output: bool) -> None:
     """Show the inputs of a crew.
 
     Prints one line per input: its name, whether it is required, its type or values, and a short description from the
     project. The lines go to standard output, everything else to standard error. URL is the crew's base URL, as
-    `windlass tokens show` prints it. Without URL, the crew is that of this machine's server.
+    `windlass tokens show` prints it. Without URL, it is a crew of the chosen server: that of --deployment, or the only
+    one.
     """
-    with client_for(url, token, token_file) as crew:
+    with client_for(url, access) as crew:
         answer = crew.inputs()
+        start = crew.command("kickoff", *example(answer))
     if json_output:
         print_json(answer)
         return
     for line in input_lines(answer) or ["This crew takes no inputs."]:
         print_result(line)
     notify_streams("The table of inputs")
-    notify(f"Start it with: {shlex.join(example(url, answer))}")
+    notify(f"Start it with: {start}")
 
 
 def input_lines(answer: Mapping[str, Any]) -> list[str]:
@@ -56,9 +57,10 @@ def input_lines(answer: Mapping[str, Any]) -> list[str]:
     return columns([_line(name, schemas.get(name), required=name in required) for name in names])
 
 
-def example(url: str | None, answer: Mapping[str, Any]) -> list[str]:
+def example(answer: Mapping[str, Any]) -> list[str]:
+    """Returns the arguments of `windlass kickoff` that give each required input."""
     given = (part for name in answer.get("inputs") or () for part in ("-i", f"{name}=..."))
-    return ["windlass", "kickoff", *([url] if url else []), *given, "--watch"]
+    return [*given, "--watch"]
 
 
 def _line(name: str, schema: object, *, required: bool) -> list[str]:
@@ -107,8 +109,7 @@ def _json(value: object) -> str:
 def kickoff(  # noqa: PLR0913 - one for each option
     *,
     url: str | None,
-    token: str | None,
-    token_file: Any,
+    access: Access,
     pairs: tuple[str, ...],
     file: TextIO | None,
     text: str | None,
@@ -127,7 +128,8 @@ def kickoff(  # noqa: PLR0913 - one for each option
 
     Prints the kickoff's id. With --watch, follows the kickoff and prints its final output. This result goes to standard
     output, everything else to standard error. Inputs of -i override those of --json, which override those of the file.
-    `windlass inputs URL` lists the inputs of the crew. Without URL, the crew is that of this machine's server.
+    `windlass inputs URL` lists the inputs of the crew. Without URL, it is a crew of the chosen server: that of
+    --deployment, or the only one.
 
     With --each, starts a kickoff for each line of a file and follows all of them to their ends. Exits with 1 when one
     of them failed. Inputs from other options are defaults for the lines.
@@ -142,10 +144,10 @@ def kickoff(  # noqa: PLR0913 - one for each option
         from windlass.cli.batch.run import Job, run_each
 
         job = Job(each.read(), each.name, body, idempotency_key, concurrency, out, patience, retry_failed=retry_failed)
-        with client_for(url, token, token_file) as crew:
+        with client_for(url, access) as crew:
             return run_each(crew, job)
     body |= {"idempotencyKey": idempotency_key} if idempotency_key is not None else {}
-    with client_for(url, token, token_file) as crew:
+    with client_for(url, access) as crew:
         answer = crew.kickoff(body)
         kickoff_id = str(answer.get("kickoff_id"))
         if watch:

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, access_options, answer_option, client_at, crew_url
-from windlass.cli.printing import notify, print_json, print_table
+from windlass.cli.crew_options import Access, KickoffAt, access_options, answer_option, client_at, crew_url
+from windlass.cli.lists import ListByDefault, in_query, limit_option, period_options, print_page, second
+from windlass.cli.printing import notify, print_json
+from windlass.cli.servers import chosen_server, control_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from windlass.cli.crew_session import CrewClient
+    from windlass.cli.servers import Server
 
 STATES = ("PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED")
+OF_ALL = ("KICKOFF", "CREW", "VERSION", "STATE", "CREATED", "ENDED", "USER")
 HEADINGS = ("KICKOFF", "STATE", "CREATED", "SECONDS", "TOKENS", "USER", "ERROR")
 LARGEST_PAGE = 200
 LONGEST_ERROR = 60
 
 
-class _ListByDefault(click.Group):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        names = {*self.commands, *self.get_help_option_names(ctx)}
-        return super().parse_args(ctx, args if args and args[0] in names else ["list", *args])
-
-
-@click.group(cls=_ListByDefault)
+@click.group(cls=ListByDefault)
 def kickoffs() -> None:
-    """List the kickoffs of a crew, or delete some for good.
+    """List kickoffs, or delete some for good.
 
     Without a command it lists: `windlass kickoffs --state FAILED`.
     """
@@ -39,39 +38,73 @@ def kickoffs() -> None:
 @access_options
 @click.option("--state", type=click.Choice(STATES), help="Only kickoffs in this state. FAILED includes stopped ones.")
 @click.option("--user", metavar="NAME", help="Only kickoffs that this user started.")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, metavar="NUMBER", help="The most rows."
-)
+@period_options
+@limit_option
 @answer_option
 @click.pass_context
 def list_(
     context: click.Context,
     /,
     url: str | None,
-    token: str | None,
-    token_file: Any,
+    access: Access,
     *,
     state: str | None,
     user: str | None,
+    since: datetime | None,
+    until: datetime | None,
     limit: int,
     json_output: bool,
 ) -> None:
-    """List the kickoffs of a crew, newest first.
+    """List the kickoffs of a crew or of a whole server, newest first.
 
-    A user token lists the kickoffs of its user. Times are UTC. Without URL, lists the kickoffs of the crew that this
-    machine's server serves.
+    With URL or --deployment, lists the kickoffs of one crew. Without, lists those of all crews of the server; for
+    `windlass dev PATH`, those of its crew. A user token lists the kickoffs of its user. Times are UTC.
     """
     base_url = None if url is None else crew_url(context, context.command.params[0], url)
-    with client_at(KickoffAt(base_url, ""), token, token_file) as crew:
-        found, cursor = _pages(crew, state, user, limit)
-    if json_output:
-        print_json({"kickoffs": found, "next_cursor": cursor})
-    elif found:
-        print_table(HEADINGS, [_cells(kickoff) for kickoff in found])
-        if cursor:
-            notify(f"There may be older kickoffs. List more with: --limit {limit * 2}")
-    else:
-        notify("No kickoff matches." if state or user else "The crew has no kickoffs yet.")
+    server = None if base_url or access.deployment else chosen_server(access.profile)
+    if server is not None and len(server.served) != 1:
+        _print_all(server, state, user, in_query(since), in_query(until), limit, json_output=json_output)
+        return
+    if since or until:
+        raise click.UsageError("--since and --until are for the list of all crews.")
+    with client_at(KickoffAt(base_url, ""), access) as crew:
+        page = _pages(crew, state, user, limit)
+    empty = "No kickoff matches." if state or user else "The crew has no kickoffs yet."
+    print_page(page, HEADINGS, _cells, member="kickoffs", empty=empty, json_output=json_output)
+
+
+def _print_all(
+    server: Server,
+    state: str | None,
+    user: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+    *,
+    json_output: bool,
+) -> None:
+    """Prints the kickoffs of all crews."""
+    with control_of(server) as control:
+        page = control.pages("kickoffs", limit=limit, state=state, user=user, since=since, until=until)
+    filtered = state or user or since or until
+    empty = "No kickoff matches." if filtered else "There are no kickoffs yet."
+    print_page(page, OF_ALL, _cells_of_all, member="kickoffs", empty=empty, json_output=json_output)
+
+
+def _cells_of_all(kickoff: dict[str, Any]) -> list[str]:
+    return [
+        kickoff["kickoff_id"],
+        kickoff["deployment"],
+        str(kickoff["version"] or "-"),
+        _state(kickoff),
+        second(kickoff["created_at"]),
+        second(kickoff["finished_at"]),
+        kickoff["user"] or "-",
+    ]
+
+
+def _state(kickoff: dict[str, Any]) -> str:
+    return kickoff["state"] if kickoff["reason"] in {None, "error"} else f"{kickoff['state']} ({kickoff['reason']})"
 
 
 def _pages(
@@ -90,13 +123,12 @@ def _pages(
 
 
 def _cells(kickoff: dict[str, Any]) -> list[str]:
-    created = datetime.fromisoformat(kickoff["created_at"]).astimezone(UTC)
     error = " ".join((kickoff["error"] or "").split())
     seconds, tokens = kickoff["execution_time"], kickoff["total_tokens"]
     return [
         kickoff["kickoff_id"],
-        kickoff["state"] if kickoff["reason"] in {None, "error"} else f"{kickoff['state']} ({kickoff['reason']})",
-        f"{created:%Y-%m-%d %H:%M:%S}",
+        _state(kickoff),
+        second(kickoff["created_at"]),
         "-" if seconds is None else f"{seconds:.1f}",
         "-" if tokens is None else f"{tokens:,}",
         kickoff["user"] or "-",
@@ -115,8 +147,7 @@ def delete(
     context: click.Context,
     /,
     places: tuple[str, ...],
-    token: str | None,
-    token_file: Any,
+    access: Access,
     *,
     stop: bool,
     yes: bool,
@@ -125,8 +156,7 @@ def delete(
     """Delete kickoffs for good, with all of their data.
 
     Deletes their inputs, results, events, journals, attempts, task records and idempotency keys. Only a backup can
-    restore them. The token needs the scope admin. Without URL, the kickoffs belong to the crew that this machine's
-    server serves.
+    restore them. The token needs the scope admin. Without URL, the kickoff is looked up on the chosen server.
     """
     url = crew_url(context, context.command.params[0], places[0]) if "://" in places[0] else None
     kickoffs = places[1:] if url else places
@@ -134,11 +164,11 @@ def delete(
         raise click.UsageError("Give the id of a kickoff after the crew's URL.", context)
     confirm(f"Delete {len(kickoffs)} kickoff{'s' if len(kickoffs) > 1 else ''} for good?", yes=yes)
     answers = []
-    with client_at(KickoffAt(url, ""), token, token_file) as crew:
-        for kickoff in kickoffs:
+    for kickoff in kickoffs:
+        with client_at(KickoffAt(url, kickoff), access) as crew:
             answers.append(crew.delete(kickoff, stop=stop))
-            if not json_output:
-                notify(f"{kickoff}: deleted.")
+        if not json_output:
+            notify(f"{kickoff}: deleted.")
     if json_output:
         print_json({"deleted": answers})
 

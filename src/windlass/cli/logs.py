@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, client_at, kickoff_argument, patience_option
+from windlass.cli.crew_options import Access, KickoffAt, client_at, kickoff_argument, patience_option
 from windlass.cli.log_text import LogText
 from windlass.cli.printing import notify, print_result
 
@@ -28,17 +28,15 @@ PAUSE = 0.5
 @click.option("-f", "--follow", is_flag=True, help="Print new events until the kickoff has ended.")
 @click.option("--json", "json_output", is_flag=True, help="Print each event whole, as one line of JSON.")
 @patience_option
-def logs(
-    kickoff: KickoffAt, token: str | None, token_file: Any, patience: float, *, follow: bool, json_output: bool
-) -> None:
+def logs(kickoff: KickoffAt, access: Access, patience: float, *, follow: bool, json_output: bool) -> None:
     """Show what a kickoff did: its events, oldest first.
 
     Prints the tasks, agents, model calls with their prompts and answers, tools, printed lines, and the traceback of a
-    failed run. Times are UTC. Events are kept after the run (docs/retention.md). Without URL, the kickoff belongs to
-    the crew that this machine's server serves.
+    failed run. Times are UTC. Events are kept after the run (docs/retention.md). Without URL, the kickoff is looked
+    up on the chosen server.
     """
     text = LogText()
-    with client_at(kickoff, token, token_file) as crew:
+    with client_at(kickoff, access) as crew:
         for event in _events(crew, kickoff.id, patience=patience if follow else None):
             for line in [json.dumps(event, ensure_ascii=False)] if json_output else text.lines(event):
                 print_result(line)

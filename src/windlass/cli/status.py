@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli.crew_options import KickoffAt, client_at, kickoff_options, watch_options
+from windlass.cli.crew_options import Access, KickoffAt, client_at, kickoff_options, watch_options
 from windlass.cli.exit_codes import FAILED
 from windlass.cli.printing import notify, print_json, print_result
 from windlass.cli.progress import changes, did_fail, ending, file_count, final_output, has_ended, now
@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 @click.command
 @kickoff_options
 @watch_options
-def status(
-    kickoff: KickoffAt, token: str | None, token_file: Any, patience: float, *, watch: bool, json_output: bool
-) -> int:
+def status(kickoff: KickoffAt, access: Access, patience: float, *, watch: bool, json_output: bool) -> int:
     """Show the progress of a kickoff, or its result.
 
     The final output goes to standard output, everything else to standard error. Exits with 1 when the kickoff failed.
-    Without URL, the kickoff belongs to the crew that this machine's server serves.
+    Without URL, the kickoff is looked up on the chosen server.
     """
-    with client_at(kickoff, token, token_file) as crew:
+    with client_at(kickoff, access) as crew:
         found = _followed(crew, kickoff.id, patience) if watch else _once(crew, kickoff.id, quiet=json_output)
         command = crew.command("files", kickoff.id)
     return print_status(found, command, json_output=json_output)
@@ -68,12 +66,12 @@ def print_status(status: Status, files: str, *, json_output: bool) -> int:
 
 @click.command
 @kickoff_options
-def why(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_output: bool) -> None:
+def why(kickoff: KickoffAt, access: Access, *, json_output: bool) -> None:
     """Explain why a kickoff waits, what it does, or why it ended.
 
-    Also prints what to do next. Without URL, the kickoff belongs to the crew that this machine's server serves.
+    Also prints what to do next. Without URL, the kickoff is looked up on the chosen server.
     """
-    with client_at(kickoff, token, token_file) as crew:
+    with client_at(kickoff, access) as crew:
         status = crew.status(kickoff.id)
     if json_output:
         print_json(status)
@@ -84,14 +82,14 @@ def why(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_output: 
 
 @click.command
 @kickoff_options
-def show(kickoff: KickoffAt, token: str | None, token_file: Any, *, json_output: bool) -> None:
+def show(kickoff: KickoffAt, access: Access, *, json_output: bool) -> None:
     """Show a kickoff in full, with its tasks and attempts.
 
     Prints its state with the reason, its tasks with their times, and the tokens that it used. For each attempt, prints
     when and where it ran, how it ended, and which steps it took from the journal instead of paying for them again.
-    Without URL, the kickoff belongs to the crew that this machine's server serves.
+    Without URL, the kickoff is looked up on the chosen server.
     """
-    with client_at(kickoff, token, token_file) as crew:
+    with client_at(kickoff, access) as crew:
         status = crew.status(kickoff.id)
         attempts = crew.attempts(kickoff.id).get("attempts") or []
     if json_output:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from windlass.cli.crew_options import (
+    Access,
     KickoffAt,
     access_options,
     answer_option,
@@ -14,6 +14,7 @@ from windlass.cli.crew_options import (
     kickoff_at,
     patience_option,
 )
+from windlass.cli.lists import moment
 from windlass.cli.printing import notify, print_json
 from windlass.cli.progress import ending
 
@@ -21,16 +22,6 @@ if TYPE_CHECKING:
     from windlass.cli.crew_session import CrewClient
 
 FILTERS = ("state", "user", "before")
-
-
-def moment(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r}: give a time such as 2026-01-15T09:30:00Z.") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 @click.command
@@ -54,8 +45,7 @@ def stop(
     context: click.Context,
     /,
     places: tuple[str, ...],
-    token: str | None,
-    token_file: Any,
+    access: Access,
     patience: float,
     *,
     all_: bool,
@@ -66,8 +56,7 @@ def stop(
     """Stop a kickoff, or all open ones with --all.
 
     A waiting kickoff never starts. A running one is asked to end, and killed with all of its processes a few seconds
-    later. A second stop changes nothing. Without URL, the kickoff belongs to the crew that this machine's server
-    serves.
+    later. A second stop changes nothing. Without URL, the kickoff is looked up on the chosen server.
 
     With --all, give no KICKOFF_ID. `windlass stop --all --user NAME` stops all kickoffs of a user.
     """
@@ -77,7 +66,7 @@ def stop(
         raise click.UsageError("--wait is for one kickoff.", context)
     parameter = context.command.params[0]
     kickoff = _crew_at(context, parameter, places) if all_ else kickoff_at(context, parameter, places)
-    with client_at(kickoff, token, token_file) as crew:
+    with client_at(kickoff, access) as crew:
         if all_:
             answer = crew.stop_all(**filters)
             _notify(answer, json_output=json_output)

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from windlass.cli.exit_codes import OUT_OF_REACH
-from windlass.config import load
 from windlass.embedded_postgres.home import Paths
 from windlass.errors import WindlassError
 from windlass.files import is_locked
@@ -15,9 +14,7 @@ from windlass.loopback import http_url
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from windlass.cli.crew_session import CrewClient
     from windlass.config import Settings
-    from windlass.secrets.secret import Secret
     from windlass.store.deployments import Deployment, DeploymentStore
     from windlass.wiring.infrastructure import Administration
 
@@ -51,7 +48,7 @@ async def chosen_deployment(deployments: DeploymentStore, slug: str | None) -> D
 
 def _not_one(slug: str | None, slugs: list[str]) -> WindlassError:
     if not slugs:
-        return WindlassError("There is no crew on this server yet.", "Serve one with: windlass dev PATH")
+        return WindlassError("There is no crew on this server yet.", "Deploy one with: windlass deploy PATH")
     known = f"The crews of this server are: {', '.join(slugs)}."
     if slug is None:
         return WindlassError("There is more than one crew.", f"Choose one with --deployment. {known}")
@@ -84,41 +81,3 @@ def local_url(settings: Settings) -> str:
 
 class NoServerHere(WindlassError):  # noqa: N818 - a state of the server
     exit_code = OUT_OF_REACH
-
-
-def client_here(token: Secret | None, kickoff_id: str = "") -> CrewClient:
-    """Returns a client of the crew: that of the kickoff, if the server has several crews.
-
-    Raises NoServerHere when no server runs on this WINDLASS_HOME, and WindlassError when the crew is not certain.
-    """
-    from windlass.cli.crew_session import CrewClient
-
-    settings = load()
-    running = running_server(settings)
-    if running is None:
-        raise NoServerHere(
-            f"No server runs on {settings.home}.",
-            "Give the crew's URL (before the id of a kickoff), or set WINDLASS_HOME to the server's home.",
-        )
-    address, slugs = running
-    slug = slugs[0] if len(slugs) == 1 else _crew_of(settings, address, slugs, kickoff_id)
-    return CrewClient(f"{address}/crews/{slug}", token or _own_token(settings, slug), here=slug)
-
-
-def _crew_of(settings: Settings, address: str, slugs: list[str], kickoff_id: str) -> str:
-    found = administer(settings, lambda opened: opened.deployments.of_kickoff(kickoff_id)) if kickoff_id else None
-    if found is None:
-        unknown = f", and none of them has the kickoff {kickoff_id}" if kickoff_id else ""
-        raise WindlassError(
-            f"The server on this WINDLASS_HOME serves several crews: {', '.join(slugs)}{unknown}.",
-            f"Give the URL of one, such as {address}/crews/{slugs[0] if slugs else 'SLUG'}",
-        )
-    return found
-
-
-def _own_token(settings: Settings, slug: str) -> Secret:
-    async def shown(opened: Administration) -> Secret:
-        crew = await chosen_deployment(opened.deployments, slug)
-        return (await opened.tokens.show(crew)).organization
-
-    return administer(settings, shown)

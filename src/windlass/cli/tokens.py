@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.printing import json_option, notify, print_json, print_result, print_table
+from windlass.cli.servers import demand_local
 from windlass.kickoffs.states import SCOPES_OF_KIND
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def tokens() -> None:
 @json_option
 def show(deployment: str | None, kind: str | None, *, json_output: bool) -> None:
     """Show the two tokens of each served crew, with its base URL. Without a server, show those of every crew."""
+    demand_local()
     from windlass.cli.this_server import administer, local_url, running_server
     from windlass.config import load
 
@@ -89,6 +91,12 @@ def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
 @click.option(
     "--deployment", metavar="SLUG", help="The crew that the token is for. Needed only if there are several crews."
 )
+@click.option(
+    "--personal",
+    is_flag=True,
+    help="A personal token, for the control API and all crews, with the rights of its user's role.",
+)
+@click.option("--name", metavar="NAME", help="With --personal: a name by which its user recognises it.")
 @click.option("--all-deployments", is_flag=True, help="Make the token valid for every crew, also for later ones.")
 @click.option("--user", metavar="NAME", help="A User Bearer Token of this user (windlass users add NAME adds one).")
 @click.option(
@@ -115,6 +123,8 @@ def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
 @json_option
 def create(
     *,
+    personal: bool,
+    name: str | None,
     deployment: str | None,
     all_deployments: bool,
     user: str | None,
@@ -124,7 +134,19 @@ def create(
     expires_in: timedelta | None,
     json_output: bool,
 ) -> None:
-    """Create a token, and print it. It is not shown again."""
+    """Create a token, and print it. It is not shown again.
+
+    With --personal it is for a person or a program that deploys: `windlass login` and WINDLASS_API_TOKEN take it.
+    Without --user, it is one of your own.
+    """
+    if personal:
+        if deployment or all_deployments or profile or scopes or read_only:
+            raise click.UsageError("With --personal, give only --user, --name and --expires. The role decides.")
+        _create_personal(user, name or "personal", expires_in, json_output=json_output)
+        return
+    if name:
+        raise click.UsageError("--name is for --personal.")
+    demand_local()
     from windlass.cli.this_server import administer, chosen_deployment
     from windlass.config import load
     from windlass.kickoffs.states import Scope
@@ -154,11 +176,23 @@ def create(
     notify(f"It opens {f'the crew {crew.slug}' if crew else 'every crew'}. It is not shown again.")
 
 
+def _create_personal(user: str | None, name: str, expires_in: timedelta | None, *, json_output: bool) -> None:
+    from windlass.cli.people import people_of
+
+    made = people_of(None).create_token(user, name, expires_in)
+    if json_output:
+        print_json(made)
+    else:
+        print_result(made["token"])
+    notify(f"It is a personal token of {made['user']}, with the rights of the user's role. It is not shown again.")
+
+
 @tokens.command("list")
 @click.option("--all", "revoked_too", is_flag=True, help="Also those that are revoked or have expired.")
 @json_option
 def list_(*, revoked_too: bool, json_output: bool) -> None:
     """List tokens, by their last four characters."""
+    demand_local()
     from windlass.cli.this_server import administer
     from windlass.config import load
 
@@ -180,6 +214,7 @@ def revoke(name: str, *, json_output: bool) -> None:
 
     NAME is its id or its last four characters. Kickoffs that were started with it continue.
     """
+    demand_local()
     from windlass.cli.this_server import administer
     from windlass.config import load
 
@@ -197,6 +232,7 @@ def rotate(name: str, *, json_output: bool) -> None:
 
     NAME is its id or its last four characters.
     """
+    demand_local()
     from windlass.cli.this_server import administer
     from windlass.config import load
 

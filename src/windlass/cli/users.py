@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import Any
 
 import click
 
+from windlass.cli.people import people_of
 from windlass.cli.printing import json_option, notify, print_json, print_table
-
-if TYPE_CHECKING:
-    from windlass.store.tokens import UserRow
+from windlass.cli.servers import demand_local, profile_option
 
 LONGEST_NAME = 100
-HEADINGS = ("USER", "STATE", "ADDED")
+HEADINGS = ("USER", "ROLE", "STATE", "ADDED")
+ROLES = ("owner", "developer", "viewer")
 
 
 def user_name(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -21,34 +21,47 @@ def user_name(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
+role_option = click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    help="What the user may do with the control API. An owner does everything, a developer deploys, a viewer reads. By "
+    "default nothing.",
+)
+
+
 @click.group
 def users() -> None:
-    """Add, list, disable, enable and delete users."""
+    """Add, list, disable and delete users, and set their roles."""
 
 
 @users.command
 @click.argument("name", callback=user_name)
+@role_option
 @json_option
-def add(name: str, *, json_output: bool) -> None:
+@profile_option
+def add(name: str, *, role: str | None, json_output: bool, profile: str | None) -> None:
     """Add a user."""
-    from windlass.cli.this_server import administer
-    from windlass.config import load
-
-    administer(load(), lambda opened: opened.tokens.add_user(name))
-    _print_state(name, "active", json_output=json_output)
-    notify(f"The user {name} is added. Make a token with: windlass tokens create --user {shlex.quote(name)}")
+    people_of(profile).add(name, role)
+    if json_output:
+        print_json({"name": name, "state": "active", "role": role})
+    personal = " --personal" if role else ""
+    line = f"windlass tokens create{personal} --user {shlex.quote(name)}"
+    notify(f"The user {name} is added{f', with the role {role}' if role else ''}. Make a token with: {line}")
 
 
 @users.command("list")
 @json_option
-def list_(*, json_output: bool) -> None:
-    """List the users, and which of them are disabled."""
-    from windlass.cli.this_server import administer
-    from windlass.config import load
-
-    rows = administer(load(), lambda opened: opened.tokens.users())
+@profile_option
+def list_(*, json_output: bool, profile: str | None) -> None:
+    """List the users, with their roles, and which of them are disabled."""
+    rows = people_of(profile).users()
     if json_output:
-        print_json([{"name": row.name, "state": _state(row), "added_at": row.created_at} for row in rows])
+        print_json(
+            [
+                {"name": row["name"], "state": _state(row), "role": row["role"], "added_at": row["created_at"]}
+                for row in rows
+            ]
+        )
     elif rows:
         print_table(HEADINGS, [_cells(row) for row in rows])
     else:
@@ -57,16 +70,32 @@ def list_(*, json_output: bool) -> None:
 
 @users.command
 @click.argument("name")
+@click.argument("role", metavar="ROLE", type=click.Choice([*ROLES, "none"]))
 @json_option
-def disable(name: str, *, json_output: bool) -> None:
+@profile_option
+def role(name: str, role: str, *, json_output: bool, profile: str | None) -> None:
+    """Set the role of a user, on every server within a second.
+
+    ROLE is owner, developer, viewer or none. An owner may do everything with the control API, a developer may deploy
+    and change deployments, a viewer may read. `none` takes the access away. One owner must remain.
+    """
+    given = None if role == "none" else role
+    people_of(profile).set_role(name, given)
+    if json_output:
+        print_json({"name": name, "role": given})
+    notify(f"The user {name} has the role {role} now." if given else f"The user {name} has no role any more.")
+
+
+@users.command
+@click.argument("name")
+@json_option
+@profile_option
+def disable(name: str, *, json_output: bool, profile: str | None) -> None:
     """Disable a user: every server refuses all tokens of the user within a second.
 
     Kickoffs that the user started continue: `windlass stop --all --user NAME` stops them.
     """
-    from windlass.cli.this_server import administer
-    from windlass.config import load
-
-    administer(load(), lambda opened: opened.tokens.disable_user(name))
+    people_of(profile).set_disabled(name, disabled=True)
     _print_state(name, "disabled", json_output=json_output)
     quoted = shlex.quote(name)
     notify(f"The user {name} is disabled. Its kickoffs continue. Stop them with: windlass stop --all --user {quoted}")
@@ -75,12 +104,10 @@ def disable(name: str, *, json_output: bool) -> None:
 @users.command
 @click.argument("name")
 @json_option
-def enable(name: str, *, json_output: bool) -> None:
+@profile_option
+def enable(name: str, *, json_output: bool, profile: str | None) -> None:
     """Enable a disabled user: its tokens are accepted again."""
-    from windlass.cli.this_server import administer
-    from windlass.config import load
-
-    administer(load(), lambda opened: opened.tokens.enable_user(name))
+    people_of(profile).set_disabled(name, disabled=False)
     _print_state(name, "active", json_output=json_output)
     notify(f"The user {name} is enabled.")
 
@@ -101,6 +128,7 @@ def delete(name: str, *, data_only: bool, stop: bool, yes: bool, json_output: bo
     from windlass.cli.this_server import administer
     from windlass.config import load
 
+    demand_local()
     whole = "all kickoffs of the user" if data_only else "the user, all its tokens and all kickoffs of"
     confirm(f"Delete {whole} {name} for good?", yes=yes)
     count = administer(load(), lambda opened: opened.users.delete(name, stop=stop, data_only=data_only))
@@ -109,8 +137,8 @@ def delete(name: str, *, data_only: bool, stop: bool, yes: bool, json_output: bo
     notify(f"{count} kickoff{'' if count == 1 else 's'} of {name} deleted{'' if data_only else ', and the user'}.")
 
 
-def _state(row: UserRow) -> str:
-    return "disabled" if row.disabled_at else "active"
+def _state(row: dict[str, Any]) -> str:
+    return "disabled" if row["disabled"] else "active"
 
 
 def _print_state(name: str, state: str, *, json_output: bool) -> None:
@@ -118,5 +146,7 @@ def _print_state(name: str, state: str, *, json_output: bool) -> None:
         print_json({"name": name, "state": state})
 
 
-def _cells(row: UserRow) -> list[str]:
-    return [row.name, _state(row), f"{row.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"]
+def _cells(row: dict[str, Any]) -> list[str]:
+    at = row["created_at"]
+    added = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return [row["name"], row["role"] or "-", _state(row), f"{added.astimezone(UTC):%Y-%m-%d %H:%MZ}"]

@@ -49,10 +49,13 @@ class Request:
     grace: float = ANSWER_SECONDS
     after: float = 0.0
     headers: Mapping[str, str] = field(default_factory=dict)
+    pieces: Iterable[bytes] | None = None
+    """The content of an upload, in place of `content`. Its length is in the headers."""
 
     @property
     def target(self) -> str:
-        return f"{self.path}?wait={self.wait:g}" if self.wait else self.path
+        sign = "&" if "?" in self.path else "?"
+        return f"{self.path}{sign}wait={self.wait:g}" if self.wait else self.path
 
     @property
     def seconds(self) -> float:

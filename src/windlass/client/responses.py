@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 LONGEST_BODY_SHOWN = 200
+A_CREW = "a crew"
+A_SERVER = "a Windlass server"
+ADDRESS_OF = {
+    A_CREW: "It must be the base URL of a crew: `windlass tokens show` prints it.",
+    A_SERVER: "It must be that of a server with the control API, such as https://crews.example.com.",
+}
+"""Maps what should have answered to a hint about its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +36,17 @@ class NoAnswer:
 Outcome = httpx.Response | NoAnswer
 
 
-def parse_outcome(outcome: Outcome) -> Answer:
-    """Returns the body of a success. Raises Unreachable without an answer, and Refused for any other answer."""
+def parse_outcome(outcome: Outcome, of: str = A_CREW) -> Answer:
+    """Returns the body of a success. Raises Unreachable without an answer, and Refused for any other answer. `of` is
+    what should have answered.
+    """
     if isinstance(outcome, NoAnswer):
         raise _unreachable(outcome) from outcome.error
     if not outcome.is_success:
-        raise _refusal(outcome)
+        raise _refusal(outcome, of)
     response = _body(outcome)
     if not isinstance(response, dict):
-        raise _not_a_crew(outcome)
+        raise _not_a_crew(outcome, of)
     return response
 
 
@@ -60,13 +69,13 @@ def refused_item(response: Any) -> Refused:
     )
 
 
-def _refusal(answer: httpx.Response) -> Refused:
+def _refusal(answer: httpx.Response, of: str = A_CREW) -> Refused:
     response = _body(answer)
     if answer.has_redirect_location:
         place = answer.headers["Location"]
-        return NotACrew(answer.status_code, f"The server redirects to {place}.", "Use the base URL of a crew.")
+        return NotACrew(answer.status_code, f"The server redirects to {place}.", f"Use the address of {of}.")
     if not isinstance(response, dict) or not isinstance(response.get("message"), str):
-        return _not_a_crew(answer)
+        return _not_a_crew(answer, of)
     return _in_words(answer.status_code, response.get("error") or answer.reason_phrase, response, _retry_after(answer))
 
 
@@ -100,16 +109,16 @@ def _hint(details: Mapping[str, Any], retry_after: float) -> str:
     return f"Try again in {retry_after:g} s." if retry_after else ""
 
 
-def _not_a_crew(answer: httpx.Response) -> NotACrew:
-    """Returns the error for an answer that is not from a crew, but from a proxy or another program."""
+def _not_a_crew(answer: httpx.Response, of: str) -> NotACrew:
+    """Returns the error for an answer that is not from a crew or a server, but from a proxy or another program."""
     text = " ".join(answer.text.split())
     shown = text[:LONGEST_BODY_SHOWN] + ("..." if len(text) > LONGEST_BODY_SHOWN else "")
     kind = answer.headers.get("Content-Type", "no content type")
     received = f"{answer.status_code} {answer.reason_phrase}, {kind}. {shown}".strip()
     return NotACrew(
         answer.status_code,
-        f"{answer.url} does not answer as a crew does: {received}",
-        "Check the address. It must be the base URL of a crew: `windlass tokens show` prints it.",
+        f"{answer.url} does not answer as {of} does: {received}",
+        f"Check the address. {ADDRESS_OF[of]}",
         retry_after=_retry_after(answer),
     )
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Parsed = TypeVar("Parsed")
 
 CONNECT_SECONDS = 10.0
+LONGEST_PAUSE = 120.0
+"""Seconds without a byte sent or received after which a long request, such as an upload, is given up."""
 
 
 class Transport:
@@ -151,7 +153,7 @@ def _options(base_url: str, token: str) -> dict[str, Any]:
 def _parts(request: Request) -> dict[str, Any]:
     content_type = {"Content-Type": "application/json"} if request.content is not None else {}
     return {
-        "content": request.content,
+        "content": request.content if request.pieces is None else request.pieces,
         "headers": {**content_type, **request.headers},
-        "timeout": httpx.Timeout(request.seconds, connect=min(CONNECT_SECONDS, request.seconds)),
+        "timeout": httpx.Timeout(min(request.seconds, LONGEST_PAUSE), connect=min(CONNECT_SECONDS, request.seconds)),
     }

@@ -38,6 +38,8 @@ class DeploymentRow:
     version: int | None
     created_at: datetime
     paused_at: datetime | None
+    concurrency: int | None
+    weight: float
     waiting: int
     running: int
     last_kickoff_at: datetime | None

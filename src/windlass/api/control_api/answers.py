@@ -83,6 +83,8 @@ class DeploymentAnswer(BaseModel):
     paused_at: datetime | None
     running: int = Field(description="Kickoffs that run now.")
     waiting: int = Field(description="Kickoffs that wait in the queue.")
+    concurrency: int | None = Field(description="How many may run at once. Null: the number of slots.")
+    weight: float = Field(description="Its share of the slots against that of other crews.")
     last_kickoff_at: datetime | None
     created_at: datetime
     latest_build: BuildSummary | None

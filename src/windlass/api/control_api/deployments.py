@@ -76,6 +76,8 @@ def _answer(control: Control, row: DeploymentRow) -> DeploymentAnswer:
         paused_at=row.paused_at,
         running=row.running,
         waiting=row.waiting,
+        concurrency=row.concurrency,
+        weight=row.weight,
         last_kickoff_at=row.last_kickoff_at,
         created_at=row.created_at,
         latest_build=BuildSummary(id=row.build, state=row.build_state) if row.build and row.build_state else None,

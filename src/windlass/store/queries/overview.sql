@@ -6,7 +6,7 @@ SELECT page.*,
        coalesce(runs, 0) AS running,
        (SELECT created_at FROM kickoffs WHERE deployment_id = page.id ORDER BY id DESC LIMIT 1) AS last_kickoff_at
   FROM (SELECT *
-          FROM (SELECT deployments.id, slug, deployments.created_at, paused_at, versions.number AS version, latest.id AS build,
+          FROM (SELECT deployments.id, slug, deployments.created_at, paused_at, concurrency, weight, versions.number AS version, latest.id AS build,
                        latest.state AS build_state,
                        CASE WHEN current_version IS NULL AND latest.state = 'failed' THEN 'failed'
                             WHEN current_version IS NULL THEN 'building'

@@ -1,0 +1,196 @@
+"""Lists, sets and removes the variables of a deployment."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from windlass.cli.lists import second
+from windlass.cli.printing import json_option, notify, print_json, print_table
+from windlass.cli.servers import server_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from windlass.cli.control_session import ControlSession
+
+HEADINGS = ("NAME", "VALUE", "UPDATED", "BY")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LONGEST_FILE = 1 << 20
+HIDDEN = "(secret)"
+SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH(?!OR)|DSN", re.IGNORECASE)
+"""Names whose values are secret unless `--plain` is given."""
+PASSWORD_IN_URL = re.compile(r"://[^\s/:@]*:[^\s/@]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A variable to set."""
+
+    name: str
+    value: str
+    secret: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "value": self.value, "secret": self.secret}
+
+
+def looks_secret(name: str, value: str) -> bool:
+    return bool(SECRET_NAMES.search(name) or PASSWORD_IN_URL.search(value))
+
+
+def env_file(file: TextIO, *, secret: bool | None = None) -> list[Given]:
+    """Returns the variables of a .env file. `secret` None decides by their names. Raises click.UsageError."""
+    from dotenv import dotenv_values
+    from dotenv.parser import parse_stream
+
+    try:
+        text = file.read(LONGEST_FILE)
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{file.name} is not UTF-8 text.") from None
+    wrong = [one.original.line for one in parse_stream(StringIO(text)) if one.error]
+    if wrong:
+        raise click.UsageError(f"{file.name}:{wrong[0]} is no line of the form NAME=VALUE.")
+    found = dotenv_values(stream=StringIO(text))
+    return [_given(name, value, secret) for name, value in found.items() if value is not None]
+
+
+def _given(name: str, value: str, secret: bool | None) -> Given:
+    if not NAME.fullmatch(name):
+        raise click.UsageError(f"{name!r} is no name of a variable: letters, digits and _, no digit first.")
+    if name.startswith("WINDLASS_"):
+        raise click.UsageError(f"{name}: names that begin with WINDLASS_ are for the server.")
+    return Given(name, value, looks_secret(name, value) if secret is None else secret)
+
+
+@click.group
+def env() -> None:
+    """List, set and remove the variables of a deployment.
+
+    They are in the environment of its crew from its next kickoff on. They override the variables that crews get from
+    the server. All values are stored encrypted.
+    """
+
+
+@env.command("list")
+@click.argument("deployment")
+@json_option
+@server_options
+def list_(deployment: str, *, control: ControlSession, json_output: bool) -> None:
+    """List the variables of a deployment.
+
+    Values of secret variables are never shown. Times are UTC.
+    """
+    rows = control.get("deployments", deployment, "variables")["items"]
+    if json_output:
+        print_json(rows)
+    elif rows:
+        print_table(HEADINGS, [_cells(row) for row in rows])
+    else:
+        notify(f"{deployment} has no variables. Set one with: windlass env set {deployment} NAME=VALUE")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    shown = HIDDEN if row["secret"] else row["value"] if row["value"] is not None else "(for developers)"
+    return [row["name"], shown, second(row["updated_at"]), row["updated_by"] or "-"]
+
+
+@env.command("set")
+@click.argument("deployment")
+@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option(
+    "--from-file",
+    "file",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    help="Set the variables of FILE, a .env file (- for standard input).",
+)
+@click.option(
+    "--secret/--plain",
+    default=None,
+    help="Whether the values are secret: never shown again. By default, decided by each name and value.",
+)
+@json_option
+@server_options
+def set_(
+    deployment: str,
+    pairs: tuple[str, ...],
+    *,
+    control: ControlSession,
+    file: TextIO | None,
+    secret: bool | None,
+    json_output: bool,
+) -> None:
+    """Set variables of a deployment.
+
+    They act from the next kickoff on. Other variables stay as they are. NAME without a value asks for a secret value,
+    or reads it from standard input, so that it is on no command line:
+
+    \b
+        windlass env set my-crew DEPTH=2 TOPIC=tides
+        windlass env set my-crew OPENAI_API_KEY < key.txt
+        windlass env set my-crew --from-file .env
+
+    A value is secret if the name has KEY, TOKEN, SECRET, PASS, CREDENTIAL, AUTH or DSN in it, or if the value is a URL
+    with a password. --secret and --plain decide it for all values of the command.
+    """  # noqa: D301 - \b keeps click from wrapping the lines
+    given = _together([*(env_file(file, secret=secret) if file else []), *_from_arguments(pairs, secret)])
+    if not given:
+        raise click.UsageError("Give NAME=VALUE, NAME, or --from-file FILE.")
+    body = {"variables": [one.to_json() for one in given]}
+    control.send("PUT", "deployments", deployment, "variables", body=body)
+    if json_output:
+        print_json([{"name": one.name, "secret": one.secret} for one in given])
+    notify(f"Set for {deployment}, from the next kickoff on: {in_words(given)}")
+
+
+def _from_arguments(pairs: tuple[str, ...], secret: bool | None) -> Iterable[Given]:
+    alone = [pair for pair in pairs if "=" not in pair]
+    if len(alone) > 1 and not sys.stdin.isatty():
+        raise click.UsageError("Only one value can be read from standard input. Use --from-file for several.")
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign:
+            yield _given(name, _asked(name), secret is None or secret)
+            continue
+        one = _given(name, value, secret)
+        if one.secret:
+            notify(
+                f"warning: every user of this machine can see a command line, also the value of {name}. Next time: "
+                f"windlass env set DEPLOYMENT {name}, which asks for the value."
+            )
+        yield one
+
+
+def _asked(name: str) -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt(name, hide_input=True, err=True))
+    return sys.stdin.read(LONGEST_FILE).rstrip("\r\n")
+
+
+def _together(given: list[Given]) -> list[Given]:
+    """Returns the last one of each name."""
+    return list({one.name: one for one in given}.values())
+
+
+def in_words(given: Iterable[Given]) -> str:
+    return ", ".join(f"{one.name} (secret)" if one.secret else one.name for one in given)
+
+
+@env.command
+@click.argument("deployment")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@json_option
+@server_options
+def unset(deployment: str, names: tuple[str, ...], *, control: ControlSession, json_output: bool) -> None:
+    """Remove variables of a deployment, from the next kickoff on."""
+    for name in names:
+        control.send("DELETE", "deployments", deployment, "variables", name)
+    if json_output:
+        print_json([{"name": name} for name in names])
+    notify(f"Removed from {deployment}: {', '.join(names)}")

@@ -1,0 +1,256 @@
+"""`windlass deploy` and `windlass env`, against a control API whose answers the test chooses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.fake_crew import problem
+from cli.fake_server import BUILD, FakeServer, build, deployed, deployment, log, names_in
+from projects_for_tests.making import written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cli.the_command import Command
+
+PROJECT = '[project]\nname = "Tea"\n[tool.windlass]\nentrypoint = "steep:steep"\n'
+STEEP = "def steep(leaf: str) -> str:\n    return leaf\n"
+SECRETS = {".env": "OPENAI_API_KEY=sk-1\n", "id_rsa": "key", ".venv/pyvenv.cfg": "home = /usr"}
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    server = FakeServer()
+    server.open()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def windlass(windlass: Command, server: FakeServer) -> Command:
+    windlass.environment |= server.variables
+    return windlass
+
+
+@pytest.fixture
+def tea(tmp_path: Path) -> str:
+    return str(written(tmp_path / "tea", {"pyproject.toml": PROJECT, "steep.py": STEEP, **SECRETS}))
+
+
+def test_a_new_crew_is_uploaded_built_and_introduced(windlass: Command, server: FakeServer, tea: str) -> None:
+    deployed(server, changes={"inputs": {"added": ["leaf"], "removed": []}, "tasks": {"added": ["steep"]}})
+    ended = windlass("deploy", tea)
+    assert ended.code == 0, ended
+    assert names_in(server.sent("POST deployments")) == {"pyproject.toml", "steep.py"}
+    assert [one.query for one in server.seen if one.method == "POST"] == ["name=tea"]
+    said = ended.err.splitlines()
+    assert [line for line in said if line.startswith("  ")] == [
+        "  installing",
+        "  loading",
+        "  inputs added: leaf",
+        "  tasks added: steep",
+    ]
+    assert f"deploying tea to {server.url}" in said
+    assert "tea: version 1 is ready." in said
+    assert any(line.startswith("left out") and "id_rsa" in line for line in said)
+    assert f"windlass env set tea --from-file {tea}/.env" in ended.err, "the variables of the .env are pointed out"
+    assert f"  Base URL           {server.url}/crews/tea\n" in ended.out
+    assert "windlass deployments show tea --tokens" in ended.out, "a pipe gets no tokens"
+    assert "curl" in ended.out
+
+
+def test_a_crew_that_exists_gets_a_new_version(windlass: Command, server: FakeServer, tea: str) -> None:
+    deployed(server, exists=True)
+    assert windlass("deploy", tea, "-m", "hotter").code == 0
+    (post,) = [one for one in server.seen if one.method == "POST"]
+    assert (post.path, post.query) == ("/api/v1/deployments/tea/builds", "message=hotter")
+
+
+def test_of_two_first_deploys_at_once_the_second_makes_a_version(
+    windlass: Command, server: FakeServer, tea: str
+) -> None:
+    deployed(server)
+    server.answers["POST deployments"] = problem(409, "Conflict", "The name is taken.", slug="tea")
+    assert windlass("deploy", tea).code == 0
+    assert server.requests().count("POST deployments/tea/builds") == 1
+
+
+def test_a_taken_name_is_an_error_for_a_new_crew(windlass: Command, server: FakeServer, tea: str) -> None:
+    deployed(server, exists=True)
+    server.answers["POST deployments"] = problem(409, "Conflict", "There is a deployment 'tea' already.", slug="tea")
+    ended = windlass("deploy", tea, "--new")
+    assert (ended.code, "There is a deployment 'tea' already." in ended.err) == (3, True)
+    assert "POST deployments/tea/builds" not in server.requests()
+
+
+def test_a_build_that_fails_is_an_error_with_its_hint_and_the_old_version_serves(
+    windlass: Command, server: FakeServer, tea: str
+) -> None:
+    deployed(
+        server,
+        exists=True,
+        state="failed",
+        error="steep.py, line 1: No module named 'kettle'",
+        hint="Add it.",
+        version=None,
+    )
+    ended = windlass("deploy", tea)
+    assert (ended.code, ended.out) == (1, "")
+    assert "error: tea: the build failed: steep.py, line 1: No module named 'kettle'\nAdd it.\n" in ended.err
+    assert ended.err.endswith("Version 1 of tea still serves.\n")
+
+
+def test_variables_are_set_before_the_build(windlass: Command, server: FakeServer, tea: str) -> None:
+    deployed(server)
+    server.answers["PUT deployments/tea/variables"] = {"items": []}
+    assert windlass("deploy", tea, "--env-file", f"{tea}/.env").code == 0
+    assert server.sent("PUT deployments/tea/variables") == {
+        "variables": [{"name": "OPENAI_API_KEY", "value": "sk-1", "secret": True}]
+    }
+    changes = [name for name in server.requests() if not name.startswith("GET")]
+    assert changes.index("PUT deployments/tea/variables") < changes.index("POST deployments/tea/builds")
+
+
+def test_a_repository_is_fetched_by_the_server(windlass: Command, server: FakeServer) -> None:
+    deployed(server)
+    url = "https://github.com/acme/tea.git"
+    assert windlass("deploy", url, "--ref", "v2", "--subfolder", "crews/tea", "--no-wait").code == 0
+    body = {"name": "tea", "git": {"url": url, "ref": "v2", "subfolder": "crews/tea"}}
+    assert server.sent("POST deployments") == body
+    assert not any("/log" in name for name in server.requests())
+
+
+def test_all_as_json(windlass: Command, server: FakeServer, tea: str) -> None:
+    deployed(server)
+    ended = windlass("deploy", tea, "--json")
+    assert json.loads(ended.out) == {"deployment": deployment(), "build": build()}
+    deployed(server, exists=True)
+    assert json.loads(windlass("deploy", tea, "--json", "--no-wait").out) == {
+        "deployment": "tea",
+        "build": build("queued"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"pyproject.toml": "[project"}, "error: pyproject.toml can't be read"),
+        ({"notes.txt": "tea"}, "there is no pyproject.toml and no Python file"),
+        ({"pyproject.toml": f"{PROJECT}weight = -1\n", "steep.py": STEEP}, "error: pyproject.toml:5: "),
+    ],
+)
+def test_a_project_that_is_none_is_not_uploaded(
+    windlass: Command, server: FakeServer, tmp_path: Path, files: dict[str, str], words: str
+) -> None:
+    ended = windlass("deploy", str(written(tmp_path / "other", files)))
+    assert ended.code == 1
+    assert words in ended.err
+    assert "Nothing was uploaded." in ended.err
+    assert server.seen == []
+
+
+def test_what_does_not_exist_is_an_error(windlass: Command, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "tea.txt").touch()
+    for place, words in (("nowhere", "does not exist"), ("tea.txt", "is no folder, zip file or git URL")):
+        ended = windlass("deploy", str(tmp_path / place))
+        assert (ended.code, words in ended.err) == (1, True)
+    assert windlass("deploy", str(tmp_path), "--ref", "main").code == 2
+    assert server.seen == []
+
+
+def test_an_upload_that_is_too_large_for_the_server_is_an_error(
+    windlass: Command, server: FakeServer, tea: str
+) -> None:
+    deployed(server)
+    server.answers["POST deployments"] = problem(413, "Content Too Large", "The upload is larger than 100 MB.")
+    ended = windlass("deploy", tea)
+    assert (ended.code, "larger than 100 MB" in ended.err) == (3, True)
+
+
+def test_ctrl_c_leaves_the_build_running_and_names_the_command_that_follows_it(
+    windlass: Command, server: FakeServer, tea: str
+) -> None:
+    deployed(server)
+    server.answers[f"GET builds/{BUILD}/log"] = [log("installing"), log(after=1)]
+    with windlass.started("deploy", tea) as command:
+        command.wait_for("installing")
+        command.interrupt()
+        assert command.end() == 130
+    assert "The build goes on. Follow it with: windlass deployments logs tea --follow" in command.err
+
+
+def test_no_server_is_an_error_of_its_own(windlass: Command, server: FakeServer, tea: str) -> None:
+    server.stop()
+    ended = windlass("deploy", tea)
+    assert (ended.code, "can't be reached" in ended.err) == (4, True)
+    ended = windlass("deploy", tea, WINDLASS_URL="")
+    assert (ended.code, "windlass serve" in ended.err) == (4, True)
+    server.start()
+
+
+def test_variables_are_secret_by_their_names_and_values(windlass: Command, server: FakeServer, tmp_path: Path) -> None:
+    server.answers["PUT deployments/tea/variables"] = {"items": []}
+    file = tmp_path / "some.env"
+    file.write_text("# of tea\nexport DEPTH=2\nDATABASE=postgres://tea:leaf@db/tea\nAUTHOR='Ann B.'\n", "utf-8")
+    ended = windlass("env", "set", "tea", "OPENAI_API_KEY", "DEPTH=3", "--from-file", str(file), typed="sk-1\n")
+    assert ended.code == 0, ended
+    assert server.sent("PUT deployments/tea/variables")["variables"] == [
+        {"name": "DEPTH", "value": "3", "secret": False},
+        {"name": "DATABASE", "value": "postgres://tea:leaf@db/tea", "secret": True},
+        {"name": "AUTHOR", "value": "Ann B.", "secret": False},
+        {"name": "OPENAI_API_KEY", "value": "sk-1", "secret": True},
+    ]
+    assert (
+        ended.err
+        == "Set for tea, from the next kickoff on: DEPTH, DATABASE (secret), AUTHOR, OPENAI_API_KEY (secret)\n"
+    )
+    server.seen.clear()
+    warned = windlass("env", "set", "tea", "MY_TOKEN=abc")
+    assert warned.err.startswith(
+        "warning: every user of this machine can see a command line, also the value of MY_TOKEN"
+    )
+    server.seen.clear()
+    assert (
+        windlass("env", "set", "tea", "MY_TOKEN=abc", "--plain").err
+        == "Set for tea, from the next kickoff on: MY_TOKEN\n"
+    )
+    assert server.sent("PUT deployments/tea/variables")["variables"][0]["secret"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "Give NAME=VALUE"),
+        (["1X=2"], "is no name of a variable"),
+        (["WINDLASS_HOME=/x"], "are for the server"),
+        (["A", "B"], "Only one value"),
+    ],
+)
+def test_what_is_no_variable_is_a_usage_error(
+    windlass: Command, server: FakeServer, arguments: list[str], words: str
+) -> None:
+    ended = windlass("env", "set", "tea", *arguments)
+    assert (ended.code, words in ended.err) == (2, True)
+    assert server.seen == []
+
+
+def test_a_line_that_is_no_variable_is_named(windlass: Command, tmp_path: Path) -> None:
+    (tmp_path / "x.env").write_text("A=1\n=2\n")
+    ended = windlass("env", "set", "tea", "--from-file", str(tmp_path / "x.env"))
+    assert (ended.code, "x.env:2 is no line of the form NAME=VALUE" in ended.err) == (2, True)
+
+
+def test_values_of_secrets_are_not_in_the_list(windlass: Command, server: FakeServer) -> None:
+    row = {"name": "KEY", "secret": True, "value": None, "updated_at": "2026-01-02T03:04:05Z", "updated_by": "ann"}
+    plain = row | {"name": "DEPTH", "secret": False, "value": "2"}
+    server.answers["GET deployments/tea/variables"] = {"items": [row, plain]}
+    lines = [line.split() for line in windlass("env", "list", "tea").out.splitlines()[1:]]
+    assert lines == [
+        ["KEY", "(secret)", "2026-01-02", "03:04:05", "ann"],
+        ["DEPTH", "2", "2026-01-02", "03:04:05", "ann"],
+    ]
+    assert json.loads(windlass("env", "list", "tea", "--json").out) == [row, plain]

@@ -1,0 +1,136 @@
+"""`windlass login`, `logout` and `profiles`, and the server that a command chooses."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.responses import HTMLResponse
+
+from cli.fake_crew import problem
+from cli.fake_server import TOKEN, FakeServer, deployment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cli.the_command import Command
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    server = FakeServer()
+    server.answers["GET deployments"] = {"items": [deployment()], "next_cursor": None}
+    server.open()
+    yield server
+    server.close()
+
+
+def file_of(folder: Path) -> Path:
+    return folder / ".config" / "windlass" / "profiles.json"
+
+
+def test_a_login_is_kept_in_a_file_of_the_user_and_used_until_the_logout(
+    windlass: Command, server: FakeServer, tmp_path: Path
+) -> None:
+    ended = windlass("login", f"{server.url}/", "--name", "work", typed=f"{TOKEN}\n")
+    assert (ended.code, ended.out) == (0, "")
+    assert f"You are logged in to {server.url} as ann, with the role developer." in ended.err
+    assert TOKEN not in ended.err
+    assert stat.S_IMODE(file_of(tmp_path).stat().st_mode) == 0o600
+    assert windlass("deployments", "list").out.splitlines()[1].startswith("tea ")
+    rows = {row["profile"]: row for row in json.loads(windlass("profiles", "--json").out)}
+    assert rows["work"] == {"profile": "work", "user": "ann", "url": server.url, "current": True}
+    assert TOKEN not in windlass("profiles").out
+
+    assert windlass("profiles", "use", "local").code == 0
+    nowhere = windlass("deployments", "list")
+    assert nowhere.code == 4
+    assert "windlass serve" in nowhere.err
+    assert windlass("deployments", "list", "--profile", "work").code == 0
+    assert windlass("deployments", "list", WINDLASS_PROFILE="work").code == 0
+
+    assert windlass("logout", "work").code == 0
+    assert TOKEN not in file_of(tmp_path).read_text("utf-8")
+    gone = windlass("deployments", "list", "--profile", "work")
+    assert (gone.code, "There is no profile 'work'." in gone.err) == (1, True)
+    assert windlass("logout").code == 1
+
+
+def test_a_token_that_the_server_refuses_is_not_kept(windlass: Command, server: FakeServer, tmp_path: Path) -> None:
+    ended = windlass("login", server.url, typed="wlp_wrong")
+    assert ended.code == 3
+    assert "401 Unauthorized" in ended.err
+    assert not file_of(tmp_path).exists()
+
+
+@pytest.mark.parametrize("typed", ["", "\n", "two words\n", "Schl\u00fcssel"])
+def test_what_is_no_token_is_a_usage_error(windlass: Command, server: FakeServer, typed: str) -> None:
+    assert windlass("login", server.url, typed=typed).code == 2
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("url", ["crews.example.com", "file:///etc", "https://ann:secret@crews.example.com"])
+def test_what_is_no_address_is_a_usage_error(windlass: Command, url: str) -> None:
+    ended = windlass("login", url, typed=TOKEN)
+    assert (ended.code, "is no address of a server" in ended.err) == (2, True)
+
+
+def test_a_server_of_the_variables_goes_before_the_current_profile(windlass: Command, server: FakeServer) -> None:
+    other = FakeServer()
+    other.open()
+    try:
+        other.answers["GET deployments"] = {"items": [deployment("coffee")], "next_cursor": None}
+        windlass("login", other.url, "--name", "other", typed=TOKEN)
+        assert windlass("deployments", "list").out.splitlines()[1].startswith("coffee ")
+        assert windlass("deployments", "list", **server.variables).out.splitlines()[1].startswith("tea ")
+        named = windlass("deployments", "list", "--profile", "other", **server.variables)
+        assert named.out.splitlines()[1].startswith("coffee ")
+    finally:
+        other.close()
+
+
+def test_an_address_without_a_token_is_an_error(windlass: Command, server: FakeServer) -> None:
+    ended = windlass("deployments", "list", WINDLASS_URL=server.url)
+    assert ended.code == 1
+    assert "WINDLASS_API_TOKEN is not" in ended.err
+
+
+def test_a_refused_token_says_where_it_came_from(windlass: Command, server: FakeServer) -> None:
+    ended = windlass("deployments", "list", WINDLASS_URL=server.url, WINDLASS_API_TOKEN="wlp_wrong")
+    assert (ended.code, "Check WINDLASS_API_TOKEN" in ended.err) == (3, True)
+    windlass("login", server.url, "--name", "work", typed=TOKEN)
+    server.refusal = problem(401, "Unauthorized", "The token is revoked.")
+    revoked = windlass("deployments", "list", "--profile", "work")
+    assert (revoked.code, f"Log in again: windlass login {server.url} --name work" in revoked.err) == (3, True)
+    server.refusal = problem(403, "Forbidden", "This needs the role developer.")
+    assert "windlass users role NAME ROLE" in windlass("deployments", "list").err
+
+
+def test_a_file_that_is_not_of_profiles_is_an_error_that_names_it(windlass: Command, tmp_path: Path) -> None:
+    file_of(tmp_path).parent.mkdir(parents=True)
+    for text in ("{", "[]", '{"current": "x", "profiles": {"x": {"link": 1}}}'):
+        file_of(tmp_path).write_text(text)
+        ended = windlass("profiles")
+        assert (ended.code, f"{file_of(tmp_path)} can't be read" in ended.err) == (1, True)
+
+
+def test_an_unencrypted_address_of_another_machine_is_warned_of(windlass: Command) -> None:
+    ended = windlass(
+        "deployments",
+        "list",
+        WINDLASS_URL="http://192.0.2.1:9",
+        WINDLASS_API_TOKEN=TOKEN,
+        http_proxy="http://127.0.0.1:9",
+    )
+    assert ended.code == 4
+    assert ended.err.startswith("warning: http:// sends the token over the network unencrypted")
+
+
+def test_another_program_at_the_address_is_recognised(windlass: Command, server: FakeServer) -> None:
+    server.refusal = HTMLResponse("<h1>It works!</h1>")
+    ended = windlass("deployments", "list", **server.variables)
+    assert ended.code == 3
+    assert "does not answer as a Windlass server does" in ended.err
