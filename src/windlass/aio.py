@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -56,6 +56,21 @@ async def shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
     if cancelled:
         raise asyncio.CancelledError from task.exception()
     return task.result()
+
+
+async def abortable(work: Callable[[], Answer], abort: Callable[[], None]) -> Answer:
+    """Does the work in a thread. A cancellation calls `abort`, which must make the work end soon, and waits for it."""
+    doing = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        abort()
+        while not doing.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({doing})
+        if not doing.cancelled():
+            doing.exception()  # the cancellation is what counts
+        raise
 
 
 async def cancelled(*tasks: asyncio.Task[Any]) -> None:

@@ -92,8 +92,10 @@ def test_links_that_lead_out_together_and_files_below_a_link(tmp_path: Path) -> 
 
 
 def test_many_links(tmp_path: Path) -> None:
-    chain = {f"link{number}": f"link{number + 1}" for number in range(60)}
+    chain = {f"link{number}": f"link{number + 1}" for number in range(400)}
     refused(tmp_path, dict(chain), "circle", mode=LINK)
+    turns = "d/../" * 45
+    refused(tmp_path, {f"l{number}": f"{turns}l{number + 1}" for number in range(900)}, "circle", mode=LINK)
     refused(tmp_path, {f"link{number}": "work.py" for number in range(1001)}, "symbolic links", mode=LINK)
 
 
@@ -122,7 +124,10 @@ def test_encrypted_members_and_other_methods(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused_by_the_sizes_that_it_declares(tmp_path: Path) -> None:
-    refused(tmp_path, {"zeros": bytes(30 << 20)}, "more than 200 times its size")
+    upload = zipped(tmp_path / "upload.zip", {"zeros": bytes(30 << 20)})
+    with pytest.raises(ProjectError, match="more than 200 times its size"):
+        accept(upload, tmp_path / "accepted.zip")
+    assert not (tmp_path / "accepted.zip").exists()
 
 
 def test_a_bomb_that_declares_little_is_read_no_further_than_declared(
@@ -151,6 +156,12 @@ def test_a_directory_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest
     refused(tmp_path, {f"part{number}": "" for number in range(11)}, "more than 10 files and folders")
     monkeypatch.setattr(archive, "LARGEST_DIRECTORY", 200)
     refused(tmp_path, {"x" * 200: ""}, "a list of files of more than")
+
+
+def test_folders_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path of 1,000 bytes can name 39 folders, so that few files would make many of them."""
+    monkeypatch.setattr(archive, "MOST_FOLDERS", 300)
+    refused(tmp_path, {"/".join([str(number)] * 40): "" for number in range(10)}, "more than 300 folders")
 
 
 def test_many_members_cost_little_memory(tmp_path: Path) -> None:

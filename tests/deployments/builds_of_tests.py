@@ -17,6 +17,7 @@ from windlass.deployments.builds import Builds
 from windlass.deployments.checkouts import Checkouts
 from windlass.deployments.deployed_code import DeployedCode
 from windlass.deployments.environment import CrewEnvironments
+from windlass.deployments.sources import Sources
 from windlass.deployments.variables import seal_value
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
@@ -25,7 +26,6 @@ from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
 from windlass.projects.environments import Environments
-from windlass.projects.git import fetch
 from windlass.projects.snapshot import pack
 from windlass.projects.uv import Builder, uv_program
 from windlass.runner import Runner
@@ -40,12 +40,10 @@ from windlass.store.side_jobs import SideJob, SideJobs
 from windlass.store.sources import SourceStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from contextlib import AsyncExitStack
     from pathlib import Path
     from uuid import UUID
 
-    from windlass.projects.git import Fetched
     from windlass.store.deployments import Version
     from windlass.store.kickoffs import KickoffStatus
 
@@ -100,8 +98,7 @@ class Server:
     def building(self, **more: Any) -> Building:
         return Building(
             self.store,
-            sources=self.sources,
-            fetch=from_git,
+            sources=Sources(self.sources, self.folder / "uploads", self._builder, allow_private=True),
             checkouts=self.checkouts,
             environments=self.environments,
             runner=self.runner,
@@ -176,10 +173,3 @@ class Server:
         assert found is not None
         assert found.state.ended
         return await whole(self.kickoffs, kickoff)
-
-
-def from_git(
-    origin: Mapping[str, Any], variables: Mapping[str, str], to: Path, report: Callable[[str], None]
-) -> Fetched:
-    ref, subfolder = origin.get("ref"), origin.get("subfolder")
-    return fetch(origin["url"], ref, subfolder, to, allow_local=True, report=report, variables=variables)

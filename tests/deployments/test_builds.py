@@ -204,6 +204,25 @@ async def test_a_build_fetches_from_git(server: Server) -> None:
     assert "it has no branch, tag or commit of this name" in f"{(await server.ended(missing.id)).error}"
 
 
+async def test_a_fetch_from_a_host_that_does_not_answer_ends_with_its_worker(server: Server) -> None:
+    asked = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        origin = {"type": "git", "url": f"http://127.0.0.1:{port}/tea.git"}
+        build = await server.builds.start(server.deployment, origin, None, None)
+        building = asyncio.create_task(server.building().run(str(build.id)))
+        await asyncio.wait_for(asked.wait(), 30)
+        building.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(building, 20)
+
+
 async def test_settings_of_the_deployment_replace_the_limits_of_the_project(server: Server) -> None:
     limits = PROJECT + "[tool.windlass.limits]\ntimeout = 100\n"
     await server.build({"pyproject.toml": limits}, "import time\ndef run() -> None:\n    time.sleep(600)\n")

@@ -170,6 +170,23 @@ def test_a_link_to_nothing_is_left_out_and_so_is_one_to_a_secret(project: Path, 
     assert accept(upload, tmp_path / "accepted.zip").left_out == ("later",)
 
 
+def test_a_link_that_is_broken_only_after_others_were_left_out_is_kept_as_it_is(tmp_path: Path) -> None:
+    """All that a snapshot has is unpacked, so that its digest is always that of its checkout."""
+    project = written(tmp_path / "project", CREW)
+    (project / "links").mkdir()
+    (project / "links" / "gone").symlink_to("nothing")
+    (project / "folder").symlink_to("links")
+    packed = pack(project, tmp_path / "packed.zip")
+    assert unpack(packed.file, tmp_path / "place") == digest_of(tmp_path / "place") == packed.digest
+
+
+def test_a_project_that_packs_very_well_is_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "zeros").write_bytes(bytes(30 << 20))
+    packed = pack(tmp_path / "project", tmp_path / "packed.zip")
+    assert unpack(packed.file, tmp_path / "place") == packed.digest
+
+
 @pytest.mark.parametrize("target", ["../other.py", "/etc/passwd", "data/../../other.py", "."])
 def test_a_link_out_of_the_project_is_an_error_that_names_it(project: Path, tmp_path: Path, target: str) -> None:
     (project / "link.py").symlink_to(target)

@@ -7,16 +7,12 @@ import dataclasses
 import re
 import secrets
 import string
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass import log
-from windlass.accounts import with_rights_of
 from windlass.deployments.build_log import BuildLog
 from windlass.deployments.inspection import additional_findings
 from windlass.deployments.variables import open_values
@@ -36,14 +32,13 @@ if TYPE_CHECKING:
 
     from windlass.deployments.checkouts import Checkouts
     from windlass.deployments.environment import CrewEnvironments
+    from windlass.deployments.sources import Sources
     from windlass.kickoffs.manifest import Manifest
     from windlass.projects import Options, Recognised
     from windlass.projects.environments import Environments, Prepared
-    from windlass.projects.git import Fetched
     from windlass.runner import Runner
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.builds import BuildStore, BuildTurn
-    from windlass.store.sources import SourceStore
 
 BUILD_SECONDS = 1800.0
 """The time limit of a build."""
@@ -55,9 +50,6 @@ ADD_PACKAGE = (
     "Add the package to the dependencies of the project, in the file that names its packages, and deploy again."
 )
 SCHEME = re.compile(r"[A-Za-z][\w+.-]*://")
-
-Fetch = Callable[["Mapping[str, Any]", "Mapping[str, str]", Path, Callable[[str], None]], "Fetched"]
-"""Writes the files of an origin, with the variables of the deployment, to a file, and reports lines. It may block."""
 
 logger = log.logger(__name__)
 
@@ -77,16 +69,17 @@ class Loaded:
 
 
 class Building:
-    """Does builds on this machine. `fetch` gets files from git, `environments` makes the environments of projects, and
-    `crew_environments` resolves the variables that their crews get. `seconds` is the time limit of a build.
+    """Does builds on this machine.
+
+    `sources` fetches files from git, `environments` makes the environments of projects, and `crew_environments` resolves
+    the variables that their crews get. `seconds` is the time limit of a build.
     """
 
     def __init__(
         self,
         store: BuildStore,
         *,
-        sources: SourceStore,
-        fetch: Fetch,
+        sources: Sources,
         checkouts: Checkouts,
         environments: Environments,
         runner: Runner,
@@ -96,7 +89,6 @@ class Building:
     ) -> None:
         self._store = store
         self._sources = sources
-        self._fetch_from_git = fetch
         self._checkouts = checkouts
         self._environments = environments
         self._runner = runner
@@ -171,13 +163,11 @@ class Building:
 
     async def _fetch(self, turn: BuildTurn, variables: Mapping[str, str], lines: BuildLog) -> str:
         """Stores the files of a git repository, and returns their digest."""
-        with TemporaryDirectory(prefix="windlass-build-") as folder:
-            to = Path(folder) / "source.zip"
-            work = partial(self._fetch_from_git, turn.origin, variables, to, lines.output_of_thread)
-            # in a thread that does not delay the exit of this process
-            fetched = await asyncio.wrap_future(with_rights_of(None, work))
-            await self._sources.add(fetched.snapshot)
-        await self._store.set_snapshot(turn, fetched.snapshot.digest, {**turn.origin, "commit": fetched.commit})
+        origin = turn.origin
+        fetched = await self._sources.fetch(
+            origin["url"], origin.get("ref"), origin.get("subfolder"), variables, lines.output_of_thread
+        )
+        await self._store.set_snapshot(turn, fetched.snapshot.digest, {**origin, "commit": fetched.commit})
         return fetched.snapshot.digest
 
     async def _prepare(

@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from windlass.aio import shielded
+from windlass.aio import abortable, shielded
 from windlass.errors import ProjectError
 from windlass.projects.archive import LARGEST, MB
 from windlass.projects.git import fetch
 from windlass.projects.snapshot import FULL, accept
+from windlass.projects.uv import Abort
 from windlass.removal import removed
 
 if TYPE_CHECKING:
@@ -81,9 +82,10 @@ class Sources:
         `variables` are those of the deployment, which may have the credentials. Raises ProjectError.
         """
         async with self._temporary() as folder:
-            found = await _in_thread(
-                partial(self._fetched, url, ref, subfolder, folder / "source", variables=variables, report=report)
-            )
+            abort = Abort()
+            place = folder / "source"
+            work = partial(self._fetched, url, ref, subfolder, place, variables=variables, report=report, abort=abort)
+            found = await abortable(work, abort.ask)
             await self._store.add(found.snapshot)
         return found
 
@@ -96,6 +98,7 @@ class Sources:
         *,
         variables: Mapping[str, str],
         report: Callable[[str], None],
+        abort: Abort,
     ) -> Fetched:
         with self._builder() as builder:
             return fetch(
@@ -108,6 +111,7 @@ class Sources:
                 account=builder.account,
                 environment=builder.environment,
                 variables=variables,
+                abort=abort,
             )
 
     @asynccontextmanager

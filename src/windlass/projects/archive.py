@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 MB = 1 << 20
 LARGEST, LARGEST_UNPACKED = 100 * MB, 400 * MB
 """The most bytes of a source, as a zip and unpacked."""
-MOST_FILES, MOST_LINKS, MOST_MEMBERS = 20_000, 1000, 60_000
+MOST_FILES, MOST_FOLDERS, MOST_LINKS, MOST_MEMBERS = 20_000, 20_000, 1000, 60_000
 """MOST_MEMBERS bounds all members of a zip: files, folders, and what is left out."""
 HIGHEST_RATIO, RATIO_COUNTS_FROM = 200, 20 * MB
 """A zip that unpacks to so many times its size is refused, if it unpacks to more than RATIO_COUNTS_FROM bytes."""
 LARGEST_DIRECTORY = 16 * MB
 LONGEST_NAME, LONGEST_PATH, DEEPEST = 255, 1000, 40
-LONGEST_TARGET, MOST_TURNS = 255, 40
+LONGEST_TARGET, MOST_STEPS = 255, 300
+"""MOST_STEPS bounds the folders and links that a link leads through."""
 CHUNK = 256 * 1024
 
 MARK = b"windlass source 1"
@@ -93,8 +94,8 @@ def checked(entries: Iterable[Entry]) -> tuple[list[Entry], list[str]]:
     folders = _folders_of(kept)
     links = {entry.path: entry.target for entry in kept if entry.target is not None}
     places = {entry.path for entry in kept if entry.target is None} | folders
-    broken = [path for path in links if resolved(path, links) not in places]
-    return [entry for entry in kept if entry.path not in set(broken)], broken
+    broken = {path for path in links if resolved(path, links) not in places}
+    return [entry for entry in kept if entry.path not in broken], sorted(broken)
 
 
 def check_amount(entries: list[Entry]) -> None:
@@ -161,6 +162,8 @@ def _folders_of(entries: list[Entry]) -> set[str]:
                 raise fault(place, f"its name differs from {shown(other)} only in case or Unicode form", "Rename one.")
             if end < len(names):
                 folders.add(place)
+        if len(folders) > MOST_FOLDERS:
+            raise too_many(f"more than {MOST_FOLDERS:,} folders")
     if both := sorted(files & folders):
         raise fault(both[0], "it is also a folder", "Make the archive again.")
     return folders
@@ -173,11 +176,14 @@ def _key(path: str) -> str:
 def resolved(link: str, links: dict[str, str]) -> str:
     """Returns the path that the link leads to. Raises ProjectError when it leads out of the source or into a circle."""
     here, ahead = link.split("/")[:-1], deque(links[link].split("/"))
-    turns, hint = 0, "Replace it with the file, or leave it out with a .gitignore."
+    steps, hint = 0, "Replace it with the file, or leave it out with a .gitignore."
     if links[link].startswith("/"):
         raise fault(link, "it is a link with an absolute target", hint)
     while ahead:
         name = ahead.popleft()
+        steps += 1
+        if steps > MOST_STEPS:
+            raise fault(link, "it is a link into a circle of links", hint)
         if name == ".." and not here:
             raise fault(link, "it is a link that leads out of the project", hint)
         if name == "..":
@@ -185,9 +191,8 @@ def resolved(link: str, links: dict[str, str]) -> str:
         elif name not in {"", "."}:
             here.append(name)
             if (target := links.get("/".join(here))) is not None:
-                turns += 1
-                if turns > MOST_TURNS or target.startswith("/"):
-                    raise fault(link, "it is a link into a circle of links, or out of the project", hint)
+                if target.startswith("/"):
+                    raise fault(link, "it is a link that leads out of the project", hint)
                 here.pop()
                 ahead.extendleft(reversed(target.split("/")))
     found = "/".join(here)
@@ -227,7 +232,6 @@ def opened(file: Path, *, has_own_root: bool = False) -> Iterator[tuple[list[Ent
                     left_out.append(path)
                 else:
                     entries.append(_entry(archive, path, info))
-            _check_ratio(entries, file.stat().st_size)
             yield entries, left_out
 
 
@@ -285,7 +289,7 @@ def link_target(path: str, target: bytes) -> str:
     return text
 
 
-def _check_ratio(entries: list[Entry], packed: int) -> None:
+def check_ratio(entries: list[Entry], packed: int) -> None:
     size = sum(entry.size for entry in entries)
     if size > RATIO_COUNTS_FROM and size > packed * HIGHEST_RATIO:
         raise too_large(entries, f"it unpacks to {size // MB} MB, more than {HIGHEST_RATIO} times its size")

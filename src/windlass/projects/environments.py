@@ -18,10 +18,11 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass.aio import shielded
+from windlass.aio import abortable, shielded
 from windlass.errors import ProjectError
 from windlass.projects.interpreter import VERSION, python_named, version_of
 from windlass.projects.packages import (
@@ -159,14 +160,7 @@ class Environments:
                 return found
             with contextlib.ExitStack() as stack:
                 builder = await shielded(asyncio.to_thread(stack.enter_context, self._builder()))
-                making = asyncio.create_task(asyncio.to_thread(self._make, wanted, builder, report))
-                try:
-                    return await asyncio.shield(making)
-                except asyncio.CancelledError:
-                    builder.abort.ask()
-                    with contextlib.suppress(Exception):  # the cancellation is what counts
-                        await shielded(asyncio.wait_for(making, None))
-                    raise
+                return await abortable(partial(self._make, wanted, builder, report), builder.abort.ask)
 
     def _make(self, wanted: Wanted, builder: Builder, report: Report) -> Path:
         try:

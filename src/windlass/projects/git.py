@@ -23,6 +23,7 @@ from windlass.errors import ProjectError
 from windlass.projects.archive import CHUNK, LARGEST, MB, check_name
 from windlass.projects.git_address import Address, parsed, resolved
 from windlass.projects.snapshot import Snapshot, accept, content_of
+from windlass.projects.uv import Abort
 from windlass.removal import remove
 
 if TYPE_CHECKING:
@@ -120,12 +121,14 @@ def fetch(
     account: Account | None = None,
     environment: Mapping[str, str] | None = None,
     variables: Mapping[str, str] | None = None,
+    abort: Abort | None = None,
 ) -> Fetched:
     """Writes the snapshot of a folder of the repository to the file `to`. Takes minutes: call it in a thread.
 
     `ref` is a branch, a tag or a whole commit id; None is the default branch. `allow_local` is the setting
     WINDLASS_GIT_ALLOW_PRIVATE. git runs as `account`, None for this process's user. `environment` are the variables of
-    this process, and `variables` those of the deployment, of which the credentials are used. Raises ProjectError.
+    this process, and `variables` those of the deployment, of which the credentials are used. `abort` ends git
+    from another thread. Raises ProjectError.
     """
     check_origin(url, ref, subfolder, allow_local=allow_local)
     git = shutil.which("git")
@@ -138,7 +141,9 @@ def fetch(
     upload = to.with_name(f"{to.name}.git")
     with _folder(account, config_of(address, pinned, given, environment or {})) as folder:
         variables_of_git = _environment(folder, address, pinned, environment or {}, allow_local=allow_local)
-        run = _Git(git, folder / "repository", variables_of_git, account, address, secrets)
+        run = _Git(
+            git, folder / "repository", variables_of_git, account, address, secrets=secrets, abort=abort or Abort()
+        )
         try:
             commit = run.fetch(ref)
             with upload.open("wb") as file:
@@ -223,7 +228,9 @@ class _Git:
         environment: dict[str, str],
         account: Account | None,
         address: Address,
+        *,
         secrets: list[str],
+        abort: Abort,
     ) -> None:
         self._git = git
         self._folder = folder
@@ -231,6 +238,7 @@ class _Git:
         self._account = account
         self._address = address
         self._secrets = secrets
+        self._abort = abort
         self._process: subprocess.Popen[bytes] | None = None
         self._late = threading.Event()
         self._timer = threading.Timer(SECONDS, self._give_up)
@@ -277,7 +285,8 @@ class _Git:
                 extra_groups=[] if account else None,
             )
             try:
-                self._copy(self._process, to, largest)
+                with self._abort.watching(self._process):
+                    self._copy(self._process, to, largest)
                 code = self._process.wait()
             finally:
                 self._kill()

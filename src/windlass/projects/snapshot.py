@@ -24,6 +24,7 @@ from windlass.projects.archive import (
     MARK,
     MB,
     Entry,
+    check_ratio,
     checked,
     link_target,
     opened,
@@ -79,6 +80,7 @@ def accept(upload: Path, to: Path, *, has_own_root: bool = False) -> Snapshot:
     if upload.stat().st_size > LARGEST:
         raise ProjectError(f"The archive is larger than {LARGEST // MB} MB.", "Leave files out with a .gitignore.")
     with opened(upload, has_own_root=has_own_root) as (entries, left_out):
+        check_ratio(entries, upload.stat().st_size)
         return _written(entries, to, left_out)
 
 
@@ -89,13 +91,13 @@ def unpack(archive: Path, folder: Path) -> str:
     afterwards. Raises ProjectError for an archive that is no snapshot, and for a full disk.
     """
     with opened(archive) as (entries, _), _full_disk(folder):
-        kept, _ = checked(entries)
+        checked(entries)
         folder.mkdir(mode=0o700)
         made, digests = {folder}, []
-        for entry in (one for one in kept if one.target is None):
+        for entry in (one for one in entries if one.target is None):
             _make_folders(folder / entry.path, made)
             digests.append(_unpacked(entry, folder / entry.path))
-        for entry in kept:  # last, so that no file is written through one
+        for entry in entries:  # last, so that no file is written through one
             if entry.target is not None:
                 _make_folders(folder / entry.path, made)
                 (folder / entry.path).symlink_to(entry.target)

@@ -27,6 +27,7 @@ from windlass.deployments.crews import Crews
 from windlass.deployments.deployed_code import DeployedCode, Removal
 from windlass.deployments.management import Management
 from windlass.deployments.settings import ServerDefaults
+from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
@@ -50,7 +51,7 @@ from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.infrastructure import open_infrastructure
-from windlass.wiring.setup import environments_of, fetched_from_git, place_for_code
+from windlass.wiring.setup import environments_of, git_builder, place_for_code
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -119,14 +120,23 @@ class Services:
     def _environments(self) -> Environments:
         return environments_of(self.settings)
 
+    @cached_property
+    def sources(self) -> Sources:
+        """Takes in the files of projects: uploads, and repositories."""
+        return Sources(
+            SourceStore(self.infrastructure.database),
+            self.settings.home / "uploads",
+            partial(git_builder, self.settings),
+            allow_private=self.settings.git_allow_private,
+        )
+
     async def start_builds(self, runner: Runner, crew_environments: CrewEnvironments) -> None:
         """Does builds of deployments in this process, BUILDS_AT_ONCE at the same time, and removes what they left."""
         database, key_ring = self.infrastructure.database, self.infrastructure.key_ring
         store, checkouts, environments = BuildStore(database), self._checkouts, self._environments
         building = Building(
             store,
-            sources=SourceStore(database),
-            fetch=partial(fetched_from_git, self.settings),
+            sources=self.sources,
             checkouts=checkouts,
             environments=environments,
             runner=runner,

@@ -10,14 +10,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windlass import config
 from windlass.accounts import ROOT, Account, become, owner_of
 from windlass.errors import ProjectError, SettingsError
 from windlass.projects.checks import declared_project
 from windlass.projects.environments import Environments
-from windlass.projects.git import fetch
 from windlass.projects.setup import ENVIRONMENT, Made, set_up
 from windlass.projects.uv import Builder, uv_program
 from windlass.projects.virtual_environments import alone
@@ -25,10 +24,9 @@ from windlass.runner.crew_account import crew_account
 from windlass.wiring.crews import place_for_crews
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from windlass.config import Settings
-    from windlass.projects.git import Fetched
     from windlass.wiring.infrastructure import Notify
 
 BUILDER = "windlass-build"
@@ -55,22 +53,14 @@ def environments_of(settings: Settings) -> Environments:
     return Environments(place_for_code(settings) / "environments", partial(server_builder, settings))
 
 
-def fetched_from_git(
-    settings: Settings, origin: Mapping[str, Any], variables: Mapping[str, str], to: Path, report: Notify
-) -> Fetched:
-    """Is the Fetch of builds. Root runs git as the user of builds, whose other processes are ended before."""
-    with server_builder(settings) as builder, alone(builder, report):
-        return fetch(
-            origin["url"],
-            origin.get("ref"),
-            origin.get("subfolder"),
-            to,
-            allow_local=settings.git_allow_private,
-            report=report,
-            account=builder.account,
-            environment=builder.environment,
-            variables=variables,
-        )
+@contextmanager
+def git_builder(settings: Settings) -> Iterator[Builder]:
+    """Yields the user that runs git.
+
+    In a server that is root, no build of packages runs meanwhile: at its end, all processes of that user are ended.
+    """
+    with server_builder(settings) as builder, alone(builder, lambda _: None):
+        yield builder
 
 
 @contextmanager
