@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import json
 import tempfile
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,14 +23,18 @@ from windlass.api.application import Addresses, Application, Hosts, health_route
 from windlass.api.connections import ConnectionLimits
 from windlass.api.control_api.application import control_routes
 from windlass.api.control_api.dependencies import ControlApi
+from windlass.api.control_api.uploads import Uploads
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.server import HttpServer
 from windlass.api.streaming_json import LargeAnswers
+from windlass.deployments.builds import Builds
 from windlass.deployments.crews import Crews
+from windlass.deployments.deploys import Deploys
 from windlass.deployments.management import Management
 from windlass.deployments.settings import ServerDefaults
+from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.limits import Limits
@@ -41,20 +45,25 @@ from windlass.lifecycle.deletion import Deletions
 from windlass.lifecycle.statuses import Statuses
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.audit import AuditStore
+from windlass.store.builds import BuildStore
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
+from windlass.store.managing import ManagingStore
 from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
+from windlass.store.sources import SourceStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
+
+    from windlass.projects.uv import Builder
 
 KEY_RING = KeyRing([MasterKey(bytes(32))])
 LARGEST_BODY = 1024 * 1024
@@ -103,6 +112,7 @@ class Server:
     http_server: HttpServer
     access: TokenAuthenticator
     large_answers: LargeAnswers
+    uploads: Path
     _stopping: AsyncExitStack
 
     @property
@@ -256,8 +266,22 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
         variables = Variables(VariableStore(database), KEY_RING)
         usual = ServerDefaults(Limits(timeout=3600.0), Retention(30, 7, 1), 10_000)
         management = Management(deployments, overview, tokens, variables, usual)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        sources = Sources(SourceStore(database), folder / "uploads", builder)
+        builds = Builds(BuildStore(database), listener)
+        deploys = Deploys(deployments, ManagingStore(database), builds, sources, allow_local_git=False)
         control = ControlApi(
-            access, tokens, management, overview, AuditStore(database), LARGEST_BODY, seconds, public_url
+            access,
+            tokens,
+            management,
+            overview,
+            AuditStore(database),
+            deploys,
+            Uploads(),
+            Deletions(RetentionStore(database)),
+            LARGEST_BODY,
+            seconds,
+            public_url,
         )
         routes = [*health_routes({"database": ready}), *control_routes(control)]
         app = Application(api, routes, Addresses(root, domain), public_url=public_url, hosts=hosts)
@@ -282,6 +306,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             http_server,
             access,
             kept,
+            folder / "uploads",
             stack.pop_all(),
         )
 
@@ -293,6 +318,10 @@ async def serving(database_url: str, **settings: Any) -> AsyncIterator[Server]:
         yield server
     finally:
         await server.stop()
+
+
+def builder() -> AbstractContextManager[Builder]:
+    raise AssertionError("no test of the API fetches a repository")
 
 
 def _in_bytes(headers: Mapping[str, str | bytes]) -> dict[bytes, bytes]:

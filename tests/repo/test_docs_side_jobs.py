@@ -5,24 +5,40 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from windlass.access.tokens import Tokens
 from windlass.config import Settings
 from windlass.kickoffs.retention import Retention
+from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.background_tasks import side_jobs
-from windlass.lifecycle.deletion import Retaining
+from windlass.lifecycle.deletion import Deletions, Retaining, UserDeletion
+from windlass.lifecycle.removals import Removals
+from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.database import Database
+from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
+from windlass.store.managing import ManagingStore
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJobs
 from windlass.store.sources import SourceStore
+from windlass.store.tokens import TokenStore
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_has_every_side_job() -> None:
     database = Database("postgresql://nowhere/")
-    jobs = side_jobs(Retaining(RetentionStore(database), KickoffStore(database), SourceStore(database), Retention()))
+    kickoffs, retention, tokens = KickoffStore(database), RetentionStore(database), TokenStore(database)
+    deletion = UserDeletion(
+        Deletions(retention),
+        Tokens(tokens, KeyRing([MasterKey(bytes(32))]), b""),
+        Stops(kickoffs),
+        DeploymentStore(database),
+        patience=1,
+    )
+    removals = Removals(retention, Stops(kickoffs), ManagingStore(database), deletion)
+    jobs = side_jobs(Retaining(retention, kickoffs, SourceStore(database), Retention()), removals)
     told = re.findall(
-        r"^\| `(\w+)` \| each|^\| `(\w+)` \| every", (DOCS / "side-jobs.md").read_text("utf-8"), re.MULTILINE
+        r"^\| `(\w+)` \| each|^\| `(\w+)` \| (?:every|after)", (DOCS / "side-jobs.md").read_text("utf-8"), re.MULTILINE
     )
     assert [one or other for one, other in told] == SideJobs(database.url, jobs).names
 

@@ -144,6 +144,16 @@ class Tokens:
             raise LastOwner(name)
         logger.event("user.disabled", user_id=user)
 
+    async def remove_user(self, name: str, *, by: Actor = COMMAND_LINE) -> None:
+        """Disables a user for good. A side job deletes the user, with all kickoffs and tokens.
+
+        Raises NoSuchUser and LastOwner.
+        """
+        user = (await self.user(name)).id
+        if not await self._store.remove_user(user, name, Change(by, "user.remove", name)):
+            raise LastOwner(name)
+        logger.event("user.disabled", user_id=user)
+
     async def enable_user(self, name: str, *, by: Actor = COMMAND_LINE) -> None:
         user = (await self.user(name)).id
         await self._store.enable_user(user, Change(by, "user.enable", name))

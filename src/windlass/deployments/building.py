@@ -71,8 +71,8 @@ class Loaded:
 class Building:
     """Does builds on this machine.
 
-    `sources` fetches files from git, `environments` makes the environments of projects, and `crew_environments` resolves
-    the variables that their crews get. `seconds` is the time limit of a build.
+    `sources` fetches files from git, `environments` makes the environments of projects, and `crew_environments`
+    resolves the variables that their crews get. `seconds` is the time limit of a build.
     """
 
     def __init__(

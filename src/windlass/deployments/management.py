@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.deployments import crews
 from windlass.deployments.settings import merged, shown_settings
-from windlass.errors import WindlassError
 from windlass.store.audit import Change
+from windlass.store.managing import NoSuchDeployment
 from windlass.store.overview import DeploymentFilter
 
 if TYPE_CHECKING:
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
 
 logger = log.logger(__name__)
-
-
-class NoSuchDeployment(WindlassError):  # noqa: N818 - describes the deployment
-    def __init__(self, slug: str) -> None:
-        super().__init__(
-            f"There is no deployment {slug!r}.", "`windlass deployments list` and GET /deployments list them."
-        )
 
 
 class Management:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 from windlass import log
 from windlass.aio import cancelled
 from windlass.errors import DatabaseUnavailable, StatementGivenUp, Unstorable
+from windlass.store.managing import REMOVAL
 from windlass.store.side_jobs import SideJob
+from windlass.store.tokens import USER_REMOVAL
 
 if TYPE_CHECKING:
     from windlass.lifecycle.deletion import Retaining
+    from windlass.lifecycle.removals import Removals
     from windlass.store.side_jobs import SideJobs
 
 
@@ -23,6 +26,8 @@ LARGE = 1 << 20
 MOST_GIVEN_UP = 3
 """Statements that are given up before a large value counts as one that can't be stored."""
 LESS = "Return less, or where it is stored."
+TRIES_OF_REMOVALS = 12
+"""Tries of a removal while a kickoff does not end. The last pause between two of them is an hour."""
 BETWEEN_LOOKS = 10.0
 """Seconds between two searches for jobs whose worker has died."""
 
@@ -120,10 +125,12 @@ class SideJobWorker:
         await self._jobs.requeue_stalled()
 
 
-def side_jobs(retaining: Retaining) -> list[SideJob]:
+def side_jobs(retaining: Retaining, removals: Removals) -> list[SideJob]:
     """Returns all side jobs. Each server has the same list, because any server may run a job that another deferred."""
     return [
         SideJob("remove_what_is_over", retaining.remove_what_is_over, cron="7 * * * *"),
         SideJob("sweep_leftovers", retaining.sweep_leftovers, cron="37 3 * * *"),
         SideJob("forget_the_expired", retaining.forget_the_expired, cron="*/5 * * * *"),
+        SideJob(REMOVAL, removals.remove_deployment, tries=TRIES_OF_REMOVALS),
+        SideJob(USER_REMOVAL, removals.remove_user, tries=TRIES_OF_REMOVALS),
     ]

@@ -172,6 +172,13 @@ class UserDeletion:
         self._deployments = deployments
         self._patience = patience
 
+    async def find(self, name: str) -> UserRow:
+        """Raises NoSuchUser."""
+        return await self._tokens.user(name)
+
+    async def open_kickoffs(self, name: str) -> int:
+        return await self._deletions.open_kickoffs((await self.find(name)).id)
+
     async def delete(self, name: str, *, stop: bool, data_only: bool) -> int:
         """Returns the number of deleted kickoffs. With `data_only`, keeps the user and the tokens.
 

@@ -27,6 +27,10 @@ OPTION_DEFAULTS = {
 """The options of a version's source that are copied to its deployment: those of the queue, and the profile."""
 
 
+MOST_ROLLBACKS = 100
+"""The most versions that a deployment can go back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """An immutable state of a crew's project. `source` has the folder of its code, the interpreter and options."""
@@ -182,7 +186,14 @@ async def add_version(
 
 
 async def make_current(connection: Connection, deployment: UUID, version: UUID) -> None:
-    """Makes a version of the deployment the current one, and sets the options of its queue."""
+    """Makes a version of the deployment the current one, and sets the options of its queue. A rollback ends this."""
+    await connection.execute(SQL["note_current"], {"version": version, "deployment": deployment})
+    await connection.execute(SQL["forget_current"], {"deployment": deployment, "most": MOST_ROLLBACKS})
+    await show_current(connection, deployment, version)
+
+
+async def show_current(connection: Connection, deployment: UUID, version: UUID) -> None:
+    """Makes a version of the deployment the current one, without a note for a rollback."""
     await connection.execute(SQL["make_current"], {"version": version, "deployment": deployment})
     await apply_options(connection, deployment)
 

@@ -36,10 +36,10 @@ class DeploymentRow:
     slug: str
     state: DeploymentState
     version: int | None
-    created_at: datetime
-    paused_at: datetime | None
     concurrency: int | None
     weight: float
+    created_at: datetime
+    paused_at: datetime | None
     waiting: int
     running: int
     last_kickoff_at: datetime | None

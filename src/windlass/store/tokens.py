@@ -11,15 +11,18 @@ from windlass.kickoffs.roles import SCOPES_OF_ROLE, Role
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
 from windlass.store.audit import Change, record
 from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
+from windlass.store.side_jobs import defer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from uuid import UUID
 
 
 SQL = queries("tokens")
 MEMBERS = ("id", "kind", "deployment_id", "user_id", "profile", "expires_at", "scopes", "name")
 PERSONAL = "personal"
+USER_REMOVAL = "remove_user"
+"""The name of the side job that deletes a user."""
 OF_THE_COMMAND_LINE = "tokens_of_the_command_line"
 """The index that permits one such token. Each other conflict of two tokens but that of `add` is an error."""
 
@@ -168,6 +171,14 @@ class TokenStore:
         """
         return await self._change_owners(SQL["disable_user"], {"id": user}, change, stays=False)
 
+    async def remove_user(self, user: UUID, name: str, change: Change) -> bool:
+        """Disables the user, and defers the side job that deletes the user. Returns False for the last owner."""
+
+        async def begin(connection: Connection) -> None:
+            await defer(connection, USER_REMOVAL, user=name)
+
+        return await self._change_owners(SQL["disable_user"], {"id": user}, change, stays=False, begin=begin)
+
     async def enable_user(self, user: UUID, change: Change | None = None) -> None:
         await self._write(SQL["enable_user"], {"id": user}, change)
 
@@ -185,13 +196,23 @@ class TokenStore:
                 await record(connection, change)
         return rows
 
-    async def _change_owners(self, statement: Statement, values: Row, change: Change | None, *, stays: bool) -> bool:
+    async def _change_owners(
+        self,
+        statement: Statement,
+        values: Row,
+        change: Change | None,
+        *,
+        stays: bool,
+        begin: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> bool:
         """Executes the statement, unless it takes the rights of the last owner. `stays`: the user keeps them."""
         async with self._database.transaction() as connection:
             await connection.execute(SQL["lock_owners"])
             if not stays and await _is_last_owner(connection, values["id"]):
                 return False
             await connection.execute(statement, values)
+            if begin:
+                await begin(connection)
             if change:
                 await record(connection, change)
         return True

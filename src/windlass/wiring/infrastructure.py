@@ -79,14 +79,17 @@ async def administration(settings: Settings) -> AsyncIterator[Administration]:
         await migrate(database)
         tokens = await Tokens.open(TokenStore(database), key_ring_of(settings))
         deployments = DeploymentStore(database)
-        users = UserDeletion(
-            Deletions(RetentionStore(database)),
-            tokens,
-            Stops(KickoffStore(database)),
-            deployments,
-            patience=settings.stop_grace + PATIENCE,
-        )
-        yield Administration(tokens, deployments, users, url)
+        yield Administration(tokens, deployments, user_deletion(settings, database, tokens), url)
+
+
+def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> UserDeletion:
+    return UserDeletion(
+        Deletions(RetentionStore(database)),
+        tokens,
+        Stops(KickoffStore(database)),
+        DeploymentStore(database),
+        patience=settings.stop_grace + PATIENCE,
+    )
 
 
 async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify: Notify) -> Infrastructure:

@@ -17,14 +17,17 @@ from windlass.api.application import Addresses, Application, Hosts, health_route
 from windlass.api.connections import ConnectionLimits
 from windlass.api.control_api.application import control_routes
 from windlass.api.control_api.dependencies import ControlApi
+from windlass.api.control_api.uploads import Uploads
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.building import Building
+from windlass.deployments.builds import Builds
 from windlass.deployments.checkouts import Checkouts
 from windlass.deployments.crews import Crews
 from windlass.deployments.deployed_code import DeployedCode, Removal
+from windlass.deployments.deploys import Deploys
 from windlass.deployments.management import Management
 from windlass.deployments.settings import ServerDefaults
 from windlass.deployments.sources import Sources
@@ -33,6 +36,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
 from windlass.lifecycle.deletion import Deletions, Retaining
+from windlass.lifecycle.removals import Removals
 from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
@@ -42,6 +46,7 @@ from windlass.store.audit import AuditStore
 from windlass.store.builds import JOB, BuildStore
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
+from windlass.store.managing import ManagingStore
 from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
@@ -50,7 +55,7 @@ from windlass.store.sources import SourceStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 from windlass.wiring.crews import interpreters_of_command, runner_of
-from windlass.wiring.infrastructure import open_infrastructure
+from windlass.wiring.infrastructure import open_infrastructure, user_deletion
 from windlass.wiring.setup import environments_of, git_builder, place_for_code
 
 if TYPE_CHECKING:
@@ -109,7 +114,13 @@ class Services:
         retaining = Retaining(
             RetentionStore(database), KickoffStore(database), SourceStore(database), self.settings.retention
         )
-        jobs = SideJobs(database.url, side_jobs(retaining))
+        removals = Removals(
+            RetentionStore(database),
+            Stops(self._kickoffs),
+            ManagingStore(database),
+            user_deletion(self.settings, database, self.infrastructure.tokens),
+        )
+        jobs = SideJobs(database.url, side_jobs(retaining, removals))
         await self.stack.enter_async_context(serving(SideJobWorker(jobs)))
 
     @cached_property
@@ -244,6 +255,15 @@ class Services:
             management,
             overview,
             AuditStore(infrastructure.database),
+            Deploys(
+                DeploymentStore(infrastructure.database),
+                ManagingStore(infrastructure.database),
+                Builds(BuildStore(infrastructure.database), infrastructure.listener),
+                self.sources,
+                allow_local_git=self.settings.git_allow_private,
+            ),
+            Uploads(),
+            Deletions(RetentionStore(infrastructure.database)),
             self.settings.max_body,
             self.settings.request_timeout,
             self.settings.public_url,

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from windlass import __version__
-from windlass.api.control_api import deployments, kickoffs, people, settings
+from windlass.api.control_api import builds, deployments, kickoffs, people, settings
 from windlass.api.control_api.answers import ErrorBody
 from windlass.api.control_api.errors import invalid, translated
 from windlass.api.docs_page import assets, docs_page
@@ -57,7 +57,7 @@ def control_app(control: ControlApi) -> FastAPI:
         },
     )
     app.state.control = control
-    for module in (people, deployments, settings, kickoffs):
+    for module in (people, deployments, builds, settings, kickoffs):
         app.include_router(module.router)
     app.router.routes += [Route("/docs", _docs, methods=["GET"]), Route("/docs/{name}", assets, methods=["GET"])]
     return app

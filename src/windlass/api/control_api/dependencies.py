@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from windlass.access.authentication import TokenAuthenticator
     from windlass.access.tokens import Tokens
+    from windlass.api.control_api.uploads import Uploads
+    from windlass.deployments.deploys import Deploys
     from windlass.deployments.management import Management
+    from windlass.lifecycle.deletion import Deletions
     from windlass.store.audit import AuditStore
     from windlass.store.overview import OverviewStore
 
@@ -32,6 +35,9 @@ class ControlApi:
     management: Management
     overview: OverviewStore
     audit: AuditStore
+    deploys: Deploys
+    uploads: Uploads
+    deletions: Deletions
     largest_body: int
     request_timeout: float
     public_url: str | None

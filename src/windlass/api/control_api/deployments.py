@@ -36,25 +36,25 @@ async def list_deployments(
     wanted = DeploymentFilter(None, query.search, query.state, query.order, query.cursor)
     rows = await control.management.deployments(wanted, limit=query.limit)
     following = (rows[-1].slug if by_slug else str(rows[-1].id)) if len(rows) == query.limit else None
-    return Page(items=[_answer(control, row) for row in rows], next_cursor=following)
+    return Page(items=[deployment_answer(control, row) for row in rows], next_cursor=following)
 
 
 @router.get("/deployments/{slug}")
 async def show_deployment(_: Viewer, control: Control, slug: Slug) -> DeploymentAnswer:
     """Returns a deployment, with the load of its queue."""
-    return _answer(control, await control.management.show(slug))
+    return deployment_answer(control, await control.management.show(slug))
 
 
 @router.post("/deployments/{slug}/pause")
 async def pause_deployment(caller: Developer, control: Control, slug: Slug) -> DeploymentAnswer:
     """Pauses a deployment: its new kickoffs are accepted and wait. Kickoffs that already run are not affected."""
-    return _answer(control, await control.management.pause(slug, caller.actor))
+    return deployment_answer(control, await control.management.pause(slug, caller.actor))
 
 
 @router.post("/deployments/{slug}/resume")
 async def resume_deployment(caller: Developer, control: Control, slug: Slug) -> DeploymentAnswer:
     """Resumes a paused deployment: its waiting kickoffs can start."""
-    return _answer(control, await control.management.resume(slug, caller.actor))
+    return deployment_answer(control, await control.management.resume(slug, caller.actor))
 
 
 @router.get("/deployments/{slug}/tokens")
@@ -66,18 +66,18 @@ async def show_tokens(_: Developer, control: Control, slug: Slug) -> ShownTokens
     )
 
 
-def _answer(control: Control, row: DeploymentRow) -> DeploymentAnswer:
+def deployment_answer(control: Control, row: DeploymentRow) -> DeploymentAnswer:
     return DeploymentAnswer(
         id=row.id,
         slug=row.slug,
         state=row.state,
         base_url=control.base_url(row.slug),
         version=row.version,
+        concurrency=row.concurrency,
+        weight=row.weight,
         paused_at=row.paused_at,
         running=row.running,
         waiting=row.waiting,
-        concurrency=row.concurrency,
-        weight=row.weight,
         last_kickoff_at=row.last_kickoff_at,
         created_at=row.created_at,
         latest_build=BuildSummary(id=row.build, state=row.build_state) if row.build and row.build_state else None,

@@ -8,21 +8,33 @@ from starlette.exceptions import HTTPException
 
 from windlass.access.tokens import LastOwner, NoSuchToken, NoSuchUser, TooManyTokens, UserCanNot, UserExists
 from windlass.api.errors import Problem, bad_request, wrong_method
-from windlass.deployments.management import NoSuchDeployment
+from windlass.deployments.deploys import BadName, NoSuchBuild
 from windlass.deployments.settings import BadSettings
 from windlass.deployments.variables import BadVariable, NoSuchVariable
+from windlass.errors import ProjectError
+from windlass.lifecycle.deletion import KickoffsStillOpen
+from windlass.store.managing import AnotherVersion, KickoffsOpen, NameTaken, NoSuchDeployment, NoSuchVersion
 from windlass.store.variables import TooManyVariables
 
 if TYPE_CHECKING:
     from windlass.kickoffs.roles import Role
 
-STATUSES: dict[type[Exception], int] = {
+STATUSES: dict[type, int] = {
+    BadName: 400,
+    BadSettings: 400,
     BadVariable: 400,
+    ProjectError: 400,
+    NoSuchBuild: 404,
     NoSuchDeployment: 404,
     NoSuchToken: 404,
     NoSuchUser: 404,
     NoSuchVariable: 404,
+    NoSuchVersion: 404,
+    AnotherVersion: 409,
+    KickoffsOpen: 409,
+    KickoffsStillOpen: 409,
     LastOwner: 409,
+    NameTaken: 409,
     TooManyTokens: 409,
     TooManyVariables: 409,
     UserCanNot: 409,
@@ -37,14 +49,20 @@ def translated(error: Exception) -> Exception:
             return Problem(404, "There is nothing at this path. `GET /api/v1/openapi.json` lists the paths.")
         case HTTPException(status_code=405):
             return wrong_method(error.headers or {})
-        case HTTPException(__cause__=Exception() as cause):  # FastAPI replaces errors at the reading of a body
-            return cause
-        case HTTPException():
-            return bad_request("The server can't read the body. Send JSON, with `Content-Type: application/json`.")
+        case HTTPException():  # FastAPI replaces errors at the reading of a body
+            unread = "The server can't read the body. Send JSON, with `Content-Type: application/json`."
+            return error.__cause__ if isinstance(error.__cause__, Exception) else bad_request(unread)
+    status = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), None)
+    return Problem(status, str(error), _details(error)) if status else error
+
+
+def _details(error: Exception) -> dict[str, Any]:
+    match error:
+        case NameTaken():
+            return {"slug": error.slug}
         case BadSettings():
-            return bad_request(str(error), invalid=error.invalid)
-    status = STATUSES.get(type(error))
-    return Problem(status, str(error)) if status else error
+            return {"invalid": error.invalid}
+    return {}
 
 
 def invalid(found: Any) -> Problem:

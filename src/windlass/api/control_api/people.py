@@ -19,6 +19,7 @@ from windlass.api.control_api.callers import Caller, ControlRoute, Owner, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.errors import Problem, bad_request
 from windlass.kickoffs.roles import Role
+from windlass.lifecycle.deletion import KickoffsStillOpen
 from windlass.store.audit import AuditEntry, AuditFilter, AuditStore
 from windlass.store.tokens import UserRow
 
@@ -45,6 +46,11 @@ class NewUser(Body):
 class UserPatch(Body):
     role: Role | None = Field(None, strict=False, description="Null takes the access to the control API.")
     disabled: bool | None = None
+
+
+class RemovedUser(BaseModel):
+    name: str
+    message: str
 
 
 class TokenItem(BaseModel):
@@ -134,6 +140,25 @@ async def change_user(caller: Owner, control: Control, name: UserName, body: Use
     return _user(await control.tokens.user(name))
 
 
+@router.delete("/users/{name}", status_code=202)
+async def remove_user(
+    caller: Owner,
+    control: Control,
+    name: UserName,
+    stop: Annotated[bool, InQuery(description="Stop the user's kickoffs that have not ended.")] = False,
+) -> RemovedUser:
+    """Removes a user with all tokens and kickoffs, for good.
+
+    The tokens are refused within a second. The rest is deleted in the background. 409 for the last owner, and for a
+    user with kickoffs that have not ended.
+    """
+    user = await control.tokens.user(name)
+    if not stop and (count := await control.deletions.open_kickoffs(user.id)):
+        raise KickoffsStillOpen(f"{count} kickoffs of the user have not ended.", "Send the request with ?stop=true.")
+    await control.tokens.remove_user(name, by=caller.actor)
+    return RemovedUser(name=name, message="The user is disabled. The user's kickoffs and tokens are being deleted.")
+
+
 @router.get("/tokens")
 async def list_tokens(caller: Viewer, control: Control, query: Annotated[Query, InQuery()]) -> Page[TokenItem]:
     """Lists valid tokens in the order of their creation: all of them for an owner, else those of the caller."""
@@ -170,11 +195,15 @@ async def revoke_token(caller: Viewer, control: Control, token_id: str) -> None:
 async def list_changes(
     _: Owner, control: Control, request: Request, query: Annotated[AuditQuery, InQuery()]
 ) -> Page[AuditItem] | Response:
-    """Lists the changes that people made, newest first. With `Accept: text/csv`, all that match as one CSV file."""
+    """Lists the changes that people made, newest first.
+
+    With `Accept: text/csv`, the answer is a CSV file: without `limit`, it has all changes that match.
+    """
     wanted = AuditFilter(query.user, query.action, query.target, query.since, query.until, id_cursor(query.cursor))
     if "text/csv" in request.headers.get("accept", ""):
         headers = {"Content-Disposition": 'attachment; filename="audit.csv"'}
-        return StreamingResponse(_csv(control.audit, wanted), media_type="text/csv", headers=headers)
+        most = query.limit if "limit" in query.model_fields_set else None
+        return StreamingResponse(_csv(control.audit, wanted, most), media_type="text/csv", headers=headers)
     rows = await control.audit.listed(wanted, limit=query.limit)
     items = [AuditItem.model_validate(row, from_attributes=True) for row in rows]
     return Page(items=items, next_cursor=str(rows[-1].id) if len(rows) == query.limit else None)
@@ -197,10 +226,12 @@ def _user(row: UserRow) -> UserItem:
     return UserItem(name=row.name, role=row.role, disabled=row.disabled_at is not None, created_at=row.created_at)
 
 
-async def _csv(audit: AuditStore, wanted: AuditFilter) -> AsyncIterator[str]:
+async def _csv(audit: AuditStore, wanted: AuditFilter, most: int | None) -> AsyncIterator[str]:
     yield _lines([COLUMNS])
-    while rows := await audit.listed(wanted, limit=LARGEST_PAGE):
+    while rows := await audit.listed(wanted, limit=most or LARGEST_PAGE):
         yield _lines([_cells(row) for row in rows])
+        if most:
+            return
         wanted = replace(wanted, before=rows[-1].id)
 
 

@@ -96,3 +96,12 @@ CREATE TABLE audit_log (
     details  json NOT NULL DEFAULT '{}',
     address  text
 );
+
+-- The versions that were the current one, in the order of time. A rollback removes the last row.
+CREATE TABLE current_versions (
+    deployment_id uuid NOT NULL REFERENCES deployments,
+    position      integer NOT NULL,
+    version_id    uuid NOT NULL REFERENCES versions,
+    at            timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (deployment_id, position)
+);

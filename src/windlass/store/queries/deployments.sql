@@ -33,6 +33,15 @@ SELECT %(id)s, %(deployment)s, coalesce(max(number), 0) + 1, %(digest)s, %(sourc
 UPDATE deployments SET current_version = %(version)s WHERE id = %(deployment)s
 RETURNING pg_notify('windlass_deployments', slug)
 
+-- name: note_current
+INSERT INTO current_versions (deployment_id, position, version_id)
+SELECT %(deployment)s, coalesce(max(position), 0) + 1, %(version)s FROM current_versions WHERE deployment_id = %(deployment)s
+
+-- name: forget_current
+DELETE FROM current_versions
+ WHERE deployment_id = %(deployment)s
+   AND position < (SELECT max(position) FROM current_versions WHERE deployment_id = %(deployment)s) - %(most)s::int
+
 -- name: of_kickoff
 SELECT slug FROM deployments WHERE id = (SELECT deployment_id FROM kickoffs WHERE id = %(kickoff)s)
 

@@ -1,0 +1,195 @@
+"""Adds deployments, moves them between their versions, and removes them. Changes of one deployment are one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from windlass.errors import WindlassError
+from windlass.kickoffs.ids import new_id
+from windlass.store.audit import Change, record
+from windlass.store.database import Connection, Database, Row, fetch, queries
+from windlass.store.deployments import make_current, show_current
+from windlass.store.side_jobs import defer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from datetime import datetime
+    from uuid import UUID
+
+SQL = queries("managing")
+REMOVAL = "remove_deployment"
+"""The name of the side job that deletes the rows of a removed deployment."""
+LARGEST_NUMBER = 2**31 - 1
+
+Begun = TypeVar("Begun")
+Begin = Callable[[Connection, "UUID"], Awaitable[Begun]]
+"""Continues the transaction of a change of the deployment with this id."""
+
+
+class NoSuchDeployment(WindlassError):  # noqa: N818 - describes the deployment
+    def __init__(self, slug: str) -> None:
+        super().__init__(
+            f"There is no deployment {slug[:100]!r}.", "`windlass deployments list` and GET /deployments list them."
+        )
+
+
+class NameTaken(WindlassError):  # noqa: N818 - describes the name
+    def __init__(self, slug: str) -> None:
+        super().__init__(
+            f"There is a deployment {slug!r} already.", "Start a build of it, or choose another name for a new one."
+        )
+        self.slug = slug
+
+
+class NoSuchVersion(WindlassError):  # noqa: N818 - describes the version
+    pass
+
+
+class AnotherVersion(WindlassError):  # noqa: N818 - describes the version
+    """Reports that the current version is not the expected one: somebody else has changed it."""
+
+
+class KickoffsOpen(WindlassError):  # noqa: N818 - describes the kickoffs
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A version. `source` and `manifest` are None in lists. `build` is the build that made it."""
+
+    id: UUID
+    number: int
+    created_at: datetime
+    build: UUID | None
+    current: bool
+    changes: dict[str, Any] | None
+    source: dict[str, Any] | None
+    manifest: dict[str, Any] | None
+
+
+class ManagingStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, slug: str, change: Change, begin: Begin[Begun]) -> Begun:
+        """Adds a deployment, and continues with `begin` in the same transaction. Of two with the same slug at once, one
+        is added. Raises NameTaken for the other.
+        """
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, SQL["add"], {"id": new_id(), "slug": slug})
+            if not rows:
+                raise NameTaken(slug)
+            begun = await begin(connection, rows[0]["id"])
+            await record(connection, change)
+        return begun
+
+    async def begin_build(self, slug: str, change: Change, begin: Begin[Begun]) -> Begun:
+        """Continues with `begin`, which starts a build, in the transaction. Raises NoSuchDeployment."""
+        async with self._locked(slug) as (connection, row):
+            await connection.execute(SQL["set_deployed"], {"deployment": row["id"]})
+            begun = await begin(connection, row["id"])
+            await record(connection, change)
+        return begun
+
+    async def versions(self, deployment: UUID, *, below: int | None, limit: int) -> list[VersionRow]:
+        """Returns versions, the newest first, with numbers below `below`."""
+        last = LARGEST_NUMBER if below is None else below - 1
+        values = {"deployment": deployment, "first": 1, "last": last, "limit": limit, "whole": False}
+        return [VersionRow(**row) for row in await self._database.rows(SQL["versions"], values)]
+
+    async def version(self, deployment: UUID, number: int) -> VersionRow:
+        """Raises NoSuchVersion."""
+        values = {"deployment": deployment, "first": number, "last": number, "limit": 1, "whole": True}
+        row = await self._database.row(SQL["versions"], values)
+        if row is None:
+            raise _no_such_version(number)
+        return VersionRow(**row)
+
+    async def promote(self, slug: str, number: int, current: int | None, change: Change) -> int:
+        """Makes the version the current one, and returns its number. Changes nothing if it is the current one.
+
+        Raises NoSuchDeployment, NoSuchVersion, and AnotherVersion if `current` is given and is not the current version.
+        """
+        async with self._locked(slug) as (connection, row):
+            _check_current(row, current)
+            found = await fetch(connection, SQL["version"], {"deployment": row["id"], "number": number})
+            if not found:
+                raise _no_such_version(number)
+            if found[0]["id"] != row["current_version"]:
+                await make_current(connection, row["id"], found[0]["id"])
+                await record(connection, change)
+        return number
+
+    async def roll_back(self, slug: str, current: int | None, change: Change) -> int:
+        """Makes the version the current one that was so before. Returns its number.
+
+        Raises NoSuchDeployment, NoSuchVersion without an earlier one, and AnotherVersion as `promote` does.
+        """
+        async with self._locked(slug) as (connection, row):
+            _check_current(row, current)
+            deployment = row["id"]
+            before = await fetch(connection, SQL["version_before"], {"deployment": deployment})
+            if not before:
+                raise NoSuchVersion(f"No version of {slug} was current before.", "Promote another version instead.")
+            await connection.execute(SQL["remove_last_current"], {"deployment": deployment})
+            await show_current(connection, deployment, before[0]["id"])
+            await record(connection, change)
+        return int(before[0]["number"])
+
+    async def remove(self, slug: str, change: Change, *, stop: bool) -> UUID:
+        """Removes the deployment for all clients, and defers the side job that deletes its rows. Returns its id.
+
+        Raises NoSuchDeployment, also for the second of two removals at once. Raises KickoffsOpen without `stop`.
+        """
+        async with self._locked(slug) as (connection, row):
+            deployment: UUID = row["id"]
+            (found,) = await fetch(connection, SQL["open_kickoffs"], {"deployment": deployment})
+            if found["count"] and not stop:
+                raise KickoffsOpen(
+                    f"{found['count']} kickoffs of {slug} have not ended.",
+                    "Stop them first, or remove the deployment with ?stop=true (windlass deployments remove --stop).",
+                )
+            await connection.execute(SQL["remove"], {"deployment": deployment, "slug": slug})
+            await record(connection, change)
+            await defer(connection, REMOVAL, deployment=str(deployment))
+        return deployment
+
+    async def open_kickoffs(self, deployment: UUID) -> int:
+        (row,) = await self._database.rows(SQL["open_kickoffs"], {"deployment": deployment})
+        return int(row["count"])
+
+    async def delete_rows(self, deployment: UUID) -> None:
+        """Deletes the rows of a removed deployment but those of kickoffs. May be repeated."""
+        values = {"deployment": deployment}
+        async with self._database.transaction(patient=True) as connection:
+            if not await fetch(connection, SQL["forget_version"], values):
+                return
+            await connection.execute(SQL["remove_rows_of_builds"], values)
+            await connection.execute(SQL["remove_builds"], values)
+            await connection.execute(SQL["remove_current_versions"], values)
+            await connection.execute(SQL["remove_versions"], values)
+            await connection.execute(SQL["remove_tokens"], values)
+            await connection.execute(SQL["remove_others"], values)
+
+    @asynccontextmanager
+    async def _locked(self, slug: str) -> AsyncIterator[tuple[Connection, Row]]:
+        """Provides a transaction that has locked the deployment. Raises NoSuchDeployment."""
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, SQL["lock"], {"slug": slug})
+            if not rows:
+                raise NoSuchDeployment(slug)
+            yield connection, rows[0]
+
+
+def _check_current(row: Row, expected: int | None) -> None:
+    if expected is not None and expected != row["number"]:
+        raise AnotherVersion(
+            f"The current version is {row['number']}, not {expected}: it was changed meanwhile.", "Look again."
+        )
+
+
+def _no_such_version(number: int) -> NoSuchVersion:
+    return NoSuchVersion(f"There is no version {number}.", "`windlass deployments versions` lists the versions.")
