@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from attacks.other_user import CREW, as_root, run_as
 from projects_for_tests.making import written
-from projects_for_tests.wheels import index, wheel
+from projects_for_tests.wheels import index, source, wheel
 from windlass.accounts import Account
 from windlass.config import environment
 from windlass.errors import ProjectError
 from windlass.projects import virtual_environments
+from windlass.projects.environments import Environments
 from windlass.projects.packages import PINS, Packages
 from windlass.projects.setup import set_up
 from windlass.projects.uv import Builder, Uv
@@ -85,6 +88,26 @@ def test_an_environment_that_a_build_replaced_by_a_link_is_refused(project: Path
     assert secret.stat().st_uid == CREW.uid
     assert [path.name for path in secret.parent.iterdir()] == ["shadow"]
     assert [path.name for path in project.iterdir()] == ["requirements.txt"]
+
+
+async def test_an_environment_of_a_deployed_project_belongs_to_root_and_no_process_of_its_builds_is_left(
+    project: Path,
+) -> None:
+    leaves = "    import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=-3, stderr=-3)"
+    source(project.parent / "wheels", "leaving", leaves)
+    written(project, {"requirements.txt": "tiny\nleaving\n"})
+    uv = uv_for(BUILDER, written(project.parent / "uv", {}))
+    builder = Builder(uv, {**environment(), **index(project.parent / "wheels")}, reaches, BUILDER, downloads=False)
+    environments = Environments(project.parent / "environments", lambda: nullcontext(builder))
+    lines: list[str] = []
+    prepared = await environments.prepare(project, "s", None, None, {}, lines.append)
+    assert prepared.key is not None
+    place = project.parent / "environments" / prepared.key
+    assert {path.lstat().st_uid for path in [place, *place.rglob("*")]} == {0}
+    assert not [path for path in place.rglob("*") if path.lstat().st_mode & 0o022 and not path.is_symlink()]
+    left = [one for one in psutil.process_iter(["uids", "status"]) if one.info["uids"].real == BUILDER.uid]
+    assert not [one for one in left if one.info["status"] != psutil.STATUS_ZOMBIE]
+    assert not [line for line in lines if str(project.parent) in line and not line.startswith("making")]
 
 
 def test_the_pins_are_not_written_through_a_link(

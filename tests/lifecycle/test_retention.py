@@ -126,6 +126,15 @@ async def test_a_project_says_how_long_its_own_are_kept(rows: Rows) -> None:
     assert await left(rows, usual) == WHOLE
 
 
+async def test_the_settings_of_a_deployment_count_before_its_project(rows: Rows) -> None:
+    await rows.database.execute(
+        """UPDATE versions SET source = '{"options": {"retention": {"events": 3, "journal": 2}}}'"""
+    )
+    await rows.database.execute("""UPDATE deployments SET settings = '{"retention": {"events": "forever"}}'""")
+    (kept,) = await RetentionStore(rows.database).deployments()
+    assert kept.retention == Retention(events=0, journal=2)
+
+
 async def test_for_ever_is_for_ever(rows: Rows) -> None:
     old = await ended(rows, 3000)
     await retaining(rows, Retention(0, 0, 0)).remove_what_is_over()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from faults.small_disk import small_disk
 from projects_for_tests.making import written
 from projects_for_tests.wheels import index, source, wheel
 from windlass.config import environment
@@ -202,6 +203,28 @@ async def test_unused_environments_are_removed(machine: Machine) -> None:
     assert machine.environments.interpreter(old.key) is None
     assert machine.environments.interpreter(used.key) is not None
     assert (machine.place / used.key).stat().st_mtime > time.time() - 60
+
+
+async def test_what_a_killed_build_left_is_removed(machine: Machine) -> None:
+    wanted = await machine.wanted(machine.project("one"))
+    await machine.get(wanted)
+    left = machine.place / f".{wanted.key}.0123abcd"
+    (left / "env").mkdir(parents=True)
+    await machine.environments.remove_unused([wanted.key])
+    assert sorted(path.name for path in machine.place.iterdir()) == [".locks", wanted.key]
+
+
+async def test_a_disk_that_is_full_is_an_error_and_nothing_is_left(machine: Machine) -> None:
+    wheel(machine.wheels, "large", code="text = '" + "x" * (3 << 20) + "'\n")
+    wanted = await machine.wanted(machine.project("one", "large"))
+    with small_disk(machine.folder / "small", 2) as is_small:
+        if not is_small:
+            pytest.skip("it takes root to make a small disk")
+        machine.environments = Environments(machine.folder / "small" / "environments", machine.builder)
+        with pytest.raises(ProjectError, match="No space left on device") as caught:
+            await machine.get(wanted)
+        assert "disk" in caught.value.hint
+        assert [path.name for path in (machine.folder / "small" / "environments").iterdir()] == [".locks"]
 
 
 async def test_an_environment_whose_python_was_removed_is_made_again(machine: Machine) -> None:

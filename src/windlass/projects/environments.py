@@ -191,7 +191,7 @@ class Environments:
                 wanted.base,
                 wanted.packages,
                 builder=with_indexes(builder, wanted.indexes),
-                report=report,
+                report=self._without_places(report),
                 framework=wanted.framework,
                 beside=str(self._folder / f".{wanted.key}."),
             ) as environment:
@@ -202,16 +202,29 @@ class Environments:
                 environment.rename(place)
         return place / "bin" / "python"
 
+    def _without_places(self, report: Report) -> Report:
+        """Returns a report that leaves out the lines in which uv names folders of this machine."""
+        beginning = str(self._folder / ".")
+        return lambda line: None if beginning in line else report(line)
+
     async def remove_unused(self, in_use: Collection[str], *, older_than: float = UNUSED_SECONDS) -> list[str]:
-        """Removes the environments that are not in `in_use` and that were not used for `older_than` seconds. Returns
-        their keys.
+        """Removes the environments that are not in `in_use` and that were not used for `older_than` seconds, and what
+        builds left whose process was killed. Returns the keys of the environments.
         """
         return await asyncio.to_thread(self._remove_unused, in_use, older_than)
 
     def _remove_unused(self, in_use: Collection[str], older_than: float) -> list[str]:
         before = time.time() - older_than
         found = [path.name for path in self._folder.iterdir()] if self._folder.is_dir() else []
+        for name in found:
+            if name.startswith(".") and KEY.fullmatch(key := name[1:].rpartition(".")[0]):
+                self._remove_leftover(self._folder / name, key)
         return [key for key in sorted(found) if KEY.fullmatch(key) and key not in in_use and self._removed(key, before)]
+
+    def _remove_leftover(self, folder: Path, key: str) -> None:
+        with opened_lock(self._lock_file(key)) as lock:
+            if try_to_lock(lock):  # no build of it runs
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _removed(self, key: str, before: float) -> bool:
         place, away = self._place(key), self._folder / f".{key}.removed"

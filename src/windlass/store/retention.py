@@ -36,7 +36,7 @@ CHUNKS_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """The retention times that the project of a deployment sets."""
+    """The retention times that the settings of a deployment or its project set."""
 
     deployment: UUID
     slug: str
@@ -93,7 +93,12 @@ class RetentionStore:
 
     async def deployments(self, after: UUID = FIRST, *, limit: int = 100) -> list[RetentionSettings]:
         rows = await self._database.rows(SQL["deployments"], {"after": after, "limit": limit})
-        return [RetentionSettings(row["id"], row["slug"], Retention.parse(row["retention"] or {})) for row in rows]
+        return [
+            RetentionSettings(
+                row["id"], row["slug"], Retention.parse({**(row["of_project"] or {}), **(row["own"] or {})})
+            )
+            for row in rows
+        ]
 
     async def ended(self, deployment: UUID, days: float, *, after: datetime = EVER) -> Ended:
         """Returns the first `at_once` that ended after `after`, and all that ended at the same time as the last."""

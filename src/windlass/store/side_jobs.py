@@ -133,7 +133,8 @@ class SideJobs:
         if (app := self._working) is None:
             return 0
         with _translating_errors():
-            stalled = list(await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=self._silent))
+            found = await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=self._silent)
+            stalled = [job for job in found if job.task_name in self.names]
             for job in stalled:
                 await _put_back(app, job)
                 logger.event("side_job.requeued", job=job.task_name, why="its worker is silent")

@@ -1,5 +1,5 @@
 -- name: deployments
-SELECT deployments.id, slug, versions.source -> 'options' -> 'retention' AS retention
+SELECT deployments.id, slug, versions.source -> 'options' -> 'retention' AS of_project, settings -> 'retention' AS own
   FROM deployments
   LEFT JOIN versions ON versions.id = deployments.current_version
  WHERE deployments.id > %(after)s
