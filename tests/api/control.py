@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from windlass.api.control_api.application import control_app
 
 if TYPE_CHECKING:
     import httpx
 
     from api.serving import Server
+    from windlass.api.control_api.dependencies import ControlApi
     from windlass.kickoffs.roles import Role
 
 _numbers = itertools.count(1)
 
 
+@cache
+def document() -> dict[str, Any]:
+    """Returns the OpenAPI document. It does not depend on what the endpoints use."""
+    return control_app(cast("ControlApi", None)).openapi()
+
+
 @dataclass
 class Person:
-    """`http` of the server checks that each error has the one form of errors."""
+    """`http` of the server checks each answer against the OpenAPI document of the control API."""
 
     server: Server
     name: str
@@ -33,7 +43,10 @@ class Person:
 
     async def request(self, method: str, path: str, **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}
-        return await self.server.http.request(method, f"{self.server.url}/api/v1{path}", headers=headers, **more)
+        described = {"document": document(), "path": path.partition("?")[0]}
+        return await self.server.http.request(
+            method, f"{self.server.url}/api/v1{path}", headers=headers, extensions=described, **more
+        )
 
     async def get(self, path: str, **more: Any) -> httpx.Response:
         return await self.request("GET", path, **more)

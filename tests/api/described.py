@@ -46,6 +46,9 @@ def check_described(document: dict[str, Any], path: str, response: httpx.Respons
     described = operation["responses"].get(str(response.status_code))
     assert described, f"{path} answers {response.status_code}, which the document does not tell"
     described = resolved(document, described)
+    if not response.content:
+        assert not described.get("content"), f"{path} answers without a body"
+        return
     for name, header in described.get("headers", {}).items():
         assert name in response.headers, f"{response.status_code} comes without {name}"
         if "const" in header["schema"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +12,7 @@ from starlette.routing import Mount, Route
 from windlass import __version__
 from windlass.api.control_api import builds, deployments, kickoffs, people, settings
 from windlass.api.control_api.answers import ErrorBody
+from windlass.api.control_api.callers import ControlRoute
 from windlass.api.control_api.errors import invalid, translated
 from windlass.api.docs_page import assets, docs_page
 from windlass.api.errors import TITLES
@@ -31,12 +32,44 @@ DESCRIPTION = (
 EVERYWHERE = (400, 401, 403, 404, 405, 408, 413, 421, 429, 431, 500, 503)
 
 
+ROUTERS = (people.router, deployments.router, builds.router, settings.router, kickoffs.router)
+
+
+class ControlApplication(FastAPI):
+    """Its document names the role that each operation needs. It has no response 422, which the server never sends."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            for route in control_operations():
+                for method in route.methods or ():
+                    _complete(document["paths"][route.path][method.lower()], route)
+            for unused in ("HTTPValidationError", "ValidationError"):
+                document["components"]["schemas"].pop(unused, None)
+        return self.openapi_schema or {}
+
+
+def control_operations() -> list[ControlRoute]:
+    """Returns all operations of the control API."""
+    return [route for router in ROUTERS for route in router.routes if isinstance(route, ControlRoute)]
+
+
+def _complete(operation: dict[str, Any], route: ControlRoute) -> None:
+    sentence = operation["description"].partition(".")[0]
+    operation |= {"summary": sentence, "x-role": str(route.role)}
+    operation["description"] += f"\n\nNeeds the role `{route.role}`."
+    operation["responses"].pop("422", None)
+    if route.methods != {"GET"}:
+        error = operation["responses"]["400"]["content"]
+        operation["responses"]["409"] = {"description": TITLES[409], "content": error}
+
+
 def control_routes(control: ControlApi) -> list[Mount]:
     return [Mount(PATH, app=control_app(control))]
 
 
 def control_app(control: ControlApi) -> FastAPI:
-    app = FastAPI(
+    app = ControlApplication(
         title="Windlass control API",
         version=__version__,
         description=DESCRIPTION,
@@ -57,8 +90,8 @@ def control_app(control: ControlApi) -> FastAPI:
         },
     )
     app.state.control = control
-    for module in (people, deployments, builds, settings, kickoffs):
-        app.include_router(module.router)
+    for router in ROUTERS:
+        app.include_router(router)
     app.router.routes += [Route("/docs", _docs, methods=["GET"]), Route("/docs/{name}", assets, methods=["GET"])]
     return app
 
