@@ -9,6 +9,7 @@ import pytest
 
 from cli.fake_crew import problem
 from cli.fake_server import BUILD, FakeServer, build, deployed, deployment, log, names_in
+from cli.the_command import CommandHere
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:
@@ -31,9 +32,8 @@ def server() -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def windlass(windlass: Command, server: FakeServer) -> Command:
-    windlass.environment |= server.variables
-    return windlass
+def windlass(tmp_path: Path, server: FakeServer) -> Command:
+    return CommandHere(tmp_path, server.variables)
 
 
 @pytest.fixture

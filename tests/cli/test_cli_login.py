@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 
 from cli.fake_crew import problem
 from cli.fake_server import TOKEN, FakeServer, deployment
+from cli.the_command import CommandHere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,11 @@ def server() -> Iterator[FakeServer]:
     server.open()
     yield server
     server.close()
+
+
+@pytest.fixture
+def windlass(tmp_path: Path) -> Command:
+    return CommandHere(tmp_path)
 
 
 def file_of(folder: Path) -> Path:

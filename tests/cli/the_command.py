@@ -9,13 +9,17 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
 import click
+import pytest
 
 import windlass
+from windlass.cli.commands import windlass as root
+from windlass.cli.exit_codes import exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +72,25 @@ class Command:
                 cwd=self.folder,
             )
         )
+
+
+class CommandHere(Command):
+    """Runs the command in this process, which is quicker: for commands that only send requests."""
+
+    def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
+        out, err = StringIO(), StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            for name in os.environ:  # noqa: TID251 - the command gets none of them
+                patch.delenv(name)
+            for name, value in {**self.environment, **variables}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdin", StringIO(typed))
+            code = exit_code(root, arguments)
+        return Ended(code, out.getvalue(), err.getvalue())
 
 
 class Started:
