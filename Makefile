@@ -18,9 +18,9 @@ run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PR
 	@echo "==> starting Windlass with $(PROJECT)"
 	@exec $(BIN)/windlass dev $(PROJECT)
 
-serve: $(STAMPS)/run $(STAMPS)/assets  ## install, then start a server for deployed crews
+serve: $(STAMPS)/run $(STAMPS)/assets  ## install, then start a server for deployed crews (ARGS=--offline-model answers without an API key)
 	@echo "==> starting Windlass"
-	@exec $(BIN)/windlass serve
+	@exec $(BIN)/windlass serve $(ARGS)
 
 # The older releases of crewai that `make test` runs too: one before 1.0, and one before crewai had its hooks.
 OLDER := 0.186.1 1.9.3

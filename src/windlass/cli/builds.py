@@ -9,7 +9,7 @@ from windlass.cli.exit_codes import FAILED
 from windlass.cli.printing import Screen, notify, print_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from windlass.cli.control_session import ControlSession
 
@@ -32,17 +32,27 @@ def follow_build(
 
     Goes on when the server restarts meanwhile. After Ctrl-C the build goes on.
     """
-    screen = Screen()
+    screen, errors = Screen(), []
+
+    def print_lines(lines: Iterable[Mapping[str, Any]]) -> None:
+        for line in lines:
+            (show or screen.line)(build_line(line))
+
     try:
         for line in build_log(control, build, follow=True, screen=screen, again=again):
-            (show or screen.line)(build_line(line))
-        return control.get("builds", build)
+            if line["level"] == "error":
+                errors.append(line)
+            else:
+                print_lines([line])
+        ended = control.get("builds", build)
+        print_lines(_without_end(errors, ended))
     except KeyboardInterrupt:
         screen.clear()
         notify(f"The build goes on. Follow it with: {again}")
         raise
     finally:
         screen.clear()
+    return ended
 
 
 def build_log(
@@ -61,6 +71,12 @@ def build_log(
             return
         if screen is not None:
             screen.live(NOW.get(page["state"], "done"))
+
+
+def _without_end(errors: list[dict[str, Any]], build: Build) -> list[dict[str, Any]]:
+    """Returns the lines without the last one if that is the error of the build, which `print_end` prints."""
+    end = build["error"] or ""
+    return errors[:-1] if errors and end and errors[-1]["message"].startswith(end.rstrip(".")) else errors
 
 
 def build_line(line: Mapping[str, Any]) -> str:

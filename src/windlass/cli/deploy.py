@@ -93,10 +93,11 @@ def deploy(
     if not is_git(place) and (ref or subfolder):
         raise click.UsageError("--ref and --subfolder are for a GIT_URL.")
     from windlass.cli.variables import env_file as variables_of
+    from windlass.deployments.registration import slug_of
 
     variables = variables_of(env_file) if env_file else []
     with source_of(place, ref, subfolder, quiet=json_output) as source:
-        slug = name or source.name
+        slug = slug_of(name) if name else source.name
         notify(f"deploying {slug} to {control.address}")
         build = start_build(control, source, slug, variables, message=message, new=new)
     slug = build.get("deployment") or slug

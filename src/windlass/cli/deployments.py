@@ -11,16 +11,19 @@ import click
 from windlass.cli.lists import limit_option, print_page, second
 from windlass.cli.printing import columns, json_option, notify, print_json, print_result, print_table
 from windlass.cli.servers import server_options
+from windlass_child.process.budget import size_in_words
 
 if TYPE_CHECKING:
     from windlass.cli.control_session import ControlSession
 
 HEADINGS = ("CREW", "STATE", "VERSION", "RUNNING", "WAITING", "CAP", "WEIGHT", "LAST KICKOFF")
-OF_BUILDS = ("BUILD", "STATE", "VERSION", "FROM", "STARTED", "BY", "ERROR")
+OF_BUILDS = ("BUILD", "STATE", "VERSION", "FROM", "STARTED", "BY", "NOTE", "ERROR")
 OF_VERSIONS = ("VERSION", "", "CREATED", "BUILD", "CHANGES")
 OF_SETTINGS = ("SETTING", "VALUE", "FROM")
 STATES = ("building", "online", "paused", "failed")
 ORDERS = ("slug", "-slug", "created_at", "-created_at")
+SIZES = {f"limits.{name}_limit" for name in ("memory", "output", "result", "disk", "stored")}
+"""Settings in bytes."""
 LONGEST_CELL = 60
 
 
@@ -156,6 +159,7 @@ def _build_cells(row: dict[str, Any]) -> list[str]:
         origin_in_words(row["origin"]),
         second(row["started_at"] or row["created_at"]),
         row["created_by"] or "-",
+        _short(row["origin"].get("message") or "-"),
         _short(row["error"] or ""),
     ]
 
@@ -314,9 +318,12 @@ def settings(
     if json_output:
         print_json(answer)
         return
+    if body:
+        notify(f"Changed for {slug}, from the next kickoff on: {', '.join(flat(body))}")
+        return
     own = flat(answer["own"])
     rows = [
-        [name, _shown(value), "deployment" if own.get(name) is not None else "default"]
+        [name, _shown(name, value), "deployment" if own.get(name) is not None else "default"]
         for name, value in flat(answer["settings"]).items()
     ]
     print_table(OF_SETTINGS, rows)
@@ -358,5 +365,7 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _shown(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
+    if name in SIZES and isinstance(value, int):
+        return size_in_words(value)
     return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)

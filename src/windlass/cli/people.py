@@ -90,23 +90,27 @@ class OnThisMachine:
 
 class OverControlApi:
     def __init__(self, profile: str | None) -> None:
-        self._control = control_of(chosen_server(profile))
+        self._server = chosen_server(profile)
 
     def users(self) -> list[dict[str, Any]]:
-        found, _ = self._control.pages("users", limit=MOST_USERS)
+        with control_of(self._server) as control:
+            found, _ = control.pages("users", limit=MOST_USERS)
         return found
 
     def add(self, name: str, role: str | None) -> None:
-        self._control.send("POST", "users", body={"name": name, "role": role})
+        self._send("POST", "users", body={"name": name, "role": role})
 
     def set_role(self, name: str, role: str | None) -> None:
-        self._control.send("PATCH", "users", name, body={"role": role})
+        self._send("PATCH", "users", name, body={"role": role})
 
     def set_disabled(self, name: str, *, disabled: bool) -> None:
-        self._control.send("PATCH", "users", name, body={"disabled": disabled})
+        self._send("PATCH", "users", name, body={"disabled": disabled})
 
     def create_token(self, user: str | None, name: str, expires_in: timedelta | None) -> dict[str, Any]:
         days = expires_in.total_seconds() / 86_400 if expires_in else None
-        body = {"name": name, "expires_in_days": days, "user": user}
-        answer = self._control.send("POST", "tokens", body=body)
+        answer = self._send("POST", "tokens", body={"name": name, "expires_in_days": days, "user": user})
         return {member: answer[member] for member in ("token", "user", "expires_at")}
+
+    def _send(self, method: str, *path: str, body: Any) -> dict[str, Any]:
+        with control_of(self._server) as control:
+            return control.send(method, *path, body=body)

@@ -98,7 +98,12 @@ def dev(
 
 @click.command
 @listening_options
-def serve(host: str | None, port: int | None) -> int:
+@click.option(
+    "--offline-model",
+    is_flag=True,
+    help="Let the offline model answer crews without a model key, to try them. It is no real model.",
+)
+def serve(host: str | None, port: int | None, *, offline_model: bool) -> int:
     """Serve many deployed crews, everything in one process.
 
     Starts with the crews that are deployed, at first with none. `windlass deploy PATH` deploys a project to the server.
@@ -111,7 +116,7 @@ def serve(host: str | None, port: int | None) -> int:
     settings = serving_settings({"host": host, "port": port})
     from windlass.wiring.serve import serve
 
-    return serve(settings, notify, for_person=sys.stdout.isatty())
+    return serve(settings, notify, offline_model=offline_model, for_person=sys.stdout.isatty())
 
 
 @click.command

@@ -139,7 +139,7 @@ def set_(
     A value is secret if the name has KEY, TOKEN, SECRET, PASS, CREDENTIAL, AUTH or DSN in it, or if the value is a URL
     with a password. --secret and --plain decide it for all values of the command.
     """  # noqa: D301 - \b keeps click from wrapping the lines
-    given = _together([*(env_file(file, secret=secret) if file else []), *_from_arguments(pairs, secret)])
+    given = _together([*(env_file(file, secret=secret) if file else []), *_from_arguments(deployment, pairs, secret)])
     if not given:
         raise click.UsageError("Give NAME=VALUE, NAME, or --from-file FILE.")
     body = {"variables": [one.to_json() for one in given]}
@@ -149,7 +149,7 @@ def set_(
     notify(f"Set for {deployment}, from the next kickoff on: {in_words(given)}")
 
 
-def _from_arguments(pairs: tuple[str, ...], secret: bool | None) -> Iterable[Given]:
+def _from_arguments(deployment: str, pairs: tuple[str, ...], secret: bool | None) -> Iterable[Given]:
     alone = [pair for pair in pairs if "=" not in pair]
     if len(alone) > 1 and not sys.stdin.isatty():
         raise click.UsageError("Only one value can be read from standard input. Use --from-file for several.")
@@ -162,7 +162,7 @@ def _from_arguments(pairs: tuple[str, ...], secret: bool | None) -> Iterable[Giv
         if one.secret:
             notify(
                 f"warning: every user of this machine can see a command line, also the value of {name}. Next time: "
-                f"windlass env set DEPLOYMENT {name}, which asks for the value."
+                f"windlass env set {deployment} {name}, which asks for the value."
             )
         yield one
 

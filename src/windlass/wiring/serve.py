@@ -8,6 +8,7 @@ from windlass import log
 from windlass.deployments.environment import CrewEnvironments
 from windlass.files import write_whole
 from windlass.store.deployments import DeploymentStore
+from windlass.wiring.crews import dev_environments
 from windlass.wiring.process import run_until_shutdown
 
 if TYPE_CHECKING:
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
 MOST_NAMED = 10
 """The most crews that the startup banner names."""
 
+OFFLINE = "  Model        the offline model answers crews without a model key; it is no real model"
+
 logger = log.logger(__name__)
 
 
-def serve(settings: Settings, notify: Notify, *, for_person: bool) -> int:
+def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person: bool) -> int:
     """Serves the deployed crews with all parts in this process. Returns an exit code after a stop signal.
 
-    `for_person` is whether a person reads the lines of `notify`. The log would repeat those of the start, so it then
-    starts with warnings only.
+    With `offline_model`, crews whose variables name no model use the offline model. `for_person` is whether a person
+    reads the lines of `notify`. The log would repeat those of the start, so it then starts with warnings only.
     """
 
     async def compose(services: Services) -> None:
@@ -35,22 +38,27 @@ def serve(settings: Settings, notify: Notify, *, for_person: bool) -> int:
         infrastructure = await services.start_infrastructure()
         runner = await services.start_runner()
         await services.start_side_jobs()
-        environments = CrewEnvironments(settings.crew_env, infrastructure.key_ring)
+        key_ring = infrastructure.key_ring
+        environments = (
+            await dev_environments(settings, key_ring, {}, services.stack, notify)
+            if offline_model
+            else CrewEnvironments(settings.crew_env, key_ring)
+        )
         await services.start_builds(runner, environments)
         await services.start_worker(runner, environments)
         address = await services.start_http(None)
         services.stack.callback(settings.address_file.unlink, missing_ok=True)
-        write_whole(settings.address_file, f"{address}\n", 0o644)
+        write_whole(settings.address_file, f"{services.address_here}\n", 0o644)
         logger.event("server.ready", base_url=address, deployment=None)
         slugs = [one.slug for one in await DeploymentStore(infrastructure.database).overview()]
-        for line in startup_banner(address, slugs, settings.slots):
+        for line in startup_banner(address, slugs, settings.slots, offline_model=offline_model):
             notify(line)
         log.configure(settings.log_format, settings.log_level)
 
     return run_until_shutdown(settings, compose, notify)
 
 
-def startup_banner(address: str, slugs: list[str], slots: int) -> list[str]:
+def startup_banner(address: str, slugs: list[str], slots: int, *, offline_model: bool = False) -> list[str]:
     """Returns the lines that a new server prints: where it is, what it serves, and how to deploy."""
     crews = f"{len(slugs)} crew{'' if len(slugs) == 1 else 's'}" if slugs else "no crew yet"
     return [
@@ -61,6 +69,7 @@ def startup_banner(address: str, slugs: list[str], slots: int) -> list[str]:
         f"  Control API  {address}/api/v1/docs",
         *(f"  Crew         {address}/crews/{slug}" for slug in slugs[:MOST_NAMED]),
         *([f"  ...          {len(slugs) - MOST_NAMED} more: windlass deployments list"] if slugs[MOST_NAMED:] else []),
+        *([OFFLINE] if offline_model else []),
         "",
         "Deploy a project, in another terminal:",
         "  windlass init my_crew      # makes a project, if you have none",

@@ -239,7 +239,8 @@ class Services:
         await self._report_access(access)
         await self.stack.enter_async_context(serving(server))
         warn_without_tls(settings, self.notify)
-        return settings.public_url or http_url(settings.host, server.port)
+        self.address_here = http_url(settings.host, server.port)
+        return settings.public_url or self.address_here
 
     def _control_api(self, access: TokenAuthenticator) -> ControlApi:
         infrastructure = self.infrastructure

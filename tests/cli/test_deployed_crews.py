@@ -1,0 +1,171 @@
+"""`windlass serve` and the commands that deploy to it, use its crews and manage it. All tests share one server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.the_command import CommandHere
+from projects_for_tests.making import written
+from projects_for_tests.places import folder_for_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cli.the_command import Command, Ended, Started
+
+pytestmark = pytest.mark.xdist_group("deployed_crews")
+
+PROJECT = '[project]\nname = "{name}"\n[tool.windlass]\nentrypoint = "steep:steep"\n'
+STEEP = """import os
+
+def steep(leaf: str) -> str:
+    print("the water boils")
+    return f"{os.environ.get('HOW', 'hot')} {leaf} tea"
+"""
+STEEP_LONGER = STEEP.replace("leaf: str", "leaf: str, minutes: int = 3").replace(" tea", " tea, {minutes} minutes")
+SLOW = "import time\n\nwhile True:\n    time.sleep(0.05)\n"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with folder_for_all() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Started]:
+    with CommandHere(folder).started("serve", "--port", "0") as server:
+        server.wait_for("Ctrl-C stops")
+        yield server
+        server.interrupt()
+        assert server.end() == 0
+
+
+@pytest.fixture
+def windlass(folder: Path, server: Started) -> Command:
+    assert server.process.poll() is None
+    return CommandHere(folder)
+
+
+def project(folder: Path, name: str, code: str = STEEP) -> str:
+    return str(written(folder / name, {"pyproject.toml": PROJECT.format(name=name), "steep.py": code}))
+
+
+def output(windlass: Command, slug: str) -> str:
+    """What a kickoff of the crew returns."""
+    ended = windlass("kickoff", "--deployment", slug, "-i", "leaf=green", "--watch")
+    assert ended.code == 0, ended
+    return ended.out
+
+
+def value(ended: Ended) -> object:
+    assert ended.code == 0, ended
+    return json.loads(ended.out)
+
+
+def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
+    path = project(folder, "tea")
+    first = windlass("deploy", path)
+    assert first.code == 0, first
+    assert "tea: version 1 is ready." in first.err
+    assert "/crews/tea\n" in first.out
+    assert output(windlass, "tea") == "hot green tea\n"
+
+    (folder / "tea" / "steep.py").write_text(STEEP_LONGER)
+    second = windlass("deploy", path, "--message", "steeped longer")
+    assert second.err.endswith("tea: version 2 is ready.\n  inputs added: minutes\n")
+    assert output(windlass, "tea") == "hot green tea, 3 minutes\n"
+    listed = windlass("deployments", "builds", "tea").out
+    assert "steeped longer" in listed
+
+    assert windlass("deployments", "rollback", "tea").err == "Version 1 of tea serves new kickoffs now.\n"
+    assert output(windlass, "tea") == "hot green tea\n"
+    assert windlass("deployments", "promote", "tea", "2").code == 0
+    versions = value(windlass("deployments", "versions", "tea", "--json"))
+    assert [(one["number"], one["current"]) for one in versions["versions"]] == [(2, True), (1, False)]  # type: ignore[index]
+
+    assert windlass("env", "set", "tea", "HOW=iced").code == 0
+    assert output(windlass, "tea") == "iced green tea, 3 minutes\n"
+    assert windlass("env", "list", "tea").out.splitlines()[1].split()[:2] == ["HOW", "iced"]
+    assert windlass("env", "unset", "tea", "HOW").code == 0
+    assert output(windlass, "tea") == "hot green tea, 3 minutes\n"
+
+    assert "limits.timeout" in windlass("deployments", "settings", "tea", "limits.timeout=60", "concurrency=2").err
+    rows = [line.split() for line in windlass("deployments", "settings", "tea").out.splitlines()]
+    assert ["limits.timeout", "60", "deployment"] in rows
+    assert ["concurrency", "2", "deployment"] in rows
+    assert windlass("deployments", "settings", "tea", "--reset", "concurrency").code == 0
+
+    paused = windlass("deployments", "pause", "tea")
+    assert "windlass deployments resume tea" in paused.err
+    assert windlass("deployments", "list", "--state", "paused").out.splitlines()[1].split()[:2] == ["tea", "paused"]
+    waiting = windlass("kickoff", "--deployment", "tea", "-i", "leaf=red").out.strip()
+    refused = windlass("deployments", "remove", "tea", "--yes")
+    assert (refused.code, "409" in refused.err) == (3, True), "a kickoff is open"
+    assert windlass("deployments", "resume", "tea").code == 0
+    assert windlass("status", waiting, "--watch").out == "hot red tea, 3 minutes\n", "the id is enough"
+    assert windlass("logs", waiting).out.endswith("> the water boils\n")
+    assert waiting in windlass("kickoffs").out
+
+    asked = windlass("deployments", "remove", "tea")
+    assert (asked.code, "Confirm it with --yes" in asked.err) == (2, True)
+    assert windlass("deployments", "remove", "tea", "--yes").code == 0
+    assert windlass("deployments", "show", "tea").code == 3
+    assert windlass("inputs", "--deployment", "tea").code == 3
+    actions = [row["action"] for row in value(windlass("audit", "--target", "tea", "--json"))["audit"]]  # type: ignore[index]
+    assert actions[0] == "deployment.remove"
+    assert {"deployment.create", "deployment.deploy", "deployment.rollback", "variable.set"} <= set(actions)
+    assert "iced" not in windlass("audit", "--csv").out, "no value of a variable"
+
+
+def test_variables_that_the_first_build_needs(windlass: Command, folder: Path) -> None:
+    path = project(folder, "coffee", f"import os\n\nBEAN = os.environ['BEAN']\n{STEEP}")
+    failed = windlass("deploy", path)
+    assert failed.code == 1
+    assert "error: coffee: the build failed: KeyError: 'BEAN'" in failed.err
+    assert windlass("deployments", "list", "--state", "failed").out.splitlines()[1].startswith("coffee ")
+    assert "KeyError" in windlass("deployments", "logs", "coffee").out
+    (folder / "some.env").write_text("BEAN=arabica\n")
+    assert windlass("deploy", path, "--env-file", str(folder / "some.env"), "--name", "Coffee 2").code == 0
+    assert output(windlass, "coffee-2") == "hot green tea\n"
+    taken = windlass("deploy", path, "--name", "coffee-2", "--new")
+    assert (taken.code, "There is a deployment 'coffee-2' already" in taken.err) == (3, True)
+
+
+def test_the_last_good_version_serves_on_and_ctrl_c_leaves_the_build_to_the_server(
+    windlass: Command, folder: Path
+) -> None:
+    path = project(folder, "mate")
+    assert windlass("deploy", path).code == 0
+    (folder / "mate" / "steep.py").write_text(SLOW)
+    with windlass.started("deploy", path) as command:
+        command.wait_for("loading the project")
+        command.interrupt()
+        assert command.end() == 130
+        assert "The build goes on. Follow it with: windlass deployments logs mate --follow" in command.err
+    (build,) = value(windlass("deployments", "builds", "mate", "--json", "--limit", "1"))["builds"]  # type: ignore[index]
+    assert build["state"] == "building"
+    assert output(windlass, "mate") == "hot green tea\n"
+    assert windlass("deployments", "remove", "mate", "--stop", "--yes").code == 0
+
+
+def test_roles_of_people_and_logins(windlass: Command, folder: Path, server: Started) -> None:
+    address = next(line.split()[-1] for line in server.out.splitlines() if line.startswith("  Address"))
+    assert windlass("users", "add", "vic", "--role", "viewer").code == 0
+    token = windlass("tokens", "create", "--personal", "--user", "vic").out
+    elsewhere = CommandHere(folder / "elsewhere")
+    assert elsewhere("login", address, "--name", "work", typed=token).code == 0
+    assert elsewhere("deployments", "list").code == 0
+    refused = elsewhere("deploy", project(folder, "cocoa"))
+    assert (refused.code, "403" in refused.err, "developer" in refused.err) == (3, True, True)
+    assert elsewhere("audit").code == 3
+    assert windlass("users", "role", "vic", "owner").code == 0
+    assert elsewhere("users", "add", "dev", "--role", "developer").code == 0
+    assert elsewhere("deploy", str(folder / "cocoa")).code == 0
+    assert output(elsewhere, "cocoa") == "hot green tea\n"
+    assert windlass("users", "disable", "vic").code == 0
+    assert elsewhere("deployments", "list").code == 3
