@@ -19,12 +19,15 @@ from windlass.store.listener import TOKENS, Listener, NotifyCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from windlass.store.tokens import TokenRow, TokenStore
 
 
 Key = TypeVar("Key", bound=Hashable)
 MOST_KEYS = 10_000
+MOST_CREWS, MOST_TOKENS_OF_A_CREW = 1000, 1000
+"""The most crews, and tokens of one crew, whose requests are counted for the limit of the crew."""
 MOST_NAMED = 10
 """Addresses that one report of failed authentications names. Those with the most failures come first."""
 SECONDS_OF_BURST = 10
@@ -151,6 +154,30 @@ class FailedAuthentications:
             "Wait for the seconds in `Retry-After`, and send a valid token.",
             seconds,
         )
+
+
+class CrewRates:
+    """Limits the requests of each token to one crew, where the crew has a limit."""
+
+    def __init__(self) -> None:
+        self._rates: dict[UUID, tuple[float, Rate[UUID]]] = {}
+
+    def take(self, deployment: UUID, limit: float | None, token: UUID) -> None:
+        """Counts a request. Raises TooManyRequests when the token has reached the limit, in requests a second."""
+        if limit is None:
+            return
+        known = self._rates.get(deployment)
+        if known is None or known[0] != limit:
+            if len(self._rates) >= MOST_CREWS:
+                self._rates.clear()
+            rate: Rate[UUID] = Rate(limit, max(1, math.ceil(limit * SECONDS_OF_BURST)), most=MOST_TOKENS_OF_A_CREW)
+            known = self._rates[deployment] = (limit, rate)
+        if seconds := known[1].take(token):
+            raise TooManyRequests(
+                f"This token sends more than {limit:g} requests a second to this crew.",
+                "Wait for the seconds in `Retry-After`. Use `?wait=30` on a status instead of many requests.",
+                seconds,
+            )
 
 
 class RequestRates:

@@ -17,6 +17,7 @@ from starlette.routing import Route, Router
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from windlass.access.authentication import Source
+from windlass.api.cors import is_preflight, origin_of, preflight_response
 from windlass.api.errors import (
     DEFAULT_HEADERS,
     Problem,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from windlass.api.cors import Headers
     from windlass.api.crew_api.routes import CrewApi
 
 
@@ -258,6 +260,7 @@ class Application:
         hosts: Hosts | None = None,
     ) -> None:
         """If `hosts` is None, every host name is allowed."""
+        self._crew_api = crew
         self._crew = Router(crew.routes(), redirect_slashes=False)
         self._server = Router(server, redirect_slashes=False)
         self._addresses = addresses
@@ -269,7 +272,7 @@ class Application:
             return
         response = _ResponseSender(send)
         try:
-            await self._route(scope, receive, response.send)
+            await self._route(scope, receive, response)
         except ClientDisconnect:
             return
         except asyncio.CancelledError:  # the HTTP server cancels the last requests at the end of its shutdown timeout
@@ -288,7 +291,7 @@ class Application:
         server = "" if place.by_host else self._public_url or ""
         return f"{server}{place.prefix}" or "/"
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _route(self, scope: Scope, receive: Receive, response: _ResponseSender) -> None:
         if is_unclear(scope["raw_path"]):
             raise unclear_path()
         host = _host(scope)
@@ -297,20 +300,28 @@ class Application:
         place = self._addresses.find(host, scope["path"])
         router = self._server if place.slug is None else self._crew
         inner = {**scope, "path": place.path, "root_path": "", "app": self, "place": place}
-        await router(inner, receive, send)
+        if place.slug is not None and (origin := origin_of(scope)) is not None:
+            response.extra = await self._crew_api.permission(place.slug, origin)
+            if response.extra and is_preflight(scope):
+                await preflight_response()(inner, receive, response.send)
+                return
+        await router(inner, receive, response.send)
 
 
 class _ResponseSender:
     def __init__(self, send: Callable[[Message], Awaitable[None]]) -> None:
         self._send = send
         self.is_started = False
+        self.extra: Headers = []
+        """Headers that are added to the response, also to that of an error."""
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.is_started = True
             headers = list(message["headers"])
             own = dict(headers)
-            message["headers"] = headers + [header for header in RAW_DEFAULT_HEADERS if header[0] not in own]
+            defaults = [header for header in RAW_DEFAULT_HEADERS if header[0] not in own]
+            message["headers"] = [*headers, *defaults, *self.extra]
         await self._send(message)
 
     async def send_problem(self, problem: Problem, scope: Scope, receive: Receive) -> None:

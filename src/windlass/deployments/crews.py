@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Holds the data of a deployment that requests need: its current version, and the compiled check of its inputs."""
+    """Holds the data of a deployment that requests need: its current version, and the compiled check of its inputs.
+
+    Web pages of `cors_origins` may use its API. `rate_limit` is in requests a second of each token, None for no limit.
+    """
 
     deployment_id: UUID
     slug: str
@@ -25,6 +28,8 @@ class Crew:
     version_id: UUID
     manifest: Manifest
     check: InputsCheck
+    cors_origins: frozenset[str]
+    rate_limit: float | None
 
 
 class Crews:
@@ -45,7 +50,9 @@ class Crews:
             return None
         version = found.version
         check = InputsCheck.of(version.manifest.inputs_schema)
-        return Crew(found.id, found.slug, found.profile, version.id, version.manifest, check)
+        origins = frozenset(found.settings.get("cors_origins", ()))
+        limit = found.settings.get("rate_limit")
+        return Crew(found.id, found.slug, found.profile, version.id, version.manifest, check, origins, limit)
 
 
 logger = log.logger(__name__)

@@ -66,7 +66,8 @@ class Management:
         return await self._tokens.show(await self.get(slug))
 
     async def settings(self, slug: str) -> ShownSettings:
-        return shown_settings(await self.get(slug), await self._store.settings(slug) or {}, self._server)
+        deployment = await self.get(slug)
+        return shown_settings(deployment, deployment.settings, self._server)
 
     async def change_settings(self, slug: str, patch: Mapping[str, Any], by: Actor) -> ShownSettings:
         """Merges `patch` into the own settings. They act from the next kickoff on. Raises BadSettings.

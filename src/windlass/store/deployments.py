@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -48,6 +48,8 @@ class Deployment:
     slug: str
     profile: str
     version: Version | None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Its own settings, which replace the options of its project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,6 @@ class DeploymentStore:
     async def resume(self, slug: str, change: Change | None = None) -> bool:
         """Returns False for an unknown deployment."""
         return await self._write(SQL["resume"], {"slug": slug}, change)
-
-    async def settings(self, slug: str) -> dict[str, Any] | None:
-        """Returns the own settings of the deployment, or None for no such deployment."""
-        row = await self._database.row(SQL["settings"], {"slug": slug})
-        return row["settings"] if row else None
 
     async def change_settings(
         self, slug: str, merge: Callable[[dict[str, Any]], dict[str, Any]], change: Change
@@ -216,4 +213,4 @@ def _deployment(row: Row) -> Deployment:
         if row["version_id"]
         else None
     )
-    return Deployment(row["id"], row["slug"], row["profile"], version)
+    return Deployment(row["id"], row["slug"], row["profile"], version, row["settings"])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from windlass.access.authentication import CrewRates
 from windlass.api.application import source_of_request
 from windlass.api.bodies import read_list, read_object
+from windlass.api.cors import permission
 from windlass.api.crew_api.files import file_response, find_file, zip_response
 from windlass.api.crew_api.kickoff_requests import (
     MEMBER,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from windlass.access.authentication import TokenAuthenticator
+    from windlass.api.cors import Headers
     from windlass.api.streaming_json import AnswerFile
     from windlass.deployments.crews import Crew, Crews
     from windlass.kickoffs.manifest import Manifest
@@ -92,6 +95,7 @@ class CrewApi:
     deletions: Deletions
     large_answers: LargeAnswers
     stored_files: FileStore
+    rates: CrewRates = field(default_factory=CrewRates)
 
     def routes(self) -> list[Route]:
         return [
@@ -240,7 +244,13 @@ class CrewApi:
             raise unauthorized()
         if scope and not token.allows(scope):
             raise _forbidden(scope, token)
+        self.rates.take(crew.deployment_id, crew.rate_limit, token.id)
         return crew, token
+
+    async def permission(self, slug: str, origin: str) -> Headers:
+        """Returns the response headers that permit pages of this origin to use the crew."""
+        crew = await self.crews.get(slug) if SLUG.fullmatch(slug) else None
+        return permission(origin, crew.cors_origins) if crew else []
 
     async def _crew(self, request: Request) -> Crew:
         slug: str = request.scope["place"].slug

@@ -2,14 +2,11 @@
 SELECT pg_advisory_xact_lock(hashtextextended('deployment ' || %(slug)s, 0))
 
 -- name: by_slug
-SELECT deployments.id, deployments.slug, deployments.profile, versions.id AS version_id, versions.number, versions.digest,
+SELECT deployments.id, deployments.slug, deployments.profile, deployments.settings, versions.id AS version_id, versions.number, versions.digest,
        versions.source, versions.manifest
   FROM deployments
   LEFT JOIN versions ON versions.id = deployments.current_version
  WHERE deployments.slug = %(slug)s AND removed_at IS NULL
-
--- name: settings
-SELECT id, settings FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL
 
 -- name: lock_settings
 SELECT id, settings FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL FOR NO KEY UPDATE
