@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,7 @@ from starlette.responses import HTMLResponse
 from cli.fake_crew import problem
 from cli.fake_server import TOKEN, FakeServer, deployment
 from cli.the_command import CommandHere
+from windlass.config import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,3 +143,31 @@ def test_another_program_at_the_address_is_recognised(windlass: Command, server:
     ended = windlass("deployments", "list", **server.variables)
     assert ended.code == 3
     assert "does not answer as a Windlass server does" in ended.err
+
+
+OF_CREWAI = "from crewai_core.token_manager import TokenManager; print(TokenManager().get_token())"
+
+
+def test_the_crewai_program_is_logged_in(windlass: Command, server: FakeServer, tmp_path: Path) -> None:
+    settings = tmp_path / ".config" / "crewai" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"oauth2_domain": "a.example", "org_uuid": "1", "enterprise_base_url": "https://x"}))
+    windlass("login", server.url, "--name", "work", typed=f"{TOKEN}\n")
+    ended = windlass("login-crewai")
+    assert (ended.code, ended.out) == (0, "")
+    assert f"`crewai deploy` uses {server.url} now, as ann." in ended.err
+    assert TOKEN not in ended.err
+    assert json.loads(settings.read_text()) == {"oauth2_domain": "a.example", "enterprise_base_url": server.url}
+    kept = [settings, *(tmp_path / ".local/share/crewai/credentials").iterdir()]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in kept} == {0o600}
+    assert not any(TOKEN.encode() in file.read_bytes() for file in kept)
+    read = subprocess.run(
+        [sys.executable, "-c", OF_CREWAI],
+        env={**environment(), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert read.stdout.strip() == TOKEN
+    settings.write_text("no JSON")
+    assert "crewai config reset" in windlass("login-crewai").err

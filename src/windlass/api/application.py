@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from windlass.api.crew_api.routes import CrewApi
 
 
-RESERVED = ("ui", "api", "crews", "health", "ready", "metrics", ".well-known", "oauth2")
+RESERVED = ("ui", "api", "crews", "crewai_plus", "health", "ready", "metrics", ".well-known", "oauth2")
 """First segments of paths that belong to the server, also where a crew is served at the root."""
 
 UNCLEAR = re.compile(rb"%(?:2[eEfF]|5[cC])|\\|/\.\.?(?:/|$)")

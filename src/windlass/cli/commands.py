@@ -19,6 +19,7 @@ COMMANDS = {
     "deployments": ("deployments", "List the crews of the server, and manage one."),
     "env": ("variables", "List, set and remove the variables of a deployment."),
     "login": ("login", "Log in to a server, so that commands use it."),
+    "login-crewai": ("login_crewai", "Let `crewai deploy` deploy to a server."),
     "logout": ("login", "Log out of a server: forget its address and token."),
     "profiles": ("login", "List the servers that you are logged in to, and choose one."),
     "api": ("serving", "Serve the API of every crew, as one of many processes."),

@@ -49,8 +49,12 @@ class DeploymentRow:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentFilter:
-    """Selects deployments. `after` is the slug or, with an order by time, the id after which the page begins."""
+    """Selects deployments. Each member narrows the selection when it is set.
 
+    `after` is the slug or, with an order by time, the id after which the page begins.
+    """
+
+    id: UUID | None = None
     slug: str | None = None
     search: str | None = None
     state: DeploymentState | None = None

@@ -20,6 +20,7 @@ from windlass.api.control_api.dependencies import ControlApi
 from windlass.api.control_api.uploads import Uploads
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.routes import CrewApi
+from windlass.api.crewai_cli import CrewaiCli
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.building import Building
@@ -217,11 +218,12 @@ class Services:
             LargeAnswers(settings.home, settings.large_answers),
             self._kickoffs.files,
         )
+        control = self._control_api(access)
         health = health_routes({"database": self._migrated, "worker": self._claiming})
         addresses = Addresses(root, settings.crew_domain)
         app = Application(
             crew_api,
-            [*health, *control_routes(self._control_api(access))],
+            [*health, *control_routes(control), *CrewaiCli(control).routes()],
             addresses,
             public_url=settings.public_url,
             hosts=hosts_of(settings),

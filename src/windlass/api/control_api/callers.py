@@ -86,17 +86,14 @@ class ControlRoute(APIRoute):
         handle, role = super().get_route_handler(), self.role
 
         async def handle_of_caller(request: Request) -> Response:
-            caller = await authenticated(request, request.app.state.control.access)
-            if not caller.role.includes(role):
-                raise role_missing(role, caller.role)
-            request.state.caller = caller
+            request.state.caller = await authorized(request, request.app.state.control.access, role)
             return await handle(BoundedRequest(request.scope, request.receive))
 
         return handle_of_caller
 
 
-async def authenticated(request: Request, access: TokenAuthenticator) -> Caller:
-    """Returns the person whose personal token the request has. Raises Problem 401, or 403 for one without a role."""
+async def authorized(request: Request, access: TokenAuthenticator, role: Role) -> Caller:
+    """Returns the person whose personal token the request has. Raises Problem 401, or 403 for one without the role."""
     source = source_of_request(request.scope)
     given = request.headers.getlist("authorization")
     token = await access.token(given[0] if len(given) == 1 else None, source)
@@ -107,4 +104,6 @@ async def authenticated(request: Request, access: TokenAuthenticator) -> Caller:
         raise unauthorized_to_control()
     if token.role is None:
         raise no_control_access()
+    if not token.role.includes(role):
+        raise role_missing(role, token.role)
     return Caller(token, token.user or "", token.role, source.name)

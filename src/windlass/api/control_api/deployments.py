@@ -33,7 +33,7 @@ async def list_deployments(
     by_slug = query.order in {"slug", "-slug"}
     if not by_slug:
         id_cursor(query.cursor)
-    wanted = DeploymentFilter(None, query.search, query.state, query.order, query.cursor)
+    wanted = DeploymentFilter(search=query.search, state=query.state, order=query.order, after=query.cursor)
     rows = await control.management.deployments(wanted, limit=query.limit)
     following = (rows[-1].slug if by_slug else str(rows[-1].id)) if len(rows) == query.limit else None
     return Page(items=[deployment_answer(control, row) for row in rows], next_cursor=following)

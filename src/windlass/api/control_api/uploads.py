@@ -17,7 +17,7 @@ from windlass.api.errors import RETRY_AFTER, Problem, bad_request, too_slow
 from windlass.projects.archive import LARGEST, MB
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from starlette.requests import Request
 
@@ -77,7 +77,7 @@ async def source_of(request: Request, control: ControlApi, origin: dict[str, Any
         body = await json_of(request, control, BuildBody)
         return git_source(control, body.git, origin)
     with control.uploads.turn():
-        chunks = _chunks(request, control.request_timeout)
+        chunks = upload_chunks(request, control.request_timeout)
         return await control.deploys.source_of_zip(chunks, {"type": "zip", **origin})
 
 
@@ -104,7 +104,7 @@ def is_zip(request: Request) -> bool:
     return given in ZIPS
 
 
-async def _chunks(request: Request, seconds: float) -> AsyncIterator[bytes]:
+async def upload_chunks(request: Request, seconds: float) -> AsyncGenerator[bytes, None]:
     """Yields the body, of at most LARGEST bytes.
 
     Raises Problem 413, and 408 when no data arrives for `seconds`, or the upload takes longer than LONGEST.

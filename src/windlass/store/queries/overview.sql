@@ -19,6 +19,7 @@ SELECT page.*,
                        SELECT id, state FROM builds WHERE deployment_id = deployments.id ORDER BY id DESC LIMIT 1
                        ) AS latest ON true
                  WHERE removed_at IS NULL
+                   AND (%(id)s::uuid IS NULL OR deployments.id = %(id)s::uuid)
                    AND (%(slug)s::text IS NULL OR slug = %(slug)s::text)
                    AND (%(search)s::text IS NULL OR position(lower(%(search)s::text) IN slug) > 0)
                    AND CASE %(order)s::text
