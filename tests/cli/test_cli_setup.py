@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from cli.the_command import Command
 from projects_for_tests.another_user import as_another_user
 from projects_for_tests.making import written
 from projects_for_tests.wheels import index, source, wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROJECT = '[tool.windlass]\nentrypoint = "steep:steep"\n'
 STEEP = "import tiny\n\n\ndef steep() -> str:\n    return tiny.version\n"
@@ -52,6 +56,14 @@ def test_a_project_is_set_up_and_served_on_its_own_environment(open_folder: Path
     assert "the project's .venv" in checked.err
 
 
+def has_ended(pid: int) -> bool:
+    """A process that nobody waits for stays a zombie."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 @as_another_user
 @pytest.mark.parametrize("owner", [0, OWNER])
 def test_root_builds_no_package_and_leaves_no_process_of_a_build(open_folder: Path, project: Path, owner: int) -> None:
@@ -66,7 +78,7 @@ def test_root_builds_no_package_and_leaves_no_process_of_a_build(open_folder: Pa
     assert noted["user"] == (owner or 59_998)
     assert {path.lstat().st_uid for path in project.rglob("*") if ".venv" in path.parts} == {owner}
     if owner == 0:
-        assert not Path(f"/proc/{noted['left']}").exists(), "a process of the build could change the environment"
+        assert has_ended(noted["left"]), "a process of the build could change the environment"
         assert not [path for path in project.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022]
     else:
         os.kill(noted["left"], 9)

@@ -90,10 +90,16 @@ class Server:
         await stack.enter_async_context(server.database)
         await stack.enter_async_context(serving(server.listener))
         await asyncio.wait_for(server.listener.listening.wait(), DEADLINE)
-        await server.database.execute(
-            "INSERT INTO deployments (id, slug, deployed) VALUES (%(id)s, 'tea', true)", {"id": server.deployment}
-        )
+        server.deployment = await server.add("tea")
         return server
+
+    async def add(self, slug: str) -> UUID:
+        deployment = new_id()
+        values = {"id": deployment, "slug": slug}
+        await self.database.execute(
+            "INSERT INTO deployments (id, slug, deployed) VALUES (%(id)s, %(slug)s, true)", values
+        )
+        return deployment
 
     def building(self, **more: Any) -> Building:
         return Building(
@@ -143,8 +149,8 @@ class Server:
     async def log(self, build: Build) -> list[str]:
         return [line.message for line in await self.store.log(build.id, after=0, limit=20_000)]
 
-    async def current(self) -> Version | None:
-        found = await self.deployments.get("tea")
+    async def current(self, slug: str = "tea") -> Version | None:
+        found = await self.deployments.get(slug)
         return found.version if found else None
 
     async def set_variable(self, name: str, value: str, *, secret: bool = True) -> None:

@@ -119,6 +119,19 @@ async def test_packages_come_from_an_environment_and_an_unknown_one_is_told_in_t
     assert {(await server.result(one)).output for one in kickoffs} == {'"1.0"'}
 
 
+async def test_deployments_with_the_same_packages_share_a_zygote(server: Server) -> None:
+    wheel(server.wheels, "tiny")
+    await server.worker()
+    results = []
+    for name in ("one", "two", "three"):
+        server.deployment = await server.add(name)
+        files = {"pyproject.toml": NEEDS.replace('"tea"', f'"{name}"')}
+        await server.build(files, f"import os, tiny\ndef run() -> int:\n    return os.getppid()  # {name}\n")
+        results.append((await server.result(await server.kickoff(await server.current(name)))).output)
+    assert len(set(results)) == 1
+    assert results[0] is not None
+
+
 async def test_a_worker_that_cannot_make_the_environment_fails_the_kickoff_with_the_reason(server: Server) -> None:
     wheel(server.wheels, "tiny")
     await server.build({"pyproject.toml": NEEDS})

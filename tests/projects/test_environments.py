@@ -127,6 +127,18 @@ async def test_packages_from_files_of_the_project_are_those_of_its_snapshot(mach
     assert (await machine.wanted(shared, snapshot="one")).key == (await machine.wanted(shared, snapshot="two")).key
 
 
+async def test_the_configuration_of_uv_is_part_of_what_an_environment_is_made_of(machine: Machine) -> None:
+    plain = machine.project("one")
+    configured = written(machine.project("two"), {"uv.toml": 'index-strategy = "unsafe-best-match"\n'})
+    assert (await machine.wanted(plain)).key != (await machine.wanted(configured)).key
+
+
+async def test_a_file_that_names_packages_and_is_huge_is_an_error(machine: Machine) -> None:
+    root = written(machine.folder / "huge", {"requirements.txt": "tiny\n" * (1 << 20)})
+    with pytest.raises(ProjectError, match="larger than 4 MB"):
+        await machine.wanted(root)
+
+
 async def test_a_locked_project_shares_by_its_lock(machine: Machine) -> None:
     keys = []
     for name in ("one", "two"):

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 STAMP = "windlass-environment.json"
 KEY = re.compile(r"[0-9a-f]{32}-py3\.\d+")
 LOCK_SECONDS = 0.2
+LARGEST_TEXT = 4 << 20
 UNUSED_SECONDS = 7 * 24 * 3600.0
 BY = "python under [tool.windlass]"
 OF_INDEXES = re.compile(
@@ -273,14 +274,14 @@ def with_indexes(builder: Builder, indexes: Mapping[str, str]) -> Builder:
 
 def key_of(root: Path, snapshot: str, packages: Packages, version: tuple[int, int], indexes: Mapping[str, str]) -> str:
     """Returns the key of an environment. Passwords of indexes do not change it."""
-    content = content_of(root, packages)
+    content, machine = content_of(root, packages), platform.machine()
     named = {
         name: CREDENTIALS.sub("", value)
         for name, value in indexes.items()
         if not name.endswith(("_USERNAME", "_PASSWORD"))
     }
     text = json.dumps(
-        [FORM, packages.file, snapshot if content is None else content, named, platform.machine()],
+        [FORM, packages.file, snapshot if content is None else content, text_of(root / "uv.toml"), named, machine],
         sort_keys=True,
         default=str,
     )
@@ -338,11 +339,22 @@ def content_of_uv_lock(lock: Mapping[str, Any], uv: Mapping[str, Any]) -> object
 
 
 def content_of_requirements(root: Path) -> object:
-    files = {path.name: path.read_text("utf-8", "replace") for path in sorted(root.glob("*requirements*.txt"))}
+    files = {path.name: text for path in sorted(root.glob("*requirements*.txt")) if (text := text_of(path))}
     included = {name.removeprefix("./") for text in files.values() for name in INCLUDES.findall(text)}
     if included - files.keys() or any(OF_FILES.search(text) for text in files.values()):
         return None
     return files
+
+
+def text_of(file: Path) -> str | None:
+    """Returns the text of a file, None when there is none. Raises ProjectError for a file that is too large."""
+    if not file.is_file():
+        return None
+    if file.stat().st_size > LARGEST_TEXT:
+        raise ProjectError(
+            f"{file} is larger than {LARGEST_TEXT >> 20} MB.", "Check that it is the file that it should be."
+        )
+    return file.read_text("utf-8", "replace")
 
 
 def has_path(source: object) -> bool:
