@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -124,6 +125,14 @@ def test_a_repository_is_fetched_by_the_server(windlass: Command, server: FakeSe
     assert not any("/log" in name for name in server.requests())
 
 
+def test_a_zip_file_is_sent_as_it_is(windlass: Command, server: FakeServer, tmp_path: Path) -> None:
+    deployed(server)
+    with zipfile.ZipFile(tmp_path / "tea.zip", "w") as archive:
+        archive.writestr("steep.py", STEEP * 100_000)  # several pieces
+    assert windlass("deploy", str(tmp_path / "tea.zip")).code == 0
+    assert server.sent("POST deployments") == (tmp_path / "tea.zip").read_bytes()
+
+
 def test_all_as_json(windlass: Command, server: FakeServer, tea: str) -> None:
     deployed(server)
     ended = windlass("deploy", tea, "--json")
@@ -181,6 +190,18 @@ def test_ctrl_c_leaves_the_build_running_and_names_the_command_that_follows_it(
         command.interrupt()
         assert command.end() == 130
     assert "The build goes on. Follow it with: windlass deployments logs tea --follow" in command.err
+
+
+def test_a_build_that_no_worker_takes_is_reported(windlass: Command, server: FakeServer, tea: str) -> None:
+    deployed(server)
+    server.answers[f"GET builds/{BUILD}/log"] = [log(state="queued"), log("installing"), log(state="ready", after=1)]
+    ended = windlass("deploy", tea)
+    assert ended.code == 0
+    lines = [line for line in ended.err.splitlines() if line.startswith("  ")]
+    assert lines == [
+        "  the build waits: workers do other builds, or none runs (windlass serve, windlass worker)",
+        "  installing",
+    ]
 
 
 def test_no_server_is_an_error_of_its_own(windlass: Command, server: FakeServer, tea: str) -> None:

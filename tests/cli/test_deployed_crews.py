@@ -153,6 +153,18 @@ def test_the_last_good_version_serves_on_and_ctrl_c_leaves_the_build_to_the_serv
     assert windlass("deployments", "remove", "mate", "--stop", "--yes").code == 0
 
 
+def test_a_token_of_another_crew_is_recognised(windlass: Command, folder: Path) -> None:
+    for name in ("sencha", "assam"):
+        assert windlass("deploy", project(folder, name)).code == 0
+    shown = value(windlass("deployments", "show", "sencha", "--tokens", "--json"))
+    token = shown["tokens"]["user_token"]  # type: ignore[index]
+    assert windlass("inputs", "--deployment", "sencha", WINDLASS_TOKEN=token).code == 0
+    refused = windlass("inputs", "--deployment", "assam", WINDLASS_TOKEN=token)
+    assert (refused.code, "WINDLASS_TOKEN or --token is not one of assam" in refused.err) == (3, True)
+    unclear = windlass("inputs")
+    assert (unclear.code, "Choose one with --deployment NAME." in unclear.err) == (1, True)
+
+
 def test_roles_of_people_and_logins(windlass: Command, folder: Path, server: Started) -> None:
     address = next(line.split()[-1] for line in server.out.splitlines() if line.startswith("  Address"))
     assert windlass("users", "add", "vic", "--role", "viewer").code == 0

@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "research_crew"
 INSTALLING = "make run\n"
 SERVING = ".venv/bin/windlass dev path/to/your/project"
+SERVING_MANY = "windlass serve --offline-model"
+DEPLOYING = ".venv/bin/windlass deploy"
 LOADED_AGAIN = "sleep 15\n"
 
 
@@ -74,7 +76,8 @@ def at_port(lines: Iterable[str], base_url: str) -> str:
 
 def test_the_lines_of_the_readme_work_as_they_stand(open_folder: Path) -> None:
     windlass = Command(open_folder)
-    lines = [block for block in blocks("README.md") if INSTALLING not in block and SERVING not in block]
+    apart = (INSTALLING, SERVING, SERVING_MANY, DEPLOYING)
+    lines = [block for block in blocks("README.md") if not any(words in block for words in apart)]
     environment = environment_with_commands(open_folder, windlass)
     with windlass.started("dev", str(EXAMPLE), "--port", "0") as server:
         script = at_port(lines, server.wait_for("Base URL").split()[-1])
@@ -86,12 +89,32 @@ def test_the_lines_of_the_readme_work_as_they_stand(open_folder: Path) -> None:
     assert script.count("curl") == 3
 
 
+def test_the_lines_that_deploy_work_as_they_stand(open_folder: Path) -> None:
+    windlass = Command(open_folder)
+    environment = environment_with_commands(open_folder, windlass)
+    environment["PATH"] = f"{open_folder}/.venv/bin:{environment['PATH']}"
+    deploying = [block for block in blocks("README.md") if DEPLOYING in block]
+    serving, using, again, *_ = blocks("docs/deploy.md")
+    assert (len(deploying), SERVING_MANY in serving) == (2, True)
+    with windlass.started("serve", "--offline-model", "--port", "0") as server:
+        server.wait_for("Ctrl-C stops")
+        told = bash("".join([*deploying, using, again]), environment, open_folder)
+        server.interrupt()
+        assert server.end() == 0
+    assert told.count("[offline model]") == 2
+    assert told.count("/crews/writer\n") == told.count("/crews/tides\n") == 2, "each is deployed twice"
+
+
 def test_what_installs_and_serves_is_what_make_and_the_command_have() -> None:
     installing = [block for block in blocks("README.md") if INSTALLING in block]
     assert installing == ["git clone ADDRESS-OF-THIS-REPOSITORY windlass && cd windlass\nmake run\n"]
     assert re.search(r"^run:.*\n(\t.*\n)*\t@exec \$\(BIN\)/windlass dev \$\(PROJECT\)$", makefile(), re.MULTILINE)
     serving = [line for block in blocks("README.md") if SERVING in block for line in block.splitlines()]
     assert [line.partition("#")[0].strip() for line in serving] == [SERVING]
+    (many,) = [block for block in blocks("README.md") if SERVING_MANY in block]
+    assert many.startswith(f".venv/bin/{SERVING_MANY} ")
+    assert "make serve ARGS=--offline-model" in many
+    assert re.search(r"^serve:.*\n(\t.*\n)*\t@exec \$\(BIN\)/windlass serve \$\(ARGS\)$", makefile(), re.MULTILINE)
 
 
 def test_the_quickstart_works_as_it_stands(open_folder: Path) -> None:

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 WAIT = 20.0
 """Seconds for which the server may hold back the next page of a log."""
+SOON = 3.0
+"""Seconds after which a build that no worker has begun is reported."""
 PAGE = 1000
 PATIENCE = 60.0
 """Seconds for which the command waits for a server that is not available."""
 OPEN = {"queued", "building"}
-NOW = {"queued": "waits for a worker", "building": "builds"}
+NOW = {"queued": "waiting for a worker", "building": "building; Ctrl-C leaves the build running"}
 
 
 def follow_build(
@@ -62,15 +64,20 @@ def build_log(
     from windlass.cli.follow import Retrying
 
     retrying, after = Retrying(PATIENCE, notify, f"The build is not lost. Follow it with: {again}" if again else ""), 0
+    wait = SOON if follow else 0.0
     while True:
-        wait = WAIT if follow else 0.0
         page = retrying.request(partial(control.get, "builds", build, "log", after=after, limit=PAGE, wait=wait))
         yield from page["items"]
         after = page["next_after"]
         if not page["items"] and (not follow or page["state"] not in OPEN):
             return
         if screen is not None:
+            if page["state"] == "queued" and wait == SOON:
+                screen.line(
+                    "  the build waits: workers do other builds, or none runs (windlass serve, windlass worker)"
+                )
             screen.live(NOW.get(page["state"], "done"))
+        wait = WAIT if follow else 0.0
 
 
 def _without_end(errors: list[dict[str, Any]], build: Build) -> list[dict[str, Any]]:

@@ -25,7 +25,13 @@ def crew_of_server(access: Access, token: Secret | None, kickoff_id: str) -> Cre
     server = chosen_server(access.profile)
     slug = access.deployment or (_crew_of(server, kickoff_id) if kickoff_id else _only_crew(server))
     words = server.options if kickoff_id else (*server.options, *(("--deployment", slug) if access.deployment else ()))
-    return CrewClient(f"{server.url}/crews/{slug}", token or server.token, words)
+    hint = f"The token of WINDLASS_TOKEN or --token is not one of {slug}. Without it, the command uses yours."
+    return CrewClient(
+        f"{server.url}/crews/{slug}",
+        token or server.token,
+        words,
+        if_unauthorized=hint if token else server.login_again,
+    )
 
 
 def _crew_of(server: Server, kickoff_id: str) -> str:

@@ -58,9 +58,10 @@ def _not_one(slug: str | None, slugs: list[str]) -> WindlassError:
 def running_server(settings: Settings) -> tuple[str, list[str]] | None:
     """Returns the address and the crews of the server that runs on this home, None when no server runs.
 
-    The lock on the home decides whether a server runs: a killed server leaves its address file behind.
+    The lock on the home decides whether a server runs: a killed server leaves its address file behind. A server with a
+    database of its own (WINDLASS_DATABASE_URL) has no lock, so the file alone counts.
     """
-    if not is_locked(Paths(settings.home).server_lock):
+    if settings.database_url is None and not is_locked(Paths(settings.home).server_lock):
         return None
     try:
         address, *slugs = settings.address_file.read_text("utf-8").split()
