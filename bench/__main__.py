@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.accepting import survivors, throughput
 from bench.backlogs import claims
+from bench.deploys import deploys
 from bench.fairness import fairness
 from bench.figures import Figure
 from bench.hardship import hardship
@@ -51,6 +52,7 @@ def queue(*, quick: bool) -> Iterator[Figures]:
 
 
 def large(*, quick: bool) -> Iterator[Figures]:
+    yield deploys(rounds=3 if quick else 10, crews=10 if quick else 50, starts=20 if quick else 100)
     with stage() as ground:
         yield workers(ground, kickoffs=16 if quick else 64, rounds=1 if quick else 3, claims=500 if quick else 2000)
     with stage() as ground:
