@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import psycopg
 
 from bench.figures import Figure, quantile, spread
@@ -24,6 +23,8 @@ from windlass.embedded_postgres.postgres import running_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import httpx
+
 CODE = """import time
 
 BEGUN = time.time()
@@ -32,8 +33,6 @@ BEGUN = time.time()
 def work() -> dict:
     return {{"version": {version}, "begun": BEGUN}}
 """
-    "import time\n\nBEGUN = time.time()\n\n\ndef work() -> dict:\n    return {{'version': {version}, 'begun': BEGUN}}\n"
-)
 PYPROJECT = '[project]\nname = "deployed"\nversion = "0.1.0"\n\n[tool.windlass]\nentrypoint = "deployed:work"\n'
 LISTED = 1000
 WARM_UP = 5
