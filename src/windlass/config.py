@@ -156,6 +156,12 @@ class Settings(BaseSettings):
         100.0, description="Requests that one user token may send in a second; 0 is no limit."
     )
 
+    metrics: bool = Field(
+        True,
+        description="Whether `/metrics` answers (docs/metrics.md). It needs a personal token, except on a loopback "
+        "address without `WINDLASS_PUBLIC_URL`.",
+    )
+
     # the worker: its slots, leases and losses
     slots: int = Field(
         default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)),

@@ -28,6 +28,7 @@ from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.crewai_cli import CrewaiCli
+from windlass.api.metrics import Metrics
 from windlass.api.server import HttpServer
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.builds import Builds
@@ -284,7 +285,12 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             seconds,
             public_url,
         )
-        routes = [*health_routes({"database": ready}), *control_routes(control), *CrewaiCli(control).routes()]
+        routes = [
+            *health_routes({"database": ready}),
+            *control_routes(control),
+            *CrewaiCli(control).routes(),
+            *Metrics(access, overview, public_url is None).routes(),
+        ]
         app = Application(api, routes, Addresses(root, domain), public_url=public_url, hosts=hosts)
         http_server = HttpServer(app, host, 0, trusted_proxies=trusted_proxies, headers_within=seconds, limits=limits)
         await http_server.start()

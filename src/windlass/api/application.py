@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from windlass import metrics
 from windlass.access.authentication import Source
 from windlass.api.cors import is_preflight, origin_of, preflight_response
 from windlass.api.errors import (
@@ -299,6 +300,7 @@ class Application:
             raise unknown_host()
         place = self._addresses.find(host, scope["path"])
         router = self._server if place.slug is None else self._crew
+        response.api = _api_of(place)
         inner = {**scope, "path": place.path, "root_path": "", "app": self, "place": place}
         if place.slug is not None and (origin := origin_of(scope)) is not None:
             response.extra = await self._crew_api.permission(place.slug, origin)
@@ -312,12 +314,14 @@ class _ResponseSender:
     def __init__(self, send: Callable[[Message], Awaitable[None]]) -> None:
         self._send = send
         self.is_started = False
+        self.api = "server"
         self.extra: Headers = []
         """Headers that are added to the response, also to that of an error."""
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.is_started = True
+            metrics.REQUESTS.labels(self.api, message["status"]).inc()
             headers = list(message["headers"])
             own = dict(headers)
             defaults = [header for header in RAW_DEFAULT_HEADERS if header[0] not in own]
@@ -330,6 +334,12 @@ class _ResponseSender:
         """
         if not self.is_started:
             await JSONResponse(problem.body(), problem.status, problem.headers)(scope, receive, self.send)
+
+
+def _api_of(place: CrewRoute) -> str:
+    if place.slug is not None:
+        return "crew"
+    return "control" if place.path.startswith("/api/") else "server"
 
 
 def _host(scope: Scope) -> str:

@@ -26,3 +26,8 @@ def parse_id(text: str) -> UUID | None:
     except ValueError:
         return None
     return found if str(found) == text.lower() else None
+
+
+def accepted_at(kickoff: UUID) -> float:
+    """Returns the Unix time in seconds at which the id was created."""
+    return (kickoff.int >> 80) / 1000

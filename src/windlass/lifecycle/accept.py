@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from windlass import log
+from windlass import log, metrics
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.kickoffs.states import State, may_see
@@ -91,6 +91,7 @@ class Acceptor:
 
     async def _insert(self, batch: list[NewKickoff]) -> Sequence[bool | WindlassError]:
         accepted = await self._store.accept(batch)
+        metrics.ACCEPTED.inc(len(accepted.ids))
         full = {
             new: QueueFull(backlog.waiting, backlog.most, of_user=backlog.of_user)
             for new, backlog in accepted.full.items()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass import log
+from windlass import log, metrics
 from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
 from windlass.kickoffs.events import TRACEBACK
 from windlass.kickoffs.files import FileLimits
@@ -357,6 +357,8 @@ class Run:
         settled = await self._store.settle(
             kickoff, attempt, outcome, self._reports.usage, self._records.warnings, changes=self._file_changes
         )
+        if settled:
+            metrics.ENDED.labels(outcome.state).inc()
         logger.event(
             "kickoff.ended" if settled else "kickoff.taken",
             kickoff_id=kickoff,

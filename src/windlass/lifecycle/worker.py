@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from windlass import log
+from windlass import log, metrics
 from windlass.aio import cancelled
 from windlass.errors import DatabaseUnavailable
-from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.ids import accepted_at, new_id
 from windlass.kickoffs.states import State
 from windlass.lifecycle.background_tasks import BackgroundTasks
 from windlass.lifecycle.run import Environment, Observer, Run, WorkerConfig
@@ -99,6 +100,7 @@ class Worker:
         return self._claiming.running and self._upkeep.running
 
     async def start(self) -> None:
+        metrics.RUNNING.set_function(lambda: len(self._runs))
         await self._upkeep.start()
         await self._claiming.start()
 
@@ -182,6 +184,9 @@ class Worker:
         self._notified.clear()
 
     def _begin(self, claimed: Claimed, until: float) -> None:
+        metrics.CLAIMED.inc()
+        if claimed.attempt == 1:
+            metrics.WAITED.observe(max(0.0, time.time() - accepted_at(claimed.id)))
         logger.event("kickoff.started", kickoff_id=claimed.id, deployment=claimed.slug, attempt=claimed.attempt)
         key = (claimed.id, claimed.attempt)
         run = Run(

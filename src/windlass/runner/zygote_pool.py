@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from windlass import metrics
 from windlass.aio import shielded
 from windlass.errors import ChildLost
 from windlass.runner.processes import process
@@ -79,6 +80,7 @@ class ZygotePool:
 
     async def start(self) -> None:
         self._stopping = False
+        metrics.ZYGOTES.set_function(lambda: len(self._entries))
         self._tidying = self._tidying or asyncio.create_task(self._tidy(), name="zygotes")
 
     async def stop(self) -> None:

@@ -17,7 +17,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg.sql import SQL
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from windlass import log
+from windlass import log, metrics
 from windlass.aio import cancelled, obeying_cancellation
 from windlass.errors import DatabaseUnavailable, SettingsError, StatementGivenUp, WindlassError
 
@@ -156,7 +156,7 @@ class Database:
         """
         seconds = math.inf if patient else min(self._statement_seconds, ANSWER_SECONDS if soon else math.inf)
         seconds += size / BYTES_A_SECOND
-        with obeying_cancellation(), _translating_errors(self._refusals) as errors:
+        with metrics.DATABASE.time(), obeying_cancellation(), _translating_errors(self._refusals) as errors:
             # The inner timeout makes psycopg cancel the statement on the server and wait. The outer one ends that wait.
             async with _timeout(seconds + CANCEL_SECONDS), _timeout(seconds), self._pool.connection() as connection:
                 errors.connected = True

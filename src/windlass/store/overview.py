@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
+from windlass.kickoffs.ids import accepted_at
 from windlass.kickoffs.states import State
 from windlass.store.database import queries
 from windlass.store.reading import MOST_READ
@@ -98,6 +100,23 @@ class WorkerRow:
     alive: bool
 
 
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """The load of a deployment's queue. `oldest` is the age of the oldest kickoff that can start, in seconds."""
+
+    slug: str
+    waiting: int
+    delayed: int
+    running: int
+    oldest: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTotals:
+    workers: int
+    slots: int
+
+
 class OverviewStore:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -135,6 +154,19 @@ class OverviewStore:
         row = await self._database.row(SQL["kickoff"], {"kickoff": kickoff}, soon=True)
         return _kickoff(row) if row else None
 
+    async def queues(self) -> list[QueueRow]:
+        """Returns the queues of all deployments, in the order of the slugs."""
+        now = time.time()
+        rows = await self._database.rows(SQL["queues"], soon=True)
+        return [
+            QueueRow(row["slug"], row["waiting"], row["delayed"], row["running"], _age(row["first"], now))
+            for row in rows
+        ]
+
+    async def worker_totals(self) -> WorkerTotals:
+        (row,) = await self._database.rows(SQL["worker_totals"], soon=True)
+        return WorkerTotals(row["workers"], row["slots"])
+
     async def workers(self, *, after: UUID | None = None, limit: int) -> list[WorkerRow]:
         """Returns workers in the order of their start."""
         return [WorkerRow(**row) for row in await self._database.rows(SQL["workers"], {"after": after, "limit": limit})]
@@ -143,6 +175,10 @@ class OverviewStore:
 def _kickoff(row: Row) -> KickoffRow:
     columns = {name: row[name] for name in KickoffRow.__slots__}
     return KickoffRow(**{**columns, "state": State(row["state"])})
+
+
+def _age(kickoff: UUID | None, now: float) -> float:
+    return 0.0 if kickoff is None else max(0.0, now - accepted_at(kickoff))
 
 
 def _first_id(at: datetime) -> UUID:

@@ -21,6 +21,7 @@ from windlass.api.control_api.uploads import Uploads
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.crewai_cli import CrewaiCli
+from windlass.api.metrics import Metrics
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.building import Building
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from contextlib import AsyncExitStack
     from pathlib import Path
+
+    from starlette.routing import Route
 
     from windlass.config import Settings
     from windlass.deployments.environment import CrewEnvironments
@@ -223,7 +226,7 @@ class Services:
         addresses = Addresses(root, settings.crew_domain)
         app = Application(
             crew_api,
-            [*health, *control_routes(control), *CrewaiCli(control).routes()],
+            [*health, *control_routes(control), *CrewaiCli(control).routes(), *self._metrics(control)],
             addresses,
             public_url=settings.public_url,
             hosts=hosts_of(settings),
@@ -271,6 +274,11 @@ class Services:
             self.settings.request_timeout,
             self.settings.public_url,
         )
+
+    def _metrics(self, control: ControlApi) -> list[Route]:
+        settings = self.settings
+        is_open = is_loopback(settings.host) and settings.public_url is None
+        return Metrics(control.access, control.overview, is_open).routes() if settings.metrics else []
 
     async def drain(self, stop_now: asyncio.Event) -> None:
         """Lets the runs of this process end in time, if a worker was started."""

@@ -105,3 +105,22 @@ SELECT id, host, pid, slots, started_at, seen_at, alive_until > now() AS alive
  WHERE %(after)s::uuid IS NULL OR id > %(after)s::uuid
  ORDER BY id
  LIMIT %(limit)s
+
+-- name: queues
+-- The smallest id as text: an index has it, and ids are in the order of creation.
+SELECT slug, ready.count AS waiting, ready.first::uuid AS first,
+       (SELECT count(*) FROM kickoffs WHERE deployment_id = deployments.id AND state = 'PENDING' AND NOT ready) AS delayed,
+       coalesce(runs, 0) AS running
+  FROM deployments
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS count, min(id::text) AS first
+         FROM kickoffs
+        WHERE deployment_id = deployments.id AND state = 'PENDING' AND ready
+       ) AS ready
+  LEFT JOIN (SELECT deployment_id, count(*) AS runs FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id) AS running
+    ON running.deployment_id = deployments.id
+ WHERE removed_at IS NULL
+ ORDER BY slug
+
+-- name: worker_totals
+SELECT count(*) AS workers, coalesce(sum(slots), 0) AS slots FROM workers WHERE alive_until > now()
