@@ -31,6 +31,8 @@ class FakeServer(FakeCrew):
 
     answers: dict[str, Any] = field(default_factory=lambda: {"GET me": ME})
 
+    token: str = TOKEN
+
     @property
     def variables(self) -> dict[str, str]:
         return {"WINDLASS_URL": self.url, "WINDLASS_API_TOKEN": TOKEN}

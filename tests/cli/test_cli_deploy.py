@@ -180,6 +180,23 @@ def test_an_upload_that_is_too_large_for_the_server_is_an_error(
     assert (ended.code, "larger than 100 MB" in ended.err) == (3, True)
 
 
+def test_a_zip_that_is_too_large_is_not_sent(windlass: Command, server: FakeServer, tmp_path: Path) -> None:
+    with (tmp_path / "tea.zip").open("wb") as file:
+        file.truncate(101 << 20)
+    ended = windlass("deploy", str(tmp_path / "tea.zip"))
+    assert (ended.code, "is larger than 100 MB" in ended.err) == (1, True)
+    assert server.seen == []
+
+
+def test_an_answer_without_a_member_is_an_error_of_the_server(windlass: Command, server: FakeServer, tea: str) -> None:
+    answers: list[dict[str, object]] = [{}, {"deployment": {}, "build": {}}]
+    for answer in answers:
+        deployed(server)
+        server.answers["POST deployments"] = answer
+        ended = windlass("deploy", tea)
+        assert (ended.code, "The server's answer has no `" in ended.err) == (3, True)
+
+
 def test_ctrl_c_leaves_the_build_running_and_names_the_command_that_follows_it(
     windlass: Command, server: FakeServer, tea: str
 ) -> None:

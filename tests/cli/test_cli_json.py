@@ -93,6 +93,22 @@ def test_crews_as_json(windlass: Command, control: FakeServer) -> None:
     assert value(windlass, "deployments", "pause", "tea") == deployment(state="paused")
 
 
+def test_logins_and_variables_as_json(windlass: Command, control: FakeServer) -> None:
+    row = {"name": "A", "secret": False, "value": "1", "updated_at": "2026-01-02T03:04:05Z", "updated_by": None}
+    control.answers |= {
+        "GET deployments/tea/variables": {"items": [row]},
+        "PUT deployments/tea/variables": {"items": [row]},
+    }
+    assert value(windlass, "env", "list", "tea") == [row]
+    assert row.keys() == documented("env list")
+    assert value(windlass, "env", "set", "tea", "A=1") == [{"name": "A", "secret": False}]
+    login = json.loads(windlass("login", control.url, "--name", "work", "--json", typed=control.token).out)
+    assert login.keys() == documented("login")
+    assert all(one.keys() == documented("profiles") for one in value(windlass, "profiles"))
+    assert value(windlass, "profiles", "use", "local").keys() == documented("profiles use")
+    assert value(windlass, "logout", "work").keys() == documented("logout")
+
+
 def test_tokens_as_json(server: Command) -> None:
     assert value(server, "tokens", "list") == []
     (shown,) = value(server, "tokens", "show", "--kind", "user")

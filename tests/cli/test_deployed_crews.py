@@ -153,6 +153,15 @@ def test_the_last_good_version_serves_on_and_ctrl_c_leaves_the_build_to_the_serv
     assert windlass("deployments", "remove", "mate", "--stop", "--yes").code == 0
 
 
+def test_two_first_deploys_of_one_name_at_once(windlass: Command, folder: Path) -> None:
+    path = project(folder, "rooibos")
+    with windlass.started("deploy", path) as one, windlass.started("deploy", path) as other:
+        codes = sorted([one.end(), other.end()])
+    said = one.err + other.err
+    assert codes == [0, 0] or (codes == [0, 1] and "a newer build replaces this one" in said), said
+    assert output(windlass, "rooibos") == "hot green tea\n"
+
+
 def test_a_token_of_another_crew_is_recognised(windlass: Command, folder: Path) -> None:
     for name in ("sencha", "assam"):
         assert windlass("deploy", project(folder, name)).code == 0

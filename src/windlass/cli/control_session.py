@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from windlass.cli.crew_session import cli_errors
-from windlass.client import Forbidden, Unauthorized
+from windlass.cli.crew_session import RequestRefused, cli_errors
+from windlass.client import Forbidden, NotACrew, Unauthorized
 from windlass.client.control import Control
 
 if TYPE_CHECKING:
@@ -25,10 +25,26 @@ class ControlSession(Control):
     def perform(self, exchange: Exchange[Parsed]) -> Parsed:
         with cli_errors():
             try:
-                return super().perform(exchange)
+                answer: Any = super().perform(exchange)
             except Unauthorized as error:
                 error.hint = self.server.login_again
                 raise
             except Forbidden as error:
                 error.hint = error.hint or "An owner of the server can change your role: windlass users role NAME ROLE"
                 raise
+        checked: Parsed = _checked(answer)
+        return checked
+
+
+class _Facts(dict[str, Any]):
+    """An object of an answer. A missing member is an error of the server, not of this program."""
+
+    def __missing__(self, name: str) -> Any:
+        cause = NotACrew(200, f"The server's answer has no `{name}`.", "Check the address, and the server's version.")
+        raise RequestRefused(cause, cause.hint)
+
+
+def _checked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _Facts({name: _checked(one) for name, one in value.items()})
+    return [_checked(one) for one in value] if isinstance(value, list) else value

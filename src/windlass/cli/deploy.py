@@ -39,7 +39,6 @@ class Source:
     name: str
     zip: Path | None = None
     git: dict[str, str] | None = None
-    origin: str = ""
 
 
 def is_git(place: str) -> bool:
@@ -141,7 +140,11 @@ def source_of(place: str, ref: str | None, subfolder: str | None, *, quiet: bool
         return
     path = Path(place)
     if path.suffix == ".zip" and path.is_file():
-        yield Source(slug_of(path.stem), zip=path, origin="zip")
+        from windlass.projects.archive import LARGEST, MB
+
+        if path.stat().st_size > LARGEST:
+            raise ProjectError(f"{place} is larger than {LARGEST // MB} MB.", "Leave files out of it.")
+        yield Source(slug_of(path.stem), zip=path)
         return
     if not path.is_dir():
         raise ProjectError(
@@ -150,9 +153,7 @@ def source_of(place: str, ref: str | None, subfolder: str | None, *, quiet: bool
         )
     recognised = checked(path, quiet=quiet)
     with TemporaryDirectory(prefix="windlass-deploy-") as folder:
-        yield Source(
-            slug_of(recognised.name), zip=packed(path, Path(folder) / "source.zip", recognised), origin="folder"
-        )
+        yield Source(slug_of(recognised.name), zip=packed(path, Path(folder) / "source.zip", recognised))
 
 
 def checked(path: Path, *, quiet: bool) -> Recognised:
