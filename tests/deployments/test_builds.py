@@ -11,8 +11,9 @@ import pytest
 
 from deployments.builds_of_tests import CODE, PROJECT, Server
 from projects_for_tests.making import written
-from projects_for_tests.wheels import wheel
+from projects_for_tests.wheels import source, wheel
 from windlass.deployments.building import made_up
+from windlass.kickoffs.states import State
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,6 +131,27 @@ async def test_deployments_with_the_same_packages_share_a_zygote(server: Server)
         results.append((await server.result(await server.kickoff(await server.current(name)))).output)
     assert len(set(results)) == 1
     assert results[0] is not None
+
+
+async def test_a_kickoff_that_waits_for_its_environment_shows_it_and_can_be_stopped(server: Server) -> None:
+    hangs = server.folder / "hangs"
+    source(server.wheels, "slow", f"    import time\n    while os.path.exists({str(hangs)!r}): time.sleep(0.05)")
+    build = await server.build({"pyproject.toml": PROJECT.replace("dependencies = []", 'dependencies = ["slow"]')})
+    assert build.state == "ready", build.error
+    hangs.touch()
+    shutil.rmtree(server.folder / "cache")
+    server.use(server.folder / "another machine")
+    await server.worker()
+    kickoff = await server.kickoff(topic="x")
+    async with asyncio.timeout(60):
+        while (waits := await server.statuses.waiting(kickoff, None)) is None or waits.code != "environment":  # noqa: ASYNC110 - a column of another process
+            await asyncio.sleep(0.05)
+    await server.kickoffs.stop(kickoff)
+    status = await server.result(kickoff)
+    assert status.state is State.CANCELLED
+    again = await server.kickoff(topic="x")
+    hangs.unlink()
+    assert (await server.result(again)).output == '"first: x"'
 
 
 async def test_a_worker_that_cannot_make_the_environment_fails_the_kickoff_with_the_reason(server: Server) -> None:

@@ -42,6 +42,12 @@ def test_a_function_that_needs_crewai_gets_it_preloaded(tmp_path: Path, dependen
     assert recognise(path).preload == preload
 
 
+def test_a_checkout_is_recognised_by_the_name_of_its_deployment(tmp_path: Path) -> None:
+    path = project(tmp_path / ("5" * 64), '[tool.crewai]\ntype = "crew"\n', "src/my_crew/crew.py", "src/other/crew.py")
+    assert recognise(path, "my-crew").project.entrypoint.startswith("my_crew")
+    assert recognise(path, "my-crew").name == "my-crew"
+
+
 def test_a_project_without_a_name_is_called_after_its_folder(tmp_path: Path) -> None:
     path = project(tmp_path / "sums", '[tool.windlass]\nentrypoint = "a:b"\n')
     assert recognise(path).name == "sums"

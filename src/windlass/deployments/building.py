@@ -173,7 +173,7 @@ class Building:
     async def _prepare(
         self, turn: BuildTurn, root: Path, snapshot: str, variables: Mapping[str, str], lines: BuildLog
     ) -> Loaded:
-        recognised = await asyncio.to_thread(recognise, root)
+        recognised = await asyncio.to_thread(recognise, root, turn.slug)
         lines.add(f"the project is a {recognised.project.kind}: {recognised.project.entrypoint}")
         options = recognised.options.replaced_by(turn.settings)
         prepared = await self._environments.prepare(

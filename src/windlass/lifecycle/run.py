@@ -212,7 +212,7 @@ class Run:
         if self._terminator.asked:
             return decide(Ended(asked=self._terminator.asked))
         try:
-            code = await unless_ended(self._terminator, self._code)
+            code = await self._code()
             if code is None:
                 return decide(Ended(asked=self._terminator.asked))
             spec = self._spec(code, await environment(self.claimed))
@@ -222,24 +222,27 @@ class Run:
             return failure(Reason.ERROR, str(error))
         return await self._runner.run(spec, self._handle, self._terminator, self.lease_handle)
 
-    async def _code(self) -> Code:
-        """Raises WindlassError when the code can't be used on this machine."""
+    async def _code(self) -> Code | None:
+        """Returns None when the end of the run was requested meanwhile. Raises WindlassError when the code can't be
+        used on this machine.
+        """
         config, source = self._config, self.claimed.source
         if source.get("snapshot"):
-            if config.deployed is None:
-                raise ProjectError(
-                    "this worker runs no deployed crews.", "Run kickoffs of the crew with windlass serve."
-                )
-            notice = asyncio.get_running_loop().call_later(SHOWN_AFTER, self._wait_for, "environment")
-            try:
-                return await config.deployed(self.claimed, self._options)
-            finally:
-                notice.cancel()
-                self._wait_for(None)
+            return await unless_ended(self._terminator, self._deployed_code)
         root = config.projects.checked(Path(source["root"]))  # before any file in it is read
         # The interpreter is the one found on this machine. The one in the row is only for display.
         interpreter = config.interpreters.of_kickoff(root, declares=self._options.python is not None)
         return Code(config.code.place(root), interpreter)
+
+    async def _deployed_code(self) -> Code:
+        if self._config.deployed is None:
+            raise ProjectError("this worker runs no deployed crews.", "Run kickoffs of the crew with windlass serve.")
+        notice = asyncio.get_running_loop().call_later(SHOWN_AFTER, self._wait_for, "environment")
+        try:
+            return await self._config.deployed(self.claimed, self._options)
+        finally:
+            notice.cancel()
+            self._wait_for(None)
 
     def _wait_for(self, what: str | None) -> None:
         if what != self._reports.waiting_for:

@@ -38,9 +38,12 @@ class Recognised:
     options: Options = field(default_factory=Options)
 
 
-def recognise(path: Path) -> Recognised:
-    """Recognises the project in a folder. Raises ProjectError, with a message for users, if there is none."""
-    declared = read(path)
+def recognise(path: Path, folder: str | None = None) -> Recognised:
+    """Recognises the project in a folder. Raises ProjectError, with a message for users, if there is none.
+
+    `folder` is the name of a project that has no name of its own, in place of the name of its folder.
+    """
+    declared = replace(read(path), folder=folder)
     options = options_of(declared)
     return replace(kind_of(declared), options=options)
 

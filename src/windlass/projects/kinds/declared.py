@@ -33,12 +33,14 @@ class Unrecognised(ProjectError):  # noqa: N818 - describes the project
 class Declared:
     """The folder of a project, and the contents of its pyproject.toml, which may be missing.
 
-    `target` is the file and the object in it that the command line names; either may be None.
+    `target` is the file and the object in it that the command line names; either may be None. `folder` is the name of
+    the folder, if it is not that of `root`.
     """
 
     root: Path
     document: dict[str, Any]
     target: tuple[str | None, str | None] | None = None
+    folder: str | None = None
 
     @cached_property
     def code(self) -> Code:
@@ -60,7 +62,7 @@ class Declared:
 
     @property
     def name(self) -> str:
-        return self.text("project", "name") or self.text("tool", "poetry", "name") or self.root.name
+        return self.text("project", "name") or self.text("tool", "poetry", "name") or self.folder or self.root.name
 
     @property
     def package(self) -> str:
