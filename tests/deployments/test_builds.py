@@ -12,7 +12,7 @@ import pytest
 from deployments.builds_of_tests import CODE, PROJECT, Server
 from projects_for_tests.making import written
 from projects_for_tests.wheels import source, wheel
-from windlass.deployments.building import made_up
+from windlass.deployments.task_identities import made_up
 from windlass.kickoffs.states import State
 
 if TYPE_CHECKING:
@@ -179,6 +179,7 @@ async def test_a_disk_without_room_fails_the_build(server: Server) -> None:
 
 async def test_a_task_that_depends_on_a_secret_is_an_error_that_names_it(server: Server) -> None:
     await server.set_variable("SIGNATURE", "by-Jane-5531")
+    await server.set_variable("ANOTHER", "of-no-matter-1")
     failed = await server.build(code=OF_A_SECRET)
     assert failed.error == (
         "the task run depends on the value of a secret variable (SIGNATURE): with another value it counts as another "

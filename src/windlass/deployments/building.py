@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
-import secrets
-import string
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +13,7 @@ from uuid import UUID
 from windlass import log
 from windlass.deployments.build_log import BuildLog
 from windlass.deployments.inspection import additional_findings
+from windlass.deployments.task_identities import check_identities
 from windlass.deployments.variables import open_values
 from windlass.errors import DatabaseUnavailable, ProjectError, WindlassError
 from windlass.kickoffs.manifest import changes
@@ -49,7 +48,6 @@ MOST_PRINTED = 10 << 20
 ADD_PACKAGE = (
     "Add the package to the dependencies of the project, in the file that names its packages, and deploy again."
 )
-SCHEME = re.compile(r"[A-Za-z][\w+.-]*://")
 
 logger = log.logger(__name__)
 
@@ -191,11 +189,29 @@ class Building:
         try:
             return await self._inspect(loaded, loaded.environment, lines)
         except LoadFailed:
-            interpreter = Interpreter(loaded.prepared.interpreter, "of the build")
-            found = await additional_findings(loaded.root, self._runner, loaded.environment, interpreter)
-            for line in (line for one in found for line in one.lines()):
-                lines.add(for_deployer(loaded.root, line), "warning")
+            with suppress(WindlassError):  # the first error is the one to report
+                await self._report_findings(loaded, lines)
             raise
+
+    async def _report_findings(self, loaded: Loaded, lines: BuildLog) -> None:
+        interpreter = Interpreter(loaded.prepared.interpreter, "of the build")
+        found = await additional_findings(loaded.root, self._runner, loaded.environment, interpreter)
+        for line in (line for one in found for line in one.lines()):
+            lines.add(for_deployer(loaded.root, line), "warning")
+
+    async def _check_identities(
+        self, turn: BuildTurn, loaded: Loaded, manifest: Manifest, variables: Mapping[str, str], lines: BuildLog
+    ) -> None:
+        secret = {one.name for one in turn.variables if one.secret} & loaded.environment.keys()
+        if not secret or not manifest.tasks:
+            return
+        lines.add(f"loading the project with made-up values of its secret variables ({', '.join(sorted(secret))})")
+
+        async def load(others: Mapping[str, str]) -> Manifest:
+            return await self._inspect(loaded, {**loaded.environment, **others}, None)
+
+        if warning := await check_identities(manifest, {name: variables[name] for name in sorted(secret)}, load):
+            lines.add(warning, "warning")
 
     async def _inspect(self, loaded: Loaded, environment: Mapping[str, str], lines: BuildLog | None) -> Manifest:
         """Reports what the project prints, and its warnings, to `lines` if it is given."""
@@ -219,38 +235,6 @@ class Building:
         limits = dataclasses.replace(loaded.options.limits, output_limit=2 * MOST_PRINTED)
         return await self._runner.inspect(loaded.prepared.interpreter, preload, project, environment, report, limits)
 
-    async def _check_identities(
-        self, turn: BuildTurn, loaded: Loaded, manifest: Manifest, variables: Mapping[str, str], lines: BuildLog
-    ) -> None:
-        """Raises ProjectError if a task has another identity when the secret variables have other values.
-
-        Results of tasks are found again by this identity. So a new password would make other tasks of them.
-        """
-        names = [one.name for one in turn.variables if one.secret]
-        if not names or not manifest.tasks:
-            return
-        lines.add(f"loading the project with made-up values of its secret variables ({', '.join(names)})")
-        others = {**loaded.environment, **{name: made_up(variables[name]) for name in names}}
-        try:
-            other = await self._inspect(loaded, others, None)
-            changed = _changed_tasks(manifest, other)
-            if changed and _changed_tasks(manifest, await self._inspect(loaded, loaded.environment, None)):
-                lines.add(f"each load gives the task {changed[0]} another identity: it depends on the time", "warning")
-                return
-        except WindlassError as error:
-            lines.add(
-                f"the project can't be loaded with made-up values of its secret variables, so it was not checked "
-                f"whether its tasks depend on them: {error}",
-                "warning",
-            )
-            return
-        if changed:
-            raise ProjectError(
-                f"the task {changed[0]} depends on the value of a secret variable ({', '.join(names)}): with another "
-                "value it counts as another task.",
-                "Remove the value from the texts of the task. Its tools and its model may use it.",
-            )
-
     async def _fail(self, turn: BuildTurn, lines: BuildLog, error: WindlassError) -> None:
         message, hint = lines.masked(error.message), lines.masked(error.hint)
         if isinstance(error, LoadFailed):
@@ -265,31 +249,6 @@ class Building:
             f"the build took longer than {self._seconds / 60:g} minutes.",
             "Reduce the packages of the project, or look in the log for the step that takes so long.",
         )
-
-
-def made_up(value: str) -> str:
-    """Returns another value of the same form: with other letters and digits, and the same scheme if it is a URL."""
-    found = SCHEME.match(value)
-    kept = found[0] if found else ""
-    return kept + "".join(map(_made_up_character, value[len(kept) :]))
-
-
-def _made_up_character(character: str) -> str:
-    for alphabet in (string.digits, string.ascii_lowercase, string.ascii_uppercase):
-        if character in alphabet:
-            return secrets.choice(alphabet.replace(character, ""))
-    return character
-
-
-def _changed_tasks(one: Manifest, other: Manifest) -> list[str]:
-    """Returns the names of the tasks whose identity differs."""
-    keys = [task.key for task in other.tasks] + [None] * len(one.tasks)
-    changed = [
-        task.name or f"number {number}"
-        for number, (task, key) in enumerate(zip(one.tasks, keys, strict=False), 1)
-        if task.key != key
-    ]
-    return changed or ([f"number {len(one.tasks) + 1}"] if len(other.tasks) > len(one.tasks) else [])
 
 
 def _without(root: Path, error: WindlassError) -> WindlassError:
