@@ -357,7 +357,10 @@ async def test_a_removed_deployment_is_unknown_at_once_and_deleted_by_the_side_j
         f"/kickoffs/{kickoff}",
     ):
         await developer.refused("GET", path, status=404)
-    await developer.refused("GET", f"/deployments/removed-{deployment}", status=404)
+    for method, path in (("GET", ""), ("POST", "/resume"), ("POST", "/pause"), ("DELETE", ""), ("GET", "/settings")):
+        await developer.refused(method, f"/deployments/removed-{deployment}{path}", status=404)
+    listed = (await developer.value("GET", "/kickoffs"))["items"]
+    assert kickoff not in [one["kickoff_id"] for one in listed]
 
     async def is_unknown() -> bool:
         return (await server.http.get(f"{crew}/inputs", headers=bearer)).status_code == 401

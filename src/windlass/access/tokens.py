@@ -199,9 +199,11 @@ class Tokens:
     async def command_line_token(self) -> Secret:
         """Returns the personal token of the user `owner` that commands on the server's own machine use.
 
-        Makes the user an owner if the user has no role. Creates the token if it does not exist or was revoked.
+        Makes the user an owner if the user has no role. Creates the token if it does not exist or was revoked. Raises
+        UserCanNot if the user is disabled.
         """
-        owner = await self._owner()
+        await self._owner()
+        owner = await self.enabled_user(OWNER)
         if (await self.user(OWNER)).role is None:
             await self.set_role(OWNER, Role.OWNER)
         while (row := await self._store.of_the_command_line(owner)) is None:

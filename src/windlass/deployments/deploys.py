@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from windlass.store.deployments import DeploymentStore
     from windlass.store.managing import ManagingStore, VersionRow
 
+MOST_NAMED = 20
+"""Files that a build names as left out of its source."""
 LETTER = re.compile("[A-Za-z0-9]")
 
 logger = log.logger(__name__)
@@ -76,7 +78,7 @@ class Deploys:
     async def source_of_zip(self, chunks: AsyncIterable[bytes], origin: dict[str, Any]) -> Source:
         """Checks and stores the files of an uploaded zip. Raises ProjectError, and what `chunks` raises."""
         snapshot = await self._sources.receive(chunks)
-        facts = {"files": snapshot.files, "size": snapshot.size, "left_out": list(snapshot.left_out)}
+        facts = {"files": snapshot.files, "size": snapshot.size, "left_out": list(snapshot.left_out[:MOST_NAMED])}
         return Source({**origin, **{name: value for name, value in facts.items() if value}}, snapshot.digest)
 
     def source_of_git(self, url: str, ref: str | None, subfolder: str | None, origin: dict[str, Any]) -> Source:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from windlass.access.authentication import TokenAuthenticator
 
+LONGEST_ADDRESS = 64
 BEARER = HTTPBearer(
     auto_error=False,
     scheme_name="bearer",
@@ -106,4 +107,5 @@ async def authorized(request: Request, access: TokenAuthenticator, role: Role) -
         raise no_control_access()
     if not token.role.includes(role):
         raise role_missing(role, token.role)
-    return Caller(token, token.user or "", token.role, source.name)
+    client = request.client.host if request.client else source.name
+    return Caller(token, token.user or "", token.role, client[:LONGEST_ADDRESS])

@@ -58,11 +58,11 @@ UPDATE deployments
  WHERE id = %(deployment)s
 
 -- name: pause
-UPDATE deployments SET paused_at = coalesce(paused_at, now()) WHERE slug = %(slug)s
+UPDATE deployments SET paused_at = coalesce(paused_at, now()) WHERE slug = %(slug)s AND removed_at IS NULL
 RETURNING pg_notify('windlass_deployments', slug)
 
 -- name: resume
-UPDATE deployments SET paused_at = NULL WHERE slug = %(slug)s
+UPDATE deployments SET paused_at = NULL WHERE slug = %(slug)s AND removed_at IS NULL
 RETURNING pg_notify('windlass_deployments', slug), pg_notify('windlass_kickoffs', '')
 
 -- name: overview

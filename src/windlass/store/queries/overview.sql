@@ -49,7 +49,8 @@ WITH seen AS MATERIALIZED (
 ), page AS (
     SELECT *
       FROM seen
-     WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
+     WHERE deployment_id IN (SELECT deployments.id FROM deployments WHERE removed_at IS NULL)
+       AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
        AND (%(user)s::text IS NULL OR user_id = (SELECT users.id FROM users WHERE name = %(user)s::text))
        AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
        AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
@@ -76,7 +77,8 @@ WITH seen AS MATERIALIZED (
 ), page AS (
     SELECT *
       FROM seen
-     WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
+     WHERE deployment_id IN (SELECT deployments.id FROM deployments WHERE removed_at IS NULL)
+       AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
        AND (%(user)s::text IS NULL OR user_id = (SELECT users.id FROM users WHERE name = %(user)s::text))
        AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
        AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
