@@ -12,8 +12,12 @@ import pytest
 from deployments.builds_of_tests import CODE, PROJECT, Server
 from projects_for_tests.making import written
 from projects_for_tests.wheels import source, wheel
+from windlass.deployments.deployed_code import Removal
+from windlass.deployments.registration import Registration
 from windlass.deployments.task_identities import made_up
+from windlass.errors import ProjectError
 from windlass.kickoffs.states import State
+from windlass.wiring.dev import refuse_deployed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -321,10 +325,23 @@ def test_a_made_up_value_has_the_form_of_the_real_one(value: str) -> None:
     assert [one.isdigit() for one in found] == [one.isdigit() for one in value]
 
 
-async def test_unused_code_is_removed_and_that_of_the_current_version_stays(server: Server, tmp_path: Path) -> None:
-    await server.build()
-    await server.build(code=CODE + "# changed\n")
+async def test_unused_code_and_old_logs_are_removed_and_those_of_the_current_version_stay(server: Server) -> None:
+    first, second = await server.build(), await server.build(code=CODE + "# changed\n")
     in_use = await server.store.in_use()
-    current = await server.current()
-    assert current is not None
-    assert (in_use.snapshots, in_use.environments) == (frozenset({current.digest}), frozenset[str]())
+    assert (in_use.snapshots, in_use.environments) == (frozenset({second.snapshot}), frozenset[str]())
+    await server.database.execute(
+        "UPDATE builds SET finished_at = now() - interval '91 days' WHERE id = %(id)s", {"id": first.id}
+    )
+    await Removal(server.store, server.checkouts, server.environments).remove_now()
+    assert await server.log(first) == []
+    assert await server.log(second) != []
+    assert (await server.checkouts.get(f"{second.snapshot}")).is_dir()
+
+
+async def test_dev_does_not_replace_a_deployed_crew(server: Server, tmp_path: Path) -> None:
+    await server.build()
+    named = written(tmp_path / "local", {"pyproject.toml": PROJECT, "work.py": CODE})
+    with pytest.raises(ProjectError, match="tea is deployed on this server"):
+        await refuse_deployed(server.deployments, [Registration.of(named)])
+    other = written(tmp_path / "other", {"pyproject.toml": PROJECT.replace('"tea"', '"coffee"'), "work.py": CODE})
+    await refuse_deployed(server.deployments, [Registration.of(other)])

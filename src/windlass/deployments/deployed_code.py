@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from windlass import log
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SECONDS = 1800.0
 """The longest time that a run waits for its environment."""
 BETWEEN_REMOVALS = 3600.0
+LOGS_KEPT = timedelta(days=90)
 
 logger = log.logger(__name__)
 
@@ -72,7 +74,7 @@ def ignore(_: str) -> None:
 
 
 class Removal:
-    """Removes files and environments of deployed versions that this machine has not used for a while."""
+    """Removes files and environments of deployed versions that this machine has not used for a while, and old logs."""
 
     def __init__(self, store: BuildStore, checkouts: Checkouts, environments: Environments) -> None:
         self._store = store
@@ -80,8 +82,13 @@ class Removal:
         self._environments = environments
 
     async def remove_unused(self) -> None:
-        """Waits, and removes what no current version of a deployment has."""
+        """Waits, and then removes what no current version of a deployment has, and old logs of builds."""
         await asyncio.sleep(BETWEEN_REMOVALS)
+        await self.remove_now()
+
+    async def remove_now(self) -> None:
+        while await self._store.remove_old_lines(LOGS_KEPT):
+            pass
         in_use = await self._store.in_use()
         await self._checkouts.remove_unused(in_use.snapshots)
         for key in await self._environments.remove_unused(in_use.environments):

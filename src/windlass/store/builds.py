@@ -18,7 +18,7 @@ from windlass.store.variables import SealedVariable, sealed_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from windlass.store.database import Connection, Database
 
@@ -155,6 +155,10 @@ class BuildStore:
     async def log(self, build: UUID, *, after: int, limit: int) -> list[LogLine]:
         values = {"id": build, "after": after, "limit": limit}
         return [LogLine(**row) for row in await self._database.rows(SQL["log"], values)]
+
+    async def remove_old_lines(self, age: timedelta, *, limit: int = 20) -> int:
+        """Removes the logs of `limit` builds that ended so long ago. Returns the number of lines."""
+        return await self._database.execute(SQL["remove_old_lines"], {"age": age, "limit": limit})
 
     async def in_use(self) -> InUse:
         rows = await self._database.rows(SQL["in_use"])

@@ -89,6 +89,7 @@ async def _serve_projects(
         settings, infrastructure.key_ring, {one.root: notifies[one.slug] for one in given}, stack, notify
     )
     store, code = DeploymentStore(infrastructure.database), ServedCode()
+    await refuse_deployed(store, given)
     crews = [
         Reloading(
             one,
@@ -120,6 +121,18 @@ async def _serve_projects(
     shown.log_as(settings, settings.log_level)
     for crew in crews:
         stack.push_async_callback(cancelled, asyncio.create_task(crew.watch()))
+
+
+async def refuse_deployed(store: DeploymentStore, given: Sequence[Registration]) -> None:
+    """Raises ProjectError when one of the projects has the name of a deployed crew, whose version it would replace."""
+    for one in given:
+        found = await store.get(one.slug)
+        if found is not None and found.version is not None and found.version.source.get("snapshot"):
+            raise ProjectError(
+                f"{one.slug} is deployed on this server, and `windlass dev` would replace its version by {one.root}.",
+                "Deploy the project again (windlass serve, windlass deploy), or use another home for windlass dev: "
+                "WINDLASS_HOME=...",
+            )
 
 
 def _notify_of(notify: Notify, slug: str, line: str) -> None:

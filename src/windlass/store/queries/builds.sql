@@ -87,6 +87,13 @@ RETURNING pg_notify('windlass_builds', id::text)
 -- name: log
 SELECT seq, at, level, message FROM build_log WHERE build_id = %(id)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
 
+-- name: remove_old_lines
+DELETE FROM build_log
+ WHERE build_id = ANY (ARRAY (SELECT id FROM builds
+                               WHERE finished_at < now() - %(age)s AND EXISTS (SELECT FROM build_log WHERE build_id = builds.id)
+                               ORDER BY id
+                               LIMIT %(limit)s))
+
 -- name: in_use
 SELECT versions.snapshot, versions.source ->> 'environment' AS environment
   FROM deployments
