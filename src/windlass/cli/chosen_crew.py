@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from windlass.cli.crew_session import CrewClient
 from windlass.cli.servers import chosen_server, control_of
+from windlass.cli.this_server import NoServerHere
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
@@ -22,7 +23,14 @@ def crew_of_server(access: Access, token: Secret | None, kickoff_id: str) -> Cre
 
     Without a token, uses that of the server. Raises WindlassError when the crew is not certain.
     """
-    server = chosen_server(access.profile)
+    try:
+        server = chosen_server(access.profile)
+    except NoServerHere as error:
+        error.hint = (
+            "Give the crew's URL (before the id of a kickoff), start a server with `windlass dev PATH` or `windlass "
+            "serve`, or log in to one with `windlass login URL`. For a server with another home, set WINDLASS_HOME."
+        )
+        raise
     slug = access.deployment or (_crew_of(server, kickoff_id) if kickoff_id else _only_crew(server))
     words = server.options if kickoff_id else (*server.options, *(("--deployment", slug) if access.deployment else ()))
     hint = f"The token of WINDLASS_TOKEN or --token is not one of {slug}. Without it, the command uses yours."
