@@ -156,11 +156,24 @@ async def test_an_invalid_query_is_refused(developer: Person, query: str) -> Non
     assert error["message"]
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "1969-01-01T00:00:00-14:00"])
+async def test_the_most_distant_times_select_kickoffs_too(developer: Person, time: str) -> None:
+    for member in ("since", "until"):
+        await developer.value("GET", "/kickoffs", params={member: time})
+
+
+@pytest.mark.parametrize("time", ["0.5", "2026-01-01", "2026-01-01T00:00:00", "yesterday", ""])
+async def test_a_time_needs_a_zone(developer: Person, time: str) -> None:
+    await developer.refused("GET", "/kickoffs", status=400, params={"until": time})
+
+
 async def test_errors_of_the_control_api_have_the_one_form(server: Server, developer: Person) -> None:
     missing = await developer.refused("GET", "/nothing", status=404)
     assert "openapi.json" in missing["message"]
     method = await developer.request("DELETE", "/me")
     assert (method.status_code, method.headers["allow"]) == (405, "GET")
+    method = await developer.request("PUT", "/deployments/x")
+    assert (method.status_code, method.headers["allow"]) == (405, "DELETE, GET")
     nobody = await server.http.get(f"{server.url}/api/v1/me")
     assert (nobody.status_code, nobody.headers["www-authenticate"]) == (401, "Bearer")
 

@@ -131,7 +131,7 @@ class OverviewStore:
 
         A page may have fewer kickoffs than the limit, even none, although more follow.
         """
-        until = None if wanted.until is None else _first_id(wanted.until + CLOCKS_APART)
+        until = None if wanted.until is None else _first_id(wanted.until, CLOCKS_APART)
         values = {
             "deployment": wanted.deployment,
             "states": None if wanted.states is None else [str(state) for state in wanted.states],
@@ -139,7 +139,7 @@ class OverviewStore:
             "since": wanted.since,
             "until": wanted.until,
             "before": min(wanted.before or LAST, until or LAST),
-            "from": FIRST if wanted.since is None else _first_id(wanted.since - CLOCKS_APART),
+            "from": FIRST if wanted.since is None else _first_id(wanted.since, -CLOCKS_APART),
             "limit": limit,
             "most_read": MOST_READ,
         }
@@ -181,8 +181,10 @@ def _age(kickoff: UUID | None, now: float) -> float:
     return 0.0 if kickoff is None else max(0.0, now - accepted_at(kickoff))
 
 
-def _first_id(at: datetime) -> UUID:
-    """Returns the smallest UUIDv7 of this time. For a time outside of the range of UUIDv7, returns the nearest one."""
+def _first_id(at: datetime, shift: timedelta) -> UUID:
+    """Returns the smallest UUIDv7 of the shifted time. For a time outside of the range of UUIDv7, returns the nearest
+    one.
+    """
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    milliseconds = max(0, min((at - epoch) // timedelta(milliseconds=1), 2**48 - 1))
+    milliseconds = max(0, min((at - epoch + shift) // timedelta(milliseconds=1), 2**48 - 1))
     return UUID(int=milliseconds << 80)

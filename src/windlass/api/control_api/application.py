@@ -15,7 +15,7 @@ from windlass.api.control_api.answers import ErrorBody
 from windlass.api.control_api.callers import ControlRoute
 from windlass.api.control_api.errors import invalid, translated
 from windlass.api.docs_page import assets, docs_page
-from windlass.api.errors import TITLES
+from windlass.api.errors import TITLES, wrong_method
 
 if TYPE_CHECKING:
     from fastapi.routing import APIRoute
@@ -29,6 +29,7 @@ DESCRIPTION = (
     "Deploy crews, and manage deployments, users and tokens. Every request carries `Authorization: Bearer wlp_...`, a "
     "personal access token. The role of its user decides which operations it may use: `viewer`, `developer` or `owner`."
 )
+METHOD_NOT_ALLOWED = 405
 EVERYWHERE = (400, 401, 403, 404, 405, 408, 413, 421, 429, 431, 500, 503)
 
 
@@ -104,9 +105,17 @@ async def _docs(_: Request) -> Response:
     return docs_page("Windlass control API")
 
 
-async def _raise_translated(_: Request, error: Exception) -> NoReturn:
+async def _raise_translated(request: Request, error: Exception) -> NoReturn:
     """Leaves the answer to `windlass.api.application.Application`."""
+    methods = _methods_of(request.scope["path"].removeprefix(PATH))
+    if isinstance(error, HTTPException) and error.status_code == METHOD_NOT_ALLOWED and methods:
+        raise wrong_method({"Allow": ", ".join(methods)})
     raise translated(error)
+
+
+def _methods_of(path: str) -> list[str]:
+    """Returns the methods that the path takes. Each of them has a route of its own."""
+    return [method for route in control_operations() if route.path_regex.match(path) for method in route.methods or ()]
 
 
 async def _raise_invalid(_: Request, error: Exception) -> NoReturn:

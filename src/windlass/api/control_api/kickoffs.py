@@ -4,11 +4,12 @@ from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter
 from fastapi import Query as InQuery
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from windlass.api.control_api.answers import KickoffItem, Page, Query, Text, WorkerItem
 from windlass.api.control_api.callers import ControlRoute, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
+from windlass.api.crew_api.schemas import Time
 from windlass.api.errors import Problem
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import State
@@ -24,10 +25,8 @@ class KickoffsQuery(Query):
         None, description="Only kickoffs in this state. `FAILED` includes cancelled and timed-out kickoffs."
     )
     user: Text | None = Field(None, description="Only kickoffs that this user's user tokens started.")
-    since: AwareDatetime | None = Field(
-        None, description="RFC 3339. Only kickoffs that were created at or after this time."
-    )
-    until: AwareDatetime | None = Field(None, description="RFC 3339. Only kickoffs that were created before this time.")
+    since: Time | None = Field(None, description="RFC 3339. Only kickoffs that were created at or after this time.")
+    until: Time | None = Field(None, description="RFC 3339. Only kickoffs that were created before this time.")
 
 
 @router.get("/kickoffs")

@@ -10,13 +10,14 @@ from uuid import UUID
 
 from fastapi import APIRouter, Path, Request
 from fastapi import Query as InQuery
-from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response, StreamingResponse
 
 from windlass.access.tokens import NoSuchToken
 from windlass.api.control_api.answers import LARGEST_PAGE, Body, MeAnswer, OwnToken, Page, Query, Text
 from windlass.api.control_api.callers import Caller, ControlRoute, Owner, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
+from windlass.api.crew_api.schemas import Time
 from windlass.api.errors import Problem, bad_request
 from windlass.kickoffs.roles import Role
 from windlass.lifecycle.deletion import KickoffsStillOpen
@@ -97,8 +98,8 @@ class AuditQuery(Query):
     user: Text | None = Field(None, description="Only changes by this user.")
     action: Text | None = Field(None, description="Only this action, or those below it: `variable` or `variable.set`.")
     target: Text | None = Field(None, description="Only changes of this deployment, user or token.")
-    since: AwareDatetime | None = Field(None, description="RFC 3339. Only changes at or after this time.")
-    until: AwareDatetime | None = Field(None, description="RFC 3339. Only changes before this time.")
+    since: Time | None = Field(None, description="RFC 3339. Only changes at or after this time.")
+    until: Time | None = Field(None, description="RFC 3339. Only changes before this time.")
 
 
 @router.get("/me")
