@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 import time
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +17,7 @@ from windlass.projects.archive import LARGEST, MB
 from windlass.projects.git import fetch
 from windlass.projects.snapshot import FULL, accept
 from windlass.projects.uv import Abort
+from windlass.projects.virtual_environments import alone
 from windlass.removal import removed
 
 if TYPE_CHECKING:
@@ -100,7 +102,8 @@ class Sources:
         report: Callable[[str], None],
         abort: Abort,
     ) -> Fetched:
-        with self._builder() as builder:
+        with self._builder() as builder, alone(replace(builder, abort=abort), report):
+            # the end of a build as root ends all processes of that user, git too
             return fetch(
                 url,
                 ref,

@@ -58,7 +58,7 @@ from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.infrastructure import open_infrastructure, user_deletion
-from windlass.wiring.setup import environments_of, git_builder, place_for_code
+from windlass.wiring.setup import environments_of, place_for_code, server_builder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -141,7 +141,7 @@ class Services:
         return Sources(
             SourceStore(self.infrastructure.database),
             self.settings.home / "uploads",
-            partial(git_builder, self.settings),
+            partial(server_builder, self.settings),
             allow_private=self.settings.git_allow_private,
         )
 

@@ -19,7 +19,6 @@ from windlass.projects.checks import declared_project
 from windlass.projects.environments import Environments
 from windlass.projects.setup import ENVIRONMENT, Made, set_up
 from windlass.projects.uv import Builder, uv_program
-from windlass.projects.virtual_environments import alone
 from windlass.runner.crew_account import crew_account
 from windlass.wiring.crews import place_for_crews
 
@@ -51,16 +50,6 @@ def place_for_code(settings: Settings) -> Path:
 
 def environments_of(settings: Settings) -> Environments:
     return Environments(place_for_code(settings) / "environments", partial(server_builder, settings))
-
-
-@contextmanager
-def git_builder(settings: Settings) -> Iterator[Builder]:
-    """Yields the user that runs git.
-
-    In a server that is root, no build of packages runs meanwhile: at its end, all processes of that user are ended.
-    """
-    with server_builder(settings) as builder, alone(builder, lambda _: None):
-        yield builder
 
 
 @contextmanager
