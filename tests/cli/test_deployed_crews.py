@@ -99,6 +99,8 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
     assert ["limits.timeout", "60", "deployment"] in rows
     assert ["concurrency", "2", "deployment"] in rows
     assert windlass("deployments", "settings", "tea", "--reset", "concurrency").code == 0
+    unknown = windlass("deployments", "settings", "tea", "colour=red")
+    assert (unknown.code, unknown.err.count("colour: there is no such member")) == (3, 1), unknown
 
     paused = windlass("deployments", "pause", "tea")
     assert "windlass deployments resume tea" in paused.err

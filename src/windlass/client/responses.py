@@ -82,8 +82,19 @@ def _refusal(answer: httpx.Response, of: str = A_CREW) -> Refused:
 def _in_words(status: int, title: str, response: Mapping[str, Any], retry_after: float) -> Refused:
     details = response.get("details")
     facts = details if isinstance(details, dict) else {}
-    lines = [f"{status} {title}: {response.get('message')}", *map(_fact, facts.items())]
+    message = str(response.get("message"))
+    lines = [f"{status} {title}: {message}", *(_fact(fact) for fact in facts.items() if not _is_in(message, fact))]
     return refused(status, "\n".join(lines), _hint(facts, retry_after), facts, retry_after)
+
+
+def _is_in(message: str, fact: tuple[str, object]) -> bool:
+    """Returns whether the message names each invalid member with its reason already."""
+    name, reasons = fact
+    return (
+        name == "invalid"
+        and isinstance(reasons, dict)
+        and all(f"{one}: {why}" in message for one, why in reasons.items())
+    )
 
 
 def _fact(fact: tuple[str, object]) -> str:

@@ -8,7 +8,7 @@ from windlass import log
 from windlass.deployments.environment import CrewEnvironments
 from windlass.files import write_whole
 from windlass.store.deployments import DeploymentStore
-from windlass.wiring.crews import dev_environments
+from windlass.wiring.crews import dev_environments, notify_passed_variables
 from windlass.wiring.process import run_until_shutdown
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
         services.check_address()
         infrastructure = await services.start_infrastructure()
         runner = await services.start_runner()
+        notify_passed_variables(settings, notify)
         await services.start_side_jobs()
         key_ring = infrastructure.key_ring
         environments = (

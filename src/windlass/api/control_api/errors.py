@@ -67,10 +67,15 @@ def _details(error: Exception) -> dict[str, Any]:
 
 def invalid(found: Any) -> Problem:
     """Returns the Problem for members of a body, a path or a query that are not as their model describes."""
-    reasons = {".".join(map(str, one["loc"][1:])) or str(one["loc"][0]): str(one["msg"]) for one in found}
-    reasons = {name: why.removeprefix("Value error, ") for name, why in reasons.items()}
+    reasons = {".".join(map(str, one["loc"][1:])) or str(one["loc"][0]): _reason(one) for one in found}
     listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
     return bad_request(f"The request is not valid. {listed}.", invalid=reasons)
+
+
+def _reason(fault: Any) -> str:
+    if fault["type"] == "extra_forbidden":
+        return "there is no such member"
+    return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def unauthorized_to_control() -> Problem:
