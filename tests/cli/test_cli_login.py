@@ -54,6 +54,8 @@ def test_a_login_is_kept_in_a_file_of_the_user_and_used_until_the_logout(
     assert rows["work"] == {"profile": "work", "user": "ann", "url": server.url, "current": True}
     assert TOKEN not in windlass("profiles").out
 
+    assert "WINDLASS_URL is set" in windlass("login", server.url, "--name", "work", typed=TOKEN, **server.variables).err
+
     assert windlass("profiles", "use", "local").code == 0
     nowhere = windlass("deployments", "list")
     assert nowhere.code == 4

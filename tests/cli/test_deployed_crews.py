@@ -131,6 +131,8 @@ def test_variables_that_the_first_build_needs(windlass: Command, folder: Path) -
     assert "error: coffee: the build failed: KeyError: 'BEAN'" in failed.err
     assert windlass("deployments", "list", "--state", "failed").out.splitlines()[1].startswith("coffee ")
     assert "KeyError" in windlass("deployments", "logs", "coffee").out
+    unbuilt = windlass("kickoff", "--deployment", "coffee", "-i", "leaf=green")
+    assert (unbuilt.code, "A crew can be used once it has a version." in unbuilt.err) == (3, True)
     (folder / "some.env").write_text("BEAN=arabica\n")
     assert windlass("deploy", path, "--env-file", str(folder / "some.env"), "--name", "Coffee 2").code == 0
     assert output(windlass, "coffee-2") == "hot green tea\n"

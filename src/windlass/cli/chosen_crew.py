@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from windlass.cli.crew_session import CrewClient
 from windlass.cli.servers import chosen_server, control_of
 from windlass.cli.this_server import NoServerHere
+from windlass.client import NotFound, Refused, Unauthorized
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
@@ -33,13 +34,11 @@ def crew_of_server(access: Access, token: Secret | None, kickoff_id: str) -> Cre
         raise
     slug = access.deployment or (_crew_of(server, kickoff_id) if kickoff_id else _only_crew(server))
     words = server.options if kickoff_id else (*server.options, *(("--deployment", slug) if access.deployment else ()))
-    hint = f"The token of WINDLASS_TOKEN or --token is not one of {slug}. Without it, the command uses yours."
-    return CrewClient(
-        f"{server.url}/crews/{slug}",
-        token or server.token,
-        words,
-        if_unauthorized=hint if token else server.login_again,
-    )
+    not_of_crew = f"The token of WINDLASS_TOKEN or --token is not one of {slug}. Without it, the command uses yours."
+    hints: dict[type[Refused], str] = {Unauthorized: not_of_crew if token else server.login_again}
+    if not kickoff_id:
+        hints[NotFound] = "A crew can be used once it has a version. `windlass deployments list` shows the crews."
+    return CrewClient(f"{server.url}/crews/{slug}", token or server.token, words, hints)
 
 
 def _crew_of(server: Server, kickoff_id: str) -> str:

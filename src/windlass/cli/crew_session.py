@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from windlass.cli.exit_codes import OUT_OF_REACH, REFUSED_BY_SERVER
-from windlass.client import AsyncCrew, CrewError, Refused, Unauthorized, errors, protocol, requests
+from windlass.client import AsyncCrew, CrewError, Refused, errors, protocol, requests
 from windlass.client.transport import Transport
 from windlass.errors import WindlassError
 
@@ -48,14 +48,18 @@ class CrewClient:
     """A client of one crew. It sends every request once, except in `content`.
 
     Raises Unreachable when no answer arrives, and RequestRefused for an answer that is no success. `words` are those
-    with which a command finds the crew, by default its URL. `if_unauthorized` is what to do when the token is refused.
+    with which a command finds the crew, by default its URL. `hints` are what to do after refusals.
     """
 
     def __init__(
-        self, base_url: str, token: Secret, words: tuple[str, ...] | None = None, *, if_unauthorized: str = ""
+        self,
+        base_url: str,
+        token: Secret,
+        words: tuple[str, ...] | None = None,
+        hints: Mapping[type[Refused], str] | None = None,
     ) -> None:
         self.base_url = base_url
-        self._if_unauthorized = if_unauthorized
+        self._hints = hints or {}
         self._token = token
         self._words = (base_url,) if words is None else words
         self._line = Transport(base_url, token.reveal())
@@ -117,8 +121,8 @@ class CrewClient:
         with cli_errors(request.path):
             try:
                 return self._line.perform(protocol.once(request))
-            except Unauthorized as error:
-                error.hint = self._if_unauthorized or error.hint
+            except Refused as error:
+                error.hint = self._hints.get(type(error), error.hint)
                 raise
 
 

@@ -48,6 +48,7 @@ def login(url: str, name: str | None, *, json_output: bool) -> None:
     profiles, and `windlass logout` removes one.
     """
     from windlass.cli.servers import Server, control_of
+    from windlass.config import server_of_commands
     from windlass.secrets.secret import Secret
 
     token = _token()
@@ -61,6 +62,8 @@ def login(url: str, name: str | None, *, json_output: bool) -> None:
     if json_output:
         print_json({"profile": name, "url": url, "user": me["user"], "role": me["role"]})
     notify(f"You are logged in to {url} as {me['user']}, with the role {me['role']}. Commands use this server now.")
+    if server_of_commands()[1]:
+        notify("warning: WINDLASS_URL is set, and commands use that server before this one. Unset it.")
     notify(f"It is the profile {name}. For this machine's server again: windlass profiles use {LOCAL}")
 
 
