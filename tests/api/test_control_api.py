@@ -128,6 +128,9 @@ async def test_kickoffs_of_all_crews_are_listed_and_found(server: Server, crew: 
     shown = await developer.value("GET", f"/kickoffs/{ids[1]}")
     assert (shown["deployment"], shown["version"], shown["state"]) == (other.deployment.slug, 1, "PENDING")
     since = {"since": listed["items"][1]["created_at"], "until": listed["items"][0]["created_at"]}
+    for first in ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00"):
+        assert (await developer.value("GET", "/kickoffs", params={"since": first, "limit": 1}))["items"]
+        await developer.value("GET", "/kickoffs", params={"until": "9999-12-31T23:59:59-14:00", "limit": 1})
     between = await developer.value("GET", "/kickoffs", params=since)
     assert ids[1] in [one["kickoff_id"] for one in between["items"]]
     assert ids[2] not in [one["kickoff_id"] for one in between["items"]]

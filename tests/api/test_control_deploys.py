@@ -108,6 +108,15 @@ async def test_a_zip_becomes_a_deployment_with_a_build(server: Server, developer
     assert (shown["state"], shown["version"]) == ("online", 1)
 
 
+async def test_a_name_cannot_keep_another_deployment_from_being_removed(server: Server, developer: Person) -> None:
+    victim = (await created(developer))["deployment"]
+    error = await developer.refused(
+        "POST", "/deployments", status=400, params={"name": f"Removed {victim['id']}"}, content=zipped(), headers=ZIP
+    )
+    assert "must not be" in error["message"]
+    await developer.value("DELETE", f"/deployments/{victim['slug']}", status=202)
+
+
 async def test_a_failed_first_build_is_shown_as_such(server: Server, developer: Person) -> None:
     made = await created(developer)
     store = BuildStore(server.database)

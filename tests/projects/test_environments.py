@@ -110,23 +110,6 @@ async def test_other_packages_and_indexes_are_another_environment_and_a_new_pass
     assert one.indexes == {name: value for name, value in names.items() if name != "OTHER"}
 
 
-async def test_packages_from_files_of_the_project_are_those_of_its_snapshot(machine: Machine) -> None:
-    of_files = {
-        "dynamic": '[project]\nname = "x"\ndynamic = ["dependencies"]\n',
-        "reference": TINY.format(name="x", version="1", needs="own @ file:///own"),
-        "source": TINY.format(name="x", version="1", needs="own") + '[tool.uv.sources]\nown = { path = "own" }\n',
-    }
-    roots = [written(machine.folder / name, {"pyproject.toml": text}) for name, text in of_files.items()]
-    texts = ["-e ./own\n", "tiny\n./own\n", "-r more.txt\n", "own.whl\n"]
-    roots += [written(machine.folder / f"r{n}", {"requirements.txt": text}) for n, text in enumerate(texts)]
-    for root in roots:
-        found = [(await machine.wanted(root, snapshot=digest)).key for digest in ("one", "two")]
-        assert found[0] != found[1], root
-    shared = written(machine.folder / "shared", {"requirements.txt": "-r a-requirements.txt\n# ./x\n"})
-    written(shared, {"a-requirements.txt": "tiny\n"})
-    assert (await machine.wanted(shared, snapshot="one")).key == (await machine.wanted(shared, snapshot="two")).key
-
-
 async def test_the_configuration_of_uv_is_part_of_what_an_environment_is_made_of(machine: Machine) -> None:
     plain = machine.project("one")
     configured = written(machine.project("two"), {"uv.toml": 'index-strategy = "unsafe-best-match"\n'})

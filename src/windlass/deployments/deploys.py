@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 20
 """Files that a build names as left out of its source."""
 LETTER = re.compile("[A-Za-z0-9]")
+REMOVED = re.compile(r"removed-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 logger = log.logger(__name__)
 
@@ -71,6 +72,8 @@ class Deploys:
         if not LETTER.search(name):
             raise BadName("The name of a deployment needs a letter from a to z, or a digit.", "Choose another name.")
         slug = slug_of(name)
+        if REMOVED.fullmatch(slug):  # the slug that a removed deployment gets, so it could not be removed
+            raise BadName("The name of a deployment must not be `removed-` and an id.", "Choose another name.")
         if await self._store.get(slug):
             raise NameTaken(slug)
         return slug

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import sys
@@ -20,20 +18,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windlass.aio import abortable, shielded
 from windlass.errors import ProjectError
+from windlass.projects.environment_keys import key_of
 from windlass.projects.interpreter import VERSION, python_named, version_of
-from windlass.projects.packages import (
-    POETRY_LOCK,
-    PYPROJECT,
-    UV_LOCK,
-    Packages,
-    document_of,
-    packages_in,
-    table,
-)
+from windlass.projects.packages import Packages, packages_in
 from windlass.projects.virtual_environments import FORM, base_interpreter, built, try_to_lock, write_new
 
 if TYPE_CHECKING:
@@ -47,17 +38,12 @@ if TYPE_CHECKING:
 STAMP = "windlass-environment.json"
 KEY = re.compile(r"[0-9a-f]{32}-py3\.\d+")
 LOCK_SECONDS = 0.2
-LARGEST_TEXT = 4 << 20
 UNUSED_SECONDS = 7 * 24 * 3600.0
 BY = "python under [tool.windlass]"
 OF_INDEXES = re.compile(
     r"UV_(INDEX|DEFAULT_INDEX|EXTRA_INDEX_URL|INDEX_URL|INDEX_STRATEGY|INDEX_\w+_(USERNAME|PASSWORD))"
 )
 """Variables of a deployment that uv gets: package indexes, and their user names and passwords."""
-CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
-OF_FILES = re.compile(r"^\s*(-e|--editable|\.|/|file:)|@\s*file:|^\s*[^#\s]+\.(whl|zip|tar\.gz)\b", re.MULTILINE)
-"""Lines of requirements that install from files."""
-INCLUDES = re.compile(r"^\s*(?:-r|-c|--requirements?|--constraints?)[\s=]*(\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,94 +256,3 @@ def is_complete(environment: Path) -> bool:
 
 def with_indexes(builder: Builder, indexes: Mapping[str, str]) -> Builder:
     return dataclasses.replace(builder, environment={**builder.environment, **indexes})
-
-
-def key_of(root: Path, snapshot: str, packages: Packages, version: tuple[int, int], indexes: Mapping[str, str]) -> str:
-    """Returns the key of an environment. Passwords of indexes do not change it."""
-    content, machine = content_of(root, packages), platform.machine()
-    named = {
-        name: CREDENTIALS.sub("", value)
-        for name, value in indexes.items()
-        if not name.endswith(("_USERNAME", "_PASSWORD"))
-    }
-    text = json.dumps(
-        [FORM, packages.file, snapshot if content is None else content, text_of(root / "uv.toml"), named, machine],
-        sort_keys=True,
-        default=str,
-    )
-    return f"{hashlib.sha256(text.encode()).hexdigest()[:32]}-py{version[0]}.{version[1]}"
-
-
-def content_of(root: Path, packages: Packages) -> object:
-    """Returns what decides on the packages. It is the same for projects with other names. Returns None when packages
-    are made from other files of the project.
-    """
-    document = document_of(root / PYPROJECT)
-    project, uv, of_poetry = (
-        table(document, "project"),
-        table(document, "tool", "uv"),
-        table(document, "tool", "poetry"),
-    )
-    if uv.get("workspace") or any(has_path(one) for one in table(uv, "sources").values()):
-        return None
-    poetry = {name: of_poetry.get(name) for name in ("dependencies", "group", "extras")}
-    match packages.file:
-        case "uv.lock":
-            return content_of_uv_lock(document_of(root / UV_LOCK), uv)
-        case "poetry.lock":
-            return content_of_poetry_lock(document_of(root / POETRY_LOCK), [project.get("dependencies"), poetry])
-        case "requirements.txt":
-            return content_of_requirements(root)
-        case _:
-            return content_of_project(project, poetry, uv)
-
-
-def content_of_project(project: Mapping[str, Any], poetry: Mapping[str, Any], uv: Mapping[str, Any]) -> object:
-    texts = [str(one) for one in project.get("dependencies", [])]
-    of_files = any(OF_FILES.search(text) for text in texts) or any(
-        map(has_path, table(poetry, "dependencies").values())
-    )
-    return None if of_files or project.get("dynamic") else [project.get("requires-python"), texts, poetry, uv]
-
-
-def content_of_poetry_lock(lock: Mapping[str, Any], own: object) -> object:
-    of_files = any(table(one, "source").get("type") in {"directory", "file"} for one in lock.get("package", []))
-    return None if of_files else [lock, own]
-
-
-def content_of_uv_lock(lock: Mapping[str, Any], uv: Mapping[str, Any]) -> object:
-    """Leaves out the name and the version of the project itself."""
-    packages = []
-    for package in lock.get("package", []):
-        source = table(package, "source")
-        place = source.get("virtual") or source.get("editable") or source.get("directory") or source.get("path")
-        if place not in {None, "."}:
-            return None
-        packages.append({**package, "name": "", "version": ""} if place else package)
-    packages.sort(key=lambda one: json.dumps(one, sort_keys=True, default=str))
-    return [{**lock, "package": packages}, uv]
-
-
-def content_of_requirements(root: Path) -> object:
-    files = {path.name: text for path in sorted(root.glob("*requirements*.txt")) if (text := text_of(path))}
-    included = {name.removeprefix("./") for text in files.values() for name in INCLUDES.findall(text)}
-    if included - files.keys() or any(OF_FILES.search(text) for text in files.values()):
-        return None
-    return files
-
-
-def text_of(file: Path) -> str | None:
-    """Returns the text of a file, None when there is none. Raises ProjectError for a file that is too large."""
-    if not file.is_file():
-        return None
-    if file.stat().st_size > LARGEST_TEXT:
-        raise ProjectError(
-            f"{file} is larger than {LARGEST_TEXT >> 20} MB.", "Check that it is the file that it should be."
-        )
-    return file.read_text("utf-8", "replace")
-
-
-def has_path(source: object) -> bool:
-    """Returns whether a source of uv, or a dependency of poetry, is in the project's own files."""
-    parts = source if isinstance(source, list) else [source]
-    return any(isinstance(one, dict) and not {"path", "workspace", "file"}.isdisjoint(one) for one in parts)
