@@ -110,6 +110,24 @@ async def test_an_environment_of_a_deployed_project_belongs_to_root_and_no_proce
     assert not [line for line in lines if str(project.parent) in line and not line.startswith("making")]
 
 
+async def test_nothing_is_left_of_a_build_that_makes_endlessly_deep_folders(project: Path) -> None:
+    deep = """
+    here = os.getcwd()
+    os.chdir(os.environ["UV_PROJECT_ENVIRONMENT"])
+    for _ in range(5000):
+        os.mkdir("d")
+        os.chdir("d")
+    os.chdir(here)"""
+    source(project.parent / "wheels", "deep", deep)
+    written(project, {"requirements.txt": "deep\n"})
+    uv = uv_for(BUILDER, written(project.parent / "uv", {}))
+    builder = Builder(uv, {**environment(), **index(project.parent / "wheels")}, reaches, BUILDER, downloads=False)
+    environments = Environments(project.parent / "environments", lambda: nullcontext(builder))
+    with pytest.raises(ProjectError, match="too deep in one another"):
+        await environments.prepare(project, "s", None, None, {}, lambda _: None)
+    assert [path.name for path in (project.parent / "environments").iterdir()] == [".locks"]
+
+
 def test_the_pins_are_not_written_through_a_link(
     project: Path, secret: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections import defaultdict
@@ -26,6 +25,7 @@ from windlass.projects.environment_keys import key_of
 from windlass.projects.interpreter import VERSION, python_named, version_of
 from windlass.projects.packages import Packages, packages_in
 from windlass.projects.virtual_environments import FORM, base_interpreter, built, try_to_lock, write_new
+from windlass.removal import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -171,7 +171,7 @@ class Environments:
             if found := self.interpreter(wanted.key):
                 return found
             for leftover in self._folder.glob(f".{wanted.key}.*"):
-                shutil.rmtree(leftover, ignore_errors=True)
+                remove(leftover)
             report(f"making an environment from {wanted.packages.file} on {wanted.base}")
             with built(
                 wanted.root,
@@ -211,7 +211,7 @@ class Environments:
     def _remove_leftover(self, folder: Path, key: str) -> None:
         with opened_lock(self._lock_file(key)) as lock:
             if try_to_lock(lock):  # no build of it runs
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
 
     def _removed(self, key: str, before: float) -> bool:
         place, away = self._place(key), self._folder / f".{key}.removed"
@@ -219,7 +219,7 @@ class Environments:
             if not try_to_lock(lock) or place.stat().st_mtime > before:
                 return False
             place.rename(away)
-            shutil.rmtree(away, ignore_errors=True)
+            remove(away)
         return True
 
     def _place(self, key: str) -> Path:

@@ -9,13 +9,13 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windlass.errors import ProjectError
 from windlass.projects.packages import Packages, packages_of
 from windlass.projects.virtual_environments import FORM, base_interpreter, built, write_new
+from windlass.removal import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +101,7 @@ def move(environment: Path, place: Path, former: Path) -> None:
 def remove_leftovers(root: Path) -> None:
     """Removes what an interrupted setup left. The caller holds the lock of the project."""
     for folder in root.glob(f"{MAKING}*"):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import secrets
-import shutil
 import stat
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from windlass.projects.interpreter import (
 )
 from windlass.projects.packages import PINS, Packages
 from windlass.projects.uv import Uv
+from windlass.removal import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,7 +214,7 @@ def making(beside: str, builder: Builder) -> Iterator[Path]:
     finally:
         if builder.account is not None:
             end_processes_of(builder.account)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def take(folder: Path, builder: Builder) -> None:
@@ -232,7 +232,17 @@ def take(folder: Path, builder: Builder) -> None:
             "the build of a package replaced the environment. No environment was made.",
             "Remove the package that did so from the dependencies of the project.",
         )
-    for _, folders, files, here in os.fwalk(folder / "env", follow_symlinks=False):
+    try:
+        give_to_root(folder / "env")
+    except RecursionError:
+        raise ProjectError(
+            "the build of a package made folders that are too deep in one another. No environment was made.",
+            "Remove the package that did so from the dependencies of the project.",
+        ) from None
+
+
+def give_to_root(environment: Path) -> None:
+    for _, folders, files, here in os.fwalk(environment, follow_symlinks=False):
         os.fchown(here, ROOT, ROOT)
         os.fchmod(here, 0o755)
         for name in (*folders, *files):

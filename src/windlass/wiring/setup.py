@@ -9,7 +9,7 @@ import stat
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from windlass import config
@@ -19,6 +19,7 @@ from windlass.projects.checks import declared_project
 from windlass.projects.environments import Environments
 from windlass.projects.setup import ENVIRONMENT, Made, set_up
 from windlass.projects.uv import Builder, uv_program
+from windlass.removal import remove
 from windlass.runner.crew_account import crew_account
 from windlass.wiring.crews import place_for_crews
 
@@ -63,10 +64,20 @@ def server_builder(settings: Settings) -> Iterator[Builder]:
         yield Builder(uv_program(), config.environment(), lambda _: True, downloads=False)
         return
     account = build_account()
-    with TemporaryDirectory(prefix="windlass-setup-", ignore_cleanup_errors=True) as folder:
-        uv = uv_for(account, Path(folder))
-        account.give(Path(folder))  # after root has written there
+    with folder_of(account) as uv:
         yield Builder(uv, config.environment(), partial(reached_by, crews), account, downloads=False)
+
+
+@contextmanager
+def folder_of(account: Account) -> Iterator[Path]:
+    """Yields uv at a place that the account can reach. Its builds may leave anything in the folder of this place."""
+    folder = Path(mkdtemp(prefix="windlass-setup-"))
+    try:
+        uv = uv_for(account, folder)
+        account.give(folder)  # after root has written there
+        yield uv
+    finally:
+        remove(folder)
 
 
 def reached_by(crews: Account, python: Path) -> bool:
@@ -88,9 +99,7 @@ def builder_for(settings: Settings, root: Path) -> Iterator[Builder]:
     check_place(root, crews)
     owner, reaches = owner_of(root.stat().st_uid), partial(reached_by, crews)
     account = build_account() if owner.uid == ROOT else owner
-    with TemporaryDirectory(prefix="windlass-setup-", ignore_cleanup_errors=True) as folder:
-        uv = uv_for(account, Path(folder))
-        account.give(Path(folder))  # after root has written there
+    with folder_of(account) as uv:
         if owner.uid == ROOT:
             yield Builder(uv, config.environment(), reaches, account)
             return
