@@ -354,7 +354,7 @@ async def test_a_removed_deployment_is_unknown_at_once_and_deleted_by_the_side_j
     deployment = (await developer.value("GET", f"/deployments/{slug}"))["id"]
 
     error = await developer.refused("DELETE", f"/deployments/{slug}", status=409)
-    assert "1 kickoffs" in error["message"]
+    assert f"windlass deployments remove {slug} --stop" in error["message"]
     answers = await asyncio.gather(
         *(developer.request("DELETE", f"/deployments/{slug}", params={"stop": "true"}) for _ in range(3))
     )

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -209,6 +210,7 @@ async def test_the_audit_log_is_exported_as_csv_without_formulas(owner: Person) 
     head, row = csv.reader(io.StringIO(answer.text))
     assert head[:5] == ["id", "at", "user", "token_id", "action"]
     assert (row[4], row[5]) == ("user.add", f"'{name}")
+    assert json.loads(row[head.index("details")])["role"] == "viewer"
     everything = await owner.get("/audit", headers={"Accept": "text/csv"})
     assert len(everything.text.splitlines()) > 2
 

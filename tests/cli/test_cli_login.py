@@ -116,8 +116,6 @@ def test_a_refused_token_says_where_it_came_from(windlass: Command, server: Fake
     server.refusal = problem(401, "Unauthorized", "The token is revoked.")
     revoked = windlass("deployments", "list", "--profile", "work")
     assert (revoked.code, f"Log in again: windlass login {server.url} --name work" in revoked.err) == (3, True)
-    server.refusal = problem(403, "Forbidden", "This needs the role developer.")
-    assert "windlass users role NAME ROLE" in windlass("deployments", "list").err
 
 
 def test_a_file_that_is_not_of_profiles_is_an_error_that_names_it(windlass: Command, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ def test_a_server_without_a_crew_prints_its_address_and_how_to_deploy(open_folde
         server.wait_for("Ctrl-C stops")
         assert "Windlass serves no crew yet" in server.out
         assert "  windlass deploy my_crew\n" in server.out
+        assert "no model key is set here" in server.out
         nothing = windlass("tokens", "show")
         assert (nothing.code, "There is no crew on this server yet." in nothing.err) == (1, True)
         second = windlass("serve", "--port", address.rpartition(":")[2])

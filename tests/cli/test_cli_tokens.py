@@ -167,6 +167,8 @@ def test_a_token_can_be_made_with_fewer_scopes_and_an_expiry(windlass: Command) 
     assert listed(windlass)[two[-4:]]["SCOPES"] == "read,admin"
     whole = windlass("tokens", "create").out.strip()
     assert listed(windlass)[whole[-4:]]["SCOPES"] == "read,run,admin"
+    personal = windlass("tokens", "create", "--personal").out.strip()
+    assert listed(windlass)[personal[-4:]]["SCOPES"] == "(role)"
 
 
 def test_scopes_that_can_not_be_are_refused_in_words(windlass: Command) -> None:

@@ -47,6 +47,7 @@ async def test_the_versions_of_a_deployment(server: Server) -> None:
     }
     log = await server.log(first)
     assert "the project is a function: work:run" in log
+    assert log[-2].startswith("no model key is set. If the crew calls a model: windlass env set ")
     assert log[-1] == "the project is loaded: 1 task, inputs: topic"
     second = await server.build(code=CODE.replace("topic: str", "topic: int, tone: str = 'dry'").replace("Does", "Did"))
     assert (second.state, second.version) == ("ready", 2)

@@ -121,7 +121,11 @@ def not_ended(kickoff: UUID, *, stopping: bool) -> Problem:
 
 
 def no_such_crew(slug: str) -> Problem:
-    return Problem(404, f"There is no crew {slug[:LONGEST_SLUG]!r} on this server. Check the base URL.")
+    return Problem(
+        404,
+        f"There is no crew {slug[:LONGEST_SLUG]!r} on this server, or it has no version yet. "
+        "`windlass deployments list` lists the crews with their states.",
+    )
 
 
 def too_large(limit: int) -> Problem:
@@ -215,7 +219,11 @@ def problem_of(error: Exception) -> Problem | None:
         case DatabaseUnavailable():
             return database_unavailable()
         case HTTPException(status_code=404):
-            return Problem(404, "There is nothing at this path. `GET {base_url}/openapi.json` lists the paths.")
+            return Problem(
+                404,
+                "There is nothing at this path. `/openapi.json` below the base URL of a crew lists its paths, and "
+                "`/api/v1/openapi.json` those of the control API.",
+            )
         case HTTPException(status_code=405):
             return wrong_method(error.headers or {})
     return _not_accepted(error)

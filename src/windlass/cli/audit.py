@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.deployments import flat
 from windlass.cli.lists import in_query, limit_option, period_options, print_page, second
 from windlass.cli.printing import json_option, print_result
 from windlass.cli.servers import server_options
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from windlass.cli.control_session import ControlSession
 
 HEADINGS = ("TIME", "USER", "ACTION", "TARGET", "DETAILS", "ADDRESS")
-LONGEST_DETAILS = 80
+LONGEST_DETAILS = 50
 
 
 @click.command
@@ -57,6 +58,12 @@ def audit(
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    details = json.dumps(row["details"], ensure_ascii=False) if row["details"] else "-"
+    details = ", ".join(f"{name}={_words(value)}" for name, value in flat(row["details"] or {}).items()) or "-"
     shown = details if len(details) <= LONGEST_DETAILS else f"{details[: LONGEST_DETAILS - 3]}..."
     return [second(row["at"]), row["user"] or "-", row["action"], row["target"], shown, row["address"] or "-"]
+
+
+def _words(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(str(one["name"]) if isinstance(one, dict) and "name" in one else _words(one) for one in value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -114,4 +114,4 @@ def changes_in_words(changes: Mapping[str, Any] | None) -> list[str]:
         elif change:
             names = ", ".join(map(str, change)) if isinstance(change, list) else str(change)
             found.append(f"{what.replace('_', ' ')}: {names}")
-    return found
+    return found if found or changes is None else ["inputs and tasks unchanged"]

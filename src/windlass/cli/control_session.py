@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.cli.crew_session import RequestRefused, cli_errors
-from windlass.client import Forbidden, NotACrew, Unauthorized
+from windlass.client import NotACrew, Unauthorized
 from windlass.client.control import Control
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ class ControlSession(Control):
                 answer: Any = super().perform(exchange)
             except Unauthorized as error:
                 error.hint = self.server.login_again
-                raise
-            except Forbidden as error:
-                error.hint = error.hint or "An owner of the server can change your role: windlass users role NAME ROLE"
                 raise
         checked: Parsed = _checked(answer)
         return checked

@@ -16,15 +16,17 @@ from windlass_child.process.budget import size_in_words
 if TYPE_CHECKING:
     from windlass.cli.control_session import ControlSession
 
-HEADINGS = ("CREW", "STATE", "VERSION", "RUNNING", "WAITING", "CAP", "WEIGHT", "LAST KICKOFF")
+HEADINGS = ("CREW", "STATE", "VERSION", "RUNNING", "WAITING", "CONCURRENCY", "WEIGHT", "LAST KICKOFF")
 OF_BUILDS = ("BUILD", "STATE", "VERSION", "FROM", "STARTED", "BY", "NOTE", "ERROR")
-OF_VERSIONS = ("VERSION", "", "CREATED", "BUILD", "CHANGES")
+OF_VERSIONS = ("VERSION", "CURRENT", "CREATED", "BUILD", "CHANGES")
 OF_SETTINGS = ("SETTING", "VALUE", "FROM")
 STATES = ("building", "online", "paused", "failed")
 ORDERS = ("slug", "-slug", "created_at", "-created_at")
 SIZES = {f"limits.{name}_limit" for name in ("memory", "output", "result", "disk", "stored")}
 """Settings in bytes."""
 LONGEST_CELL = 60
+
+slug_argument = click.argument("slug", metavar="DEPLOYMENT")
 
 
 @click.group
@@ -75,7 +77,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @click.option("--tokens", "with_tokens", is_flag=True, help="Also show the two tokens of the crew.")
 @json_option
 @server_options
@@ -109,7 +111,7 @@ def show(slug: str, *, control: ControlSession, with_tokens: bool, json_output: 
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @click.option("--build", metavar="ID", help="The build, by default the latest one.")
 @click.option("-f", "--follow", is_flag=True, help="Print new lines until the build has ended.")
 @click.option("--json", "json_output", is_flag=True, help="Print each line whole, as one line of JSON.")
@@ -141,7 +143,7 @@ def _latest_build(control: ControlSession, slug: str) -> str | None:
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @limit_option
 @json_option
 @server_options
@@ -167,7 +169,7 @@ def _build_cells(row: dict[str, Any]) -> list[str]:
 def origin_in_words(origin: dict[str, Any]) -> str:
     """Returns where the files of a build came from, such as `https://github.com/acme/tea@main`."""
     if "url" not in origin:
-        return str(origin.get("type", "-"))
+        return "upload" if origin.get("type") == "zip" else str(origin.get("type", "-"))
     place = f"{origin['url']}@{origin['ref']}" if origin.get("ref") else str(origin["url"])
     return f"{place} ({origin['subfolder']})" if origin.get("subfolder") else place
 
@@ -178,7 +180,7 @@ def _short(text: str) -> str:
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @limit_option
 @json_option
 @server_options
@@ -195,7 +197,7 @@ def _version_cells(row: dict[str, Any]) -> list[str]:
     changes = "; ".join(changes_in_words(row["changes"]))
     return [
         str(row["number"]),
-        "current" if row["current"] else "",
+        "yes" if row["current"] else "",
         second(row["created_at"]),
         str(row["build"] or "-"),
         _short(changes) or "-",
@@ -203,7 +205,7 @@ def _version_cells(row: dict[str, Any]) -> list[str]:
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @click.argument("version", type=click.IntRange(min=1))
 @json_option
 @server_options
@@ -217,7 +219,7 @@ def promote(slug: str, version: int, *, control: ControlSession, json_output: bo
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @json_option
 @server_options
 def rollback(slug: str, *, control: ControlSession, json_output: bool) -> None:
@@ -241,7 +243,7 @@ def _number(answer: dict[str, Any]) -> Any:
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @json_option
 @server_options
 def pause(slug: str, *, control: ControlSession, json_output: bool) -> None:
@@ -256,7 +258,7 @@ def pause(slug: str, *, control: ControlSession, json_output: bool) -> None:
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @json_option
 @server_options
 def resume(slug: str, *, control: ControlSession, json_output: bool) -> None:
@@ -268,7 +270,7 @@ def resume(slug: str, *, control: ControlSession, json_output: bool) -> None:
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @click.option("--stop", is_flag=True, help="Also if kickoffs have not ended: stop them.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
@@ -292,7 +294,7 @@ def remove(slug: str, *, control: ControlSession, stop: bool, yes: bool, json_ou
 
 
 @deployments.command
-@click.argument("slug")
+@slug_argument
 @click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--reset", "resets", multiple=True, metavar="NAME", help="Remove the deployment's own value.")
 @json_option
@@ -368,4 +370,6 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _shown(name: str, value: Any) -> str:
     if name in SIZES and isinstance(value, int):
         return size_in_words(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)

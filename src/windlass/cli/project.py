@@ -56,6 +56,7 @@ def steps(folder: Path) -> list[str]:
     named = str(folder)
     path = shlex.quote(f"./{named}" if named.startswith("-") else named)
     steps = [f"windlass check {path}", f"windlass dev {path}   # then type the lines that it prints"]
+    steps.append(f"windlass deploy {path}   # to a server: windlass serve")
     framework = recognise(folder).preload
     if framework and find_spec(framework) is None:
         steps.insert(0, f"windlass setup {path}   # {framework} is not installed beside Windlass")

@@ -9,6 +9,7 @@ import click
 from windlass.cli.printing import json_option, notify, print_json, print_result, print_table
 from windlass.cli.servers import demand_local
 from windlass.kickoffs.states import SCOPES_OF_KIND
+from windlass.secrets.secret import TokenKind
 
 if TYPE_CHECKING:
     from windlass.access.tokens import ShownTokens
@@ -37,7 +38,7 @@ def tokens() -> None:
 
 
 @tokens.command
-@click.option("--deployment", metavar="SLUG", help="Only the tokens of this crew.")
+@click.option("--deployment", metavar="DEPLOYMENT", help="Only the tokens of this crew.")
 @click.option("--kind", type=click.Choice(["organization", "user"]), help="Only the token of this kind.")
 @json_option
 def show(deployment: str | None, kind: str | None, *, json_output: bool) -> None:
@@ -89,7 +90,7 @@ def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
 
 @tokens.command
 @click.option(
-    "--deployment", metavar="SLUG", help="The crew that the token is for. Needed only if there are several crews."
+    "--deployment", metavar="DEPLOYMENT", help="The crew that the token is for. Needed only if there are several crews."
 )
 @click.option(
     "--personal",
@@ -253,7 +254,7 @@ def _cells(row: dict[str, Any], at: datetime) -> list[str]:
     return [
         row["last_four"],
         row["kind"],
-        ",".join(_scopes(row)),
+        ",".join(_scopes(row) or ["(role)"]),
         row["deployment"] or "(all)",
         row["user"] or "-",
         row["profile"] or "-",
@@ -265,7 +266,8 @@ def _cells(row: dict[str, Any], at: datetime) -> list[str]:
 
 
 def _scopes(row: dict[str, Any]) -> list[str]:
-    return list(row["scopes"] or SCOPES_OF_KIND[row["kind"]])
+    """Returns no scopes for a personal token: the role of its user decides at each request."""
+    return [] if row["kind"] == TokenKind.PERSONAL else list(row["scopes"] or SCOPES_OF_KIND[row["kind"]])
 
 
 def _state(row: dict[str, Any], at: datetime) -> str:

@@ -139,6 +139,9 @@ def set_(
     A value is secret if the name has KEY, TOKEN, SECRET, PASS, CREDENTIAL, AUTH or DSN in it, or if the value is a URL
     with a password. --secret and --plain decide it for all values of the command.
     """  # noqa: D301 - \b keeps click from wrapping the lines
+    if "=" in deployment:
+        name = deployment.partition("=")[0]
+        raise click.UsageError(f"Give the deployment first: windlass env set DEPLOYMENT {name}=...")
     given = _together([*(env_file(file, secret=secret) if file else []), *_from_arguments(deployment, pairs, secret)])
     if not given:
         raise click.UsageError("Give NAME=VALUE, NAME, or --from-file FILE.")

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from windlass import log
 from windlass.deployments.build_log import BuildLog
+from windlass.deployments.environment import names_model
 from windlass.deployments.inspection import additional_findings
 from windlass.deployments.task_identities import check_identities
 from windlass.deployments.variables import open_values
@@ -156,6 +157,8 @@ class Building:
             "environment": loaded.prepared.key,
             "root": "",
         }
+        if not names_model(loaded.environment):
+            lines.add(f"no model key is set. If the crew calls a model: windlass env set {turn.slug} OPENAI_API_KEY")
         lines.add(f"the project is loaded: {_in_words(manifest)}")
         return NewVersion(snapshot, source, manifest)
 
@@ -197,7 +200,7 @@ class Building:
         interpreter = Interpreter(loaded.prepared.interpreter, "of the build")
         found = await additional_findings(loaded.root, self._runner, loaded.environment, interpreter)
         for line in (line for one in found for line in one.lines()):
-            lines.add(for_deployer(loaded.root, line), "warning")
+            lines.add(for_deployer(loaded.root, line))
 
     async def _check_identities(
         self, turn: BuildTurn, loaded: Loaded, manifest: Manifest, variables: Mapping[str, str], lines: BuildLog

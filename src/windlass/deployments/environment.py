@@ -125,6 +125,11 @@ class OfflineModel:
             notify(f"warning: the script {self._script} (WINDLASS_OFFLINE_SCRIPT) is not used with that model")
 
 
+def names_model(variables: Mapping[str, str]) -> bool:
+    """Returns whether the variables have a key of a model provider, or name another model."""
+    return bool(has_provider_key(variables) or names_another_model(variables))
+
+
 def crew_environment(project: Path | None = None, passed: Collection[str] = ()) -> dict[str, str]:
     """Returns the environment of a project's crew: the variables of its .env, then those of the server's environment.
 

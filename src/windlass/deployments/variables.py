@@ -79,7 +79,7 @@ class Variables:
         if not await self._store.unset(deployment.id, name, change):
             raise NoSuchVariable(
                 f"The deployment {deployment.slug} has no variable {name[:LONGEST_NAME]!r}.",
-                "`windlass env list` shows its variables.",
+                f"`windlass env list {deployment.slug}` lists its variables.",
             )
 
     def _sealed(self, deployment: UUID, given: GivenVariable) -> SealedVariable:

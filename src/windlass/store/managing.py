@@ -39,7 +39,8 @@ class NoSuchDeployment(WindlassError):  # noqa: N818 - describes the deployment
 class NameTaken(WindlassError):  # noqa: N818 - describes the name
     def __init__(self, slug: str) -> None:
         super().__init__(
-            f"There is a deployment {slug!r} already.", "Start a build of it, or choose another name for a new one."
+            f"There is a deployment {slug!r} already.",
+            "Start a build of it (`windlass deploy` without --new), or choose another name.",
         )
         self.slug = slug
 
@@ -105,7 +106,7 @@ class ManagingStore:
         values = {"deployment": deployment, "first": number, "last": number, "limit": 1, "whole": True}
         row = await self._database.row(SQL["versions"], values)
         if row is None:
-            raise _no_such_version(number)
+            raise NoSuchVersion(f"There is no version {number}.", "GET .../versions lists the versions.")
         return VersionRow(**row)
 
     async def promote(self, slug: str, number: int, current: int | None, change: Change) -> int:
@@ -117,7 +118,7 @@ class ManagingStore:
             _check_current(row, current)
             found = await fetch(connection, SQL["version"], {"deployment": row["id"], "number": number})
             if not found:
-                raise _no_such_version(number)
+                raise _no_such_version(slug, number)
             if found[0]["id"] != row["current_version"]:
                 await make_current(connection, row["id"], found[0]["id"])
                 await record(connection, change)
@@ -133,7 +134,7 @@ class ManagingStore:
             deployment = row["id"]
             before = await fetch(connection, SQL["version_before"], {"deployment": deployment})
             if not before:
-                raise NoSuchVersion(f"No version of {slug} was current before.", "Promote another version instead.")
+                raise NoSuchVersion(f"No version of {slug} was current before.", _list_of_versions(slug))
             await connection.execute(SQL["remove_last_current"], {"deployment": deployment})
             await show_current(connection, deployment, before[0]["id"])
             await record(connection, change)
@@ -149,8 +150,8 @@ class ManagingStore:
             (found,) = await fetch(connection, SQL["open_kickoffs"], {"deployment": deployment})
             if found["count"] and not stop:
                 raise KickoffsOpen(
-                    f"{found['count']} kickoffs of {slug} have not ended.",
-                    "Stop them first, or remove the deployment with ?stop=true (windlass deployments remove --stop).",
+                    f"The deployment {slug} has open kickoffs: {found['count']}.",
+                    f"Stop them with the removal: ?stop=true, or `windlass deployments remove {slug} --stop`.",
                 )
             await connection.execute(SQL["remove"], {"deployment": deployment, "slug": slug})
             await record(connection, change)
@@ -191,5 +192,9 @@ def _check_current(row: Row, expected: int | None) -> None:
         )
 
 
-def _no_such_version(number: int) -> NoSuchVersion:
-    return NoSuchVersion(f"There is no version {number}.", "`windlass deployments versions` lists the versions.")
+def _no_such_version(slug: str, number: int) -> NoSuchVersion:
+    return NoSuchVersion(f"There is no version {number} of {slug}.", _list_of_versions(slug))
+
+
+def _list_of_versions(slug: str) -> str:
+    return f"`windlass deployments versions {slug}` lists the versions."

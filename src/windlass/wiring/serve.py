@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.deployments.environment import CrewEnvironments
+from windlass.deployments.environment import CrewEnvironments, crew_environment, names_model
 from windlass.files import write_whole
 from windlass.store.deployments import DeploymentStore
 from windlass.wiring.crews import dev_environments, notify_passed_variables
 from windlass.wiring.process import run_until_shutdown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from windlass.config import Settings
     from windlass.wiring.infrastructure import Notify
     from windlass.wiring.services import Services
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
 MOST_NAMED = 10
 """The most crews that the startup banner names."""
 
-OFFLINE = "  Model        the offline model answers crews without a model key; it is no real model"
+OFFLINE = ["  Model        the offline model answers crews without a model key; it is no real model"]
+NO_KEY = [
+    "  Model        no model key is set here. Set one for a crew: windlass env set NAME OPENAI_API_KEY",
+    "               To try crews without a key: windlass serve --offline-model",
+]
 
 logger = log.logger(__name__)
 
@@ -52,15 +58,19 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
         write_whole(settings.address_file, f"{services.address_here}\n", 0o644)
         logger.event("server.ready", base_url=address, deployment=None)
         slugs = [one.slug for one in await DeploymentStore(infrastructure.database).overview()]
-        for line in startup_banner(address, slugs, settings.slots, offline_model=offline_model):
+        has_model = names_model(crew_environment(None, settings.crew_env))
+        model = OFFLINE if offline_model else [] if has_model else NO_KEY
+        for line in startup_banner(address, slugs, settings.slots, model):
             notify(line)
         log.configure(settings.log_format, settings.log_level)
 
     return run_until_shutdown(settings, compose, notify)
 
 
-def startup_banner(address: str, slugs: list[str], slots: int, *, offline_model: bool = False) -> list[str]:
-    """Returns the lines that a new server prints: where it is, what it serves, and how to deploy."""
+def startup_banner(address: str, slugs: list[str], slots: int, model: Sequence[str] = ()) -> list[str]:
+    """Returns the lines that a new server prints: where it is, what it serves, and how to deploy. `model` are lines
+    about the model of the crews.
+    """
     crews = f"{len(slugs)} crew{'' if len(slugs) == 1 else 's'}" if slugs else "no crew yet"
     return [
         "",
@@ -70,7 +80,7 @@ def startup_banner(address: str, slugs: list[str], slots: int, *, offline_model:
         f"  Control API  {address}/api/v1/docs",
         *(f"  Crew         {address}/crews/{slug}" for slug in slugs[:MOST_NAMED]),
         *([f"  ...          {len(slugs) - MOST_NAMED} more: windlass deployments list"] if slugs[MOST_NAMED:] else []),
-        *([OFFLINE] if offline_model else []),
+        *model,
         "",
         "Deploy a project, in another terminal:",
         "  windlass init my_crew      # makes a project, if you have none",

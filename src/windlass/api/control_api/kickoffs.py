@@ -47,7 +47,7 @@ async def show_kickoff(_: Viewer, control: Control, kickoff_id: str) -> KickoffI
     found = parse_id(kickoff_id)
     row = await control.overview.kickoff(found) if found else None
     if row is None:
-        raise Problem(404, "There is no kickoff with this id. Check the kickoff_id that POST /kickoff returned.")
+        raise Problem(404, "There is no kickoff with this id. `windlass kickoffs` and GET /kickoffs list the kickoffs.")
     return _item(row)
 
 

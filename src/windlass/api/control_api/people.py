@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -242,7 +243,7 @@ def _cells(row: AuditEntry) -> tuple[str, ...]:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else "" if value is None else str(value)
     return f"'{text}" if text.startswith(FORMULA) else text
 
 

@@ -70,7 +70,8 @@ class Choice:
             return Unrecognised(f"{places}: {listed(unfit)}.", self._write_a_function(unfit[0]))
         if inner := self._code.inner_projects:
             return Unrecognised(
-                f"{places}. These folders in it are projects: {', '.join(inner[:MOST_LISTED])}.", "Name one."
+                f"{places}. These folders in it are projects: {', '.join(inner[:MOST_LISTED])}.",
+                "Give the folder of one of them; of a git repository, with --subfolder.",
             )
         if files:
             return Unrecognised(f"{places}: its Python files ({files}) make none.", "")
