@@ -208,16 +208,20 @@ async def test_a_project_that_needs_its_real_secret_is_built_with_a_warning(serv
     assert any("was not checked" in line for line in await server.log(build))
 
 
-async def test_values_of_variables_are_in_no_log_and_reach_the_crew(server: Server) -> None:
+async def test_values_of_variables_are_in_no_log_and_reach_the_crew(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTHERS_API_KEY", "of-the-server-99-x7")
     secret, plain = "correct-horse-battery-7", "postgres://me:hunter22@db.test/x"
     await server.set_variable("SIGNATURE", secret)
     await server.set_variable("PLACE", plain, secret=False)
     await server.set_variable("WINDLASS_HOME", "/elsewhere", secret=False)
-    prints = "import os\nprint(os.environ['SIGNATURE'], os.environ['PLACE'])\n"
+    prints = "import os\nprint(os.environ['SIGNATURE'], os.environ['PLACE'], os.environ['OTHERS_API_KEY'])\n"
     fails = await server.build(code=prints + "raise ValueError(os.environ['SIGNATURE'])\n")
     shown = "\n".join([*await server.log(fails), f"{fails.error} {fails.hint}"])
     assert secret not in shown
     assert "hunter22" not in shown
+    assert "of-the-server-99-x7" not in shown
     assert "[secret]" in shown
     code = "import os\ndef run() -> list:\n    return [os.environ['SIGNATURE'][:7], 'WINDLASS_HOME' in os.environ]\n"
     await server.build(code=code)

@@ -41,10 +41,11 @@ class BuildLog:
         self._changed, self._flushing = asyncio.Event(), asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
-    def mask(self, variables: Mapping[str, str]) -> None:
-        """From now on, masks the values of these variables."""
+    def mask(self, variables: Mapping[str, str], of_server: Mapping[str, str]) -> None:
+        """From now on, masks the values of these variables, and secrets of the server's environment."""
         # under such a name each value is masked that is not too short
-        self._redaction = Redaction({f"SECRET_{name}": value for name, value in variables.items()})
+        own = {f"SECRET_{name}": value for name, value in variables.items()}
+        self._redaction = Redaction({**of_server, **own})
 
     def masked(self, text: str) -> str:
         return self._redaction.text(text)[:LONGEST_ERROR]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from windlass import log
+from windlass import config, log
 from windlass.deployments.build_log import BuildLog
 from windlass.deployments.environment import names_model
 from windlass.deployments.inspection import additional_findings
@@ -127,7 +127,7 @@ class Building:
         if turn.attempt > 1:
             lines.add("the worker of this build was lost: the build begins again", "warning")
         variables = open_values(self._key_ring, turn.deployment_id, turn.variables)
-        lines.mask(variables)
+        lines.mask(variables, config.environment())
         new = await self._version(turn, variables, lines)
         await lines.flush()  # the log takes no lines after the end of the build
         number = await self._store.publish(turn, new, changes)
