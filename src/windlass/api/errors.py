@@ -121,11 +121,7 @@ def not_ended(kickoff: UUID, *, stopping: bool) -> Problem:
 
 
 def no_such_crew(slug: str) -> Problem:
-    return Problem(
-        404,
-        f"There is no crew {slug[:LONGEST_SLUG]!r} on this server, or it has no version yet. "
-        "`windlass deployments list` lists the crews with their states.",
-    )
+    return Problem(404, f"There is no crew {slug[:LONGEST_SLUG]!r} on this server, or it has no version yet.")
 
 
 def too_large(limit: int) -> Problem:
