@@ -20,7 +20,7 @@ AFTER_A_BAD_END = {
     "crashed": "Its last printed lines often show the cause. `windlass db shell` reads them from the table `events`.",
     "lost": "Look in the server's log for `kickoff.lost`. Often the machine ran out of memory. Then kick it off again.",
     "secrets": "Check the variables that the crew needs, then kick it off again.",
-    "error": "The crew's own code failed. If there is a traceback, the server's log has it at `kickoff.ended`.",
+    "error": "The crew's own code failed. `windlass logs` shows what it did, with the traceback if there is one.",
 }
 """Maps the reason of an end without success to what to do next."""
 WHILE_IT_WAITS = {
@@ -31,6 +31,7 @@ WHILE_IT_WAITS = {
     "retry": "Steps in its journal are not run again. `windlass show` shows how each attempt ended.",
     "paused": "No kickoff of the crew starts until then. New ones are accepted.",
     "worker": "No kickoff of any crew starts until then.",
+    "environment": "This happens once on each machine for a version, and takes longer if it has new packages.",
     "zygote": "This happens once for each project that is new or was idle.",
     "end": "That takes at most WINDLASS_STOP_GRACE seconds. If its worker is dead, it takes until its lease ends.",
     "human": "It continues when the question is answered.",
