@@ -310,15 +310,34 @@ async def test_a_build_is_put_back_when_its_worker_stops(server: Server) -> None
     code = f"import pathlib, time\npathlib.Path({str(place)!r}).touch()\ntime.sleep(600)\n"
     build = await server.queued({"work.py": code})
     first = await server.side_jobs()
-    async with asyncio.timeout(60):
-        while not place.exists():  # noqa: ASYNC110 - another process writes the file
-            await asyncio.sleep(0.02)
+    await until_written(place)
     await first.stop()
     (row,) = await server.database.rows("SELECT status::text FROM procrastinate_jobs WHERE task_name = 'build'")
     assert row["status"] == "todo"
     again = await server.builds.get(build)
     assert again is not None
     assert again.state == "building"
+
+
+async def test_a_build_ends_when_its_deployment_is_removed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.deployments.building.BETWEEN_LOOKS", 0.05)
+    place = server.folder / "loads"
+    code = f"import pathlib, time\npathlib.Path({str(place)!r}).touch()\ntime.sleep(600)\n"
+    build = await server.queued({"work.py": code})
+    building = asyncio.create_task(server.building().run(str(build)))
+    await until_written(place)
+    await server.database.execute(
+        "UPDATE deployments SET removed_at = now() WHERE id = %(id)s", {"id": server.deployment}
+    )
+    await asyncio.wait_for(building, 20)
+    found = await server.ended(build)
+    assert (found.state, "the deployment was removed" in f"{found.error}") == ("failed", True)
+
+
+async def until_written(file: Path) -> None:
+    async with asyncio.timeout(60):
+        while not file.exists():  # noqa: ASYNC110, ASYNC240 - another process writes the file
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("value", ["", "sk-abc-123", "https://me:pw1@host.test/a?b=c", "Zürich 9!", "\n"])

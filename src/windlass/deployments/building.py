@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from windlass import config, log
+from windlass.aio import cancelled
 from windlass.deployments.build_log import BuildLog
 from windlass.deployments.environment import names_model
 from windlass.deployments.inspection import additional_findings
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 BUILD_SECONDS = 1800.0
 """The time limit of a build."""
+BETWEEN_LOOKS = 2.0
+"""Seconds between two looks whether the deployment was removed."""
 MOST_ATTEMPTS = 5
 """A build whose worker was lost is begun again so often."""
 MOST_PRINTED = 10 << 20
@@ -105,7 +108,7 @@ class Building:
         async with lines.writing():
             try:
                 async with asyncio.timeout(self._seconds) as limit:
-                    await self._do(turn, lines)
+                    await self._while_wanted(turn, lines)
             except DatabaseUnavailable:
                 raise
             except WindlassError as error:
@@ -117,6 +120,24 @@ class Building:
             except Exception as error:  # noqa: BLE001 - the deployer must see that the build has ended
                 logger.event("side_job.failed", job="build", exc=error)
                 await self._fail(turn, lines, _unexpected(error))
+
+    async def _while_wanted(self, turn: BuildTurn, lines: BuildLog) -> None:
+        """Raises ProjectError when the deployment is removed meanwhile. The build ends then, whatever it waits for."""
+        doing, watching = asyncio.create_task(self._do(turn, lines)), asyncio.create_task(self._until_unwanted(turn))
+        try:
+            await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise _unwanted()
+            await doing
+        finally:
+            await cancelled(doing, watching)
+
+    async def _until_unwanted(self, turn: BuildTurn) -> None:
+        while True:
+            await asyncio.sleep(BETWEEN_LOOKS)
+            with suppress(DatabaseUnavailable):
+                if not await self._store.is_wanted(turn):
+                    return
 
     async def _do(self, turn: BuildTurn, lines: BuildLog) -> None:
         if turn.attempt > MOST_ATTEMPTS:
@@ -134,7 +155,7 @@ class Building:
         if number is not None:
             logger.event("build.ready", build=turn.id, deployment=turn.slug, version=number)
         else:
-            raise ProjectError("the deployment was removed, or another worker has taken over the build.")
+            raise _unwanted()
 
     async def _version(self, turn: BuildTurn, variables: Mapping[str, str], lines: BuildLog) -> NewVersion:
         snapshot = turn.snapshot or await self._fetch(turn, variables, lines)
@@ -267,6 +288,10 @@ def for_deployer(root: Path, text: str) -> str:
     if setup_command(str(root)) in text:
         return ADD_PACKAGE
     return text.replace(f"{root}/", "").replace(str(root), "the project")
+
+
+def _unwanted() -> ProjectError:
+    return ProjectError("the deployment was removed, or another worker has taken over the build.")
 
 
 def _unwritable(error: OSError) -> ProjectError:

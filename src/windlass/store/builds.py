@@ -177,6 +177,10 @@ class BuildStore:
         variables = sealed_variables(row.pop("variables"))
         return BuildTurn(id=build, attempt=begun[0]["attempt"], **{**row, "variables": variables})
 
+    async def is_wanted(self, turn: BuildTurn) -> bool:
+        """Returns False when the deployment was removed, or when another worker has taken over the build."""
+        return bool(await self._database.rows(SQL["is_wanted"], {"id": turn.id, "attempt": turn.attempt}))
+
     async def set_snapshot(self, turn: BuildTurn, snapshot: str, origin: dict[str, Any]) -> None:
         values = {"id": turn.id, "attempt": turn.attempt, "snapshot": snapshot, "origin": to_json(origin)}
         await self._database.execute(SQL["set_snapshot"], values)

@@ -47,6 +47,12 @@ SELECT builds.deployment_id, deployments.slug, builds.origin, builds.snapshot, d
   JOIN deployments ON deployments.id = builds.deployment_id
  WHERE builds.id = %(id)s
 
+-- name: is_wanted
+SELECT true AS wanted
+  FROM builds
+  JOIN deployments ON deployments.id = builds.deployment_id
+ WHERE builds.id = %(id)s AND attempt = %(attempt)s AND state = 'building' AND removed_at IS NULL
+
 -- name: set_snapshot
 UPDATE builds SET snapshot = %(snapshot)s, origin = %(origin)s::json WHERE id = %(id)s AND attempt = %(attempt)s AND state = 'building'
 
