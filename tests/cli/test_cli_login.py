@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from cli.fake_crew import problem
 from cli.fake_server import TOKEN, FakeServer, deployment
@@ -171,3 +172,23 @@ def test_the_crewai_program_is_logged_in(windlass: Command, server: FakeServer, 
     assert read.stdout.strip() == TOKEN
     settings.write_text("no JSON")
     assert "crewai config reset" in windlass("login-crewai").err
+
+
+def test_tokens_of_another_server_are_listed_and_revoked(windlass: Command, server: FakeServer) -> None:
+    windlass("login", server.url, "--name", "work", typed=f"{TOKEN}\n")
+    one = {
+        "id": "0199cccc-0000-7000-8000-000000000001", "kind": "personal", "name": "laptop", "last_four": "aB3x",
+        "user": "ann", "deployment": None, "scopes": None, "created_at": "2026-11-01T00:00:00Z",
+        "expires_at": "2999-01-01T00:00:00Z", "last_used_at": None,
+    }  # fmt: skip
+    server.answers["GET tokens"] = {"items": [one, {**one, "id": "2", "last_four": "zzzz"}], "next_cursor": None}
+    server.answers[f"DELETE tokens/{one['id']}"] = Response(status_code=204)
+    lines = windlass("tokens", "list").out.splitlines()
+    assert re.split(r"  +", lines[1])[:3] == ["aB3x", "personal (laptop)", "(role)"]
+    assert json.loads(windlass("tokens", "list", "--json").out)[0]["expires_at"].startswith("2999-01-01")
+    ended = windlass("tokens", "revoke", "aB3x")
+    assert (ended.code, "is revoked" in ended.err) == (0, True)
+    assert server.requests()[-1] == f"DELETE tokens/{one['id']}"
+    unknown = windlass("tokens", "revoke", "9999")
+    assert (unknown.code, "windlass tokens list" in unknown.err) == (1, True)
+    assert windlass("tokens", "list", "--all").code == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -31,10 +32,9 @@ async def serve(database: Database, slug: str) -> None:
 
 
 def listed(windlass: Command, *arguments: str) -> dict[str, dict[str, str]]:
-    """The rows of the list by their last four characters, one space for many."""
-    heading, *rows = windlass("tokens", "list", *arguments).out.splitlines()
-    names = heading.replace("LAST USED", "LAST_USED").split()
-    return {row.split()[0]: dict(zip(names, row.split(), strict=False)) for row in rows}
+    """The rows of the list by their last four characters."""
+    heading, *rows = (re.split("  +", line) for line in windlass("tokens", "list", *arguments).out.splitlines())
+    return {row[0]: dict(zip(heading, row, strict=False)) for row in rows}
 
 
 def kinds(ended: Ended) -> list[TokenKind | None]:
@@ -81,7 +81,7 @@ def test_a_new_token_is_what_was_asked_for(windlass: Command) -> None:
     assert (made.code, kinds(made)) == (0, [TokenKind.USER])
     assert "It opens the crew tea. It is not shown again." in made.err
     row = listed(windlass)[made.out.strip()[-4:]]
-    assert (row["KIND"], row["CREW"], row["USER"], row["PROFILE"], row["LAST_USED"]) == (
+    assert (row["KIND"], row["CREW"], row["USER"], row["PROFILE"], row["LAST USED"]) == (
         "user",
         "tea",
         "ann",
@@ -214,5 +214,5 @@ def test_a_person_gets_a_role_and_a_personal_token(windlass: Command) -> None:
 
 
 def test_commands_of_this_machine_refuse_while_another_server_is_chosen(windlass: Command) -> None:
-    ended = windlass("tokens", "list", WINDLASS_URL="http://127.0.0.1:9", WINDLASS_API_TOKEN="wlp_x")
+    ended = windlass("tokens", "show", WINDLASS_URL="http://127.0.0.1:9", WINDLASS_API_TOKEN="wlp_x")
     assert (ended.code, "windlass profiles use local" in ended.err) == (1, True)

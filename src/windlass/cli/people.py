@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windlass.cli.servers import chosen_server, control_of, is_local
+from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from windlass.wiring.infrastructure import Administration
 
 MOST_USERS = 100_000
+MISSING = {"profile": None, "revoked_at": None, "disabled_at": None, "shown": False}
+"""Members of a token that the control API does not return."""
 
 
 class People(Protocol):
@@ -29,6 +32,12 @@ class People(Protocol):
 
     def create_token(self, user: str | None, name: str, expires_in: timedelta | None) -> dict[str, Any]:
         """Returns the token, its user and the end of its validity. `user` None is the person who runs the command."""
+
+    def tokens(self, *, revoked_too: bool) -> list[dict[str, Any]]:
+        """Returns tokens of all kinds that the person may see."""
+
+    def revoke_token(self, name: str) -> str:
+        """Revokes the token with this id or these last four characters. Returns its id."""
 
 
 def people_of(profile: str | None) -> People:
@@ -80,6 +89,13 @@ class OnThisMachine:
         found: dict[str, Any] = self._administer(made)
         return found
 
+    def tokens(self, *, revoked_too: bool) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._administer(lambda opened: opened.tokens.all(revoked_too=revoked_too))
+        return found
+
+    def revoke_token(self, name: str) -> str:
+        return str(self._administer(lambda opened: opened.tokens.revoke(name)).id)
+
     @staticmethod
     def _administer(work: Callable[[Administration], Awaitable[Any]]) -> Any:
         from windlass.cli.this_server import administer
@@ -111,6 +127,27 @@ class OverControlApi:
         answer = self._send("POST", "tokens", body={"name": name, "expires_in_days": days, "user": user})
         return {member: answer[member] for member in ("token", "user", "expires_at")}
 
+    def tokens(self, *, revoked_too: bool) -> list[dict[str, Any]]:
+        if revoked_too:
+            raise WindlassError("Another server lists valid tokens only.", "Leave --all out.")
+        with control_of(self._server) as control:
+            found, _ = control.pages("tokens", limit=MOST_USERS)
+        times = ("last_used_at", "expires_at")
+        return [{**MISSING, **row, **{name: _time(row[name]) for name in times}} for row in found]
+
+    def revoke_token(self, name: str) -> str:
+        found = [row["id"] for row in self.tokens(revoked_too=False) if name in {row["id"], row["last_four"]}]
+        if len(found) != 1:
+            what = "More than one token ends in" if found else "There is no token that you may revoke with the name"
+            raise WindlassError(f"{what} {name!r}.", "Use an id of: windlass tokens list")
+        with control_of(self._server) as control:
+            control.send("DELETE", "tokens", found[0])
+        return str(found[0])
+
     def _send(self, method: str, *path: str, body: Any) -> dict[str, Any]:
         with control_of(self._server) as control:
             return control.send(method, *path, body=body)
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

@@ -192,12 +192,13 @@ def _create_personal(user: str | None, name: str, expires_in: timedelta | None, 
 @click.option("--all", "revoked_too", is_flag=True, help="Also those that are revoked or have expired.")
 @json_option
 def list_(*, revoked_too: bool, json_output: bool) -> None:
-    """List tokens, by their last four characters."""
-    demand_local()
-    from windlass.cli.this_server import administer
-    from windlass.config import load
+    """List tokens, by their last four characters.
 
-    rows = administer(load(), lambda opened: opened.tokens.all(revoked_too=revoked_too))
+    On another server (windlass login), an owner sees all valid ones, and others see their own.
+    """
+    from windlass.cli.people import people_of
+
+    rows = people_of(None).tokens(revoked_too=revoked_too)
     at = datetime.now(UTC)
     if json_output:
         print_json([_facts(row, at) for row in rows])
@@ -215,14 +216,12 @@ def revoke(name: str, *, json_output: bool) -> None:
 
     NAME is its id or its last four characters. Kickoffs that were started with it continue.
     """
-    demand_local()
-    from windlass.cli.this_server import administer
-    from windlass.config import load
+    from windlass.cli.people import people_of
 
-    row = administer(load(), lambda opened: opened.tokens.revoke(name))
+    token = people_of(None).revoke_token(name)
     if json_output:
-        print_json({"id": row.id, "state": "revoked"})
-    notify(f"The token {row.id} is revoked.")
+        print_json({"id": token, "state": "revoked"})
+    notify(f"The token {token} is revoked.")
 
 
 @tokens.command
@@ -246,14 +245,14 @@ def rotate(name: str, *, json_output: bool) -> None:
 
 
 def _facts(row: dict[str, Any], at: datetime) -> dict[str, Any]:
-    members = ("id", "last_four", "kind", "deployment", "user", "profile", "last_used_at", "expires_at")
+    members = ("id", "last_four", "kind", "name", "deployment", "user", "profile", "last_used_at", "expires_at")
     return {name: row[name] for name in members} | {"scopes": _scopes(row), "state": _state(row, at)}
 
 
 def _cells(row: dict[str, Any], at: datetime) -> list[str]:
     return [
         row["last_four"],
-        row["kind"],
+        f"{row['kind']} ({row['name']})" if row["name"] else row["kind"],
         ",".join(_scopes(row) or ["(role)"]),
         row["deployment"] or "(all)",
         row["user"] or "-",

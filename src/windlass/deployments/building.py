@@ -122,7 +122,7 @@ class Building:
                 await self._fail(turn, lines, _unexpected(error))
 
     async def _while_wanted(self, turn: BuildTurn, lines: BuildLog) -> None:
-        """Raises ProjectError when the deployment is removed meanwhile. The build ends then, whatever it waits for."""
+        """Raises ProjectError when the deployment is removed meanwhile. The build then ends at once."""
         doing, watching = asyncio.create_task(self._do(turn, lines)), asyncio.create_task(self._until_unwanted(turn))
         try:
             await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
