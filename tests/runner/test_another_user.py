@@ -161,11 +161,15 @@ def outcome_uid() -> int:
 
 
 def processes_of(uid: int) -> list[int]:
-    return [one.pid for one in psutil.process_iter() if uid in one.uids() and one.status() != psutil.STATUS_ZOMBIE]
+    found = [(one.pid, one.info) for one in psutil.process_iter(["uids", "status"])]
+    return [pid for pid, info in found if uid in (info["uids"] or ()) and info["status"] != psutil.STATUS_ZOMBIE]
 
 
 def command_of(pid: int) -> str:
-    return " ".join(psutil.Process(pid).cmdline())
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.NoSuchProcess:  # it has ended since it was listed
+        return ""
 
 
 @as_root
