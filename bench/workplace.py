@@ -14,8 +14,8 @@ from windlass.aio import serving
 from windlass.deployments.registration import Registration
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.accept import Acceptor
-from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.worker import Worker
+from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey

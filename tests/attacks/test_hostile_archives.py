@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faults.small_disk import small_disk
+from faults.small_disk import needed_small_disk
 from projects.archives import CREW, LINK, zipped
 from windlass.errors import ProjectError
 from windlass.projects import archive
@@ -206,9 +206,7 @@ def test_an_offset_that_no_file_has(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing_half(tmp_path: Path) -> None:
     upload = zipped(tmp_path / "upload.zip", {**CREW, "data.bin": os.urandom(3 << 20)})
     good = accept(upload, tmp_path / "accepted.zip")
-    with small_disk(tmp_path / "small", 2) as mounted:
-        if not mounted:
-            pytest.skip("needs root, to mount a small disk")
+    with needed_small_disk(tmp_path / "small", 2):
         with pytest.raises(ProjectError, match=r"accepted.zip can't be written: No space left.* Free space"):
             accept(upload, tmp_path / "small" / "accepted.zip")
         assert not list((tmp_path / "small").iterdir())

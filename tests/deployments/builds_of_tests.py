@@ -22,9 +22,9 @@ from windlass.deployments.variables import seal_value
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.background_tasks import SideJobWorker
-from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
+from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.projects.environments import Environments
 from windlass.projects.snapshot import pack
 from windlass.projects.uv import Builder, uv_program

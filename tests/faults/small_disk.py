@@ -5,9 +5,20 @@ import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+@contextmanager
+def needed_small_disk(folder: Path, megabytes: int) -> Iterator[None]:
+    """As `small_disk`, for a test that makes no sense without it."""
+    with small_disk(folder, megabytes) as mounted:
+        if not mounted:
+            pytest.skip("mounting a small disk needs root and a system that allows it")
+        yield
 
 
 @contextmanager

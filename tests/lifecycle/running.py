@@ -16,9 +16,9 @@ from windlass.deployments.registration import Registration
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
-from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
+from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from windlass.lifecycle.run import Environment, Observer
+    from windlass.lifecycle.worker_config import Environment, Observer
     from windlass.store.database import Row
     from windlass.store.deployments import Version
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faults.small_disk import small_disk
+from faults.small_disk import needed_small_disk
 from projects_for_tests.making import written
 from windlass.deployments import checkouts as module
 from windlass.deployments.checkouts import Checkouts
@@ -179,9 +179,7 @@ async def test_a_full_disk_is_an_error_in_words_and_leaves_nothing_half(sources:
     snapshot = pack(project, tmp_path / "large.zip")
     await sources.add(snapshot)
     for megabytes in (2, 5):  # too small for the zip, and for its files
-        with small_disk(tmp_path / f"small{megabytes}", megabytes) as mounted:
-            if not mounted:
-                pytest.skip("needs root, to mount a small disk")
+        with needed_small_disk(tmp_path / f"small{megabytes}", megabytes):
             folder = tmp_path / f"small{megabytes}" / "sources"
             with pytest.raises(ProjectError, match=r"can't be written.*No space left on device.*Free space on"):
                 await Checkouts(sources, folder).get(snapshot.digest)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faults.small_disk import small_disk
+from faults.small_disk import needed_small_disk
 from projects.archives import CREW, zipped
 from projects.git_server import repository
 from windlass.deployments import sources as module
@@ -123,9 +123,7 @@ async def test_an_upload_without_end_is_not_read_to_its_end(
 async def test_a_full_disk_is_an_error_in_words(rows: Rows, tmp_path: Path) -> None:
     content = zipped(tmp_path / "upload.zip", {"data.bin": os.urandom(3 << 20)}).read_bytes()
     for megabytes in (2, 5):  # too small for the upload, and for the snapshot beside it
-        with small_disk(tmp_path / f"small{megabytes}", megabytes) as mounted:
-            if not mounted:
-                pytest.skip("needs root, to mount a small disk")
+        with needed_small_disk(tmp_path / f"small{megabytes}", megabytes):
             place = tmp_path / f"small{megabytes}"
             with pytest.raises(ProjectError, match=r"No space left on device.*Free space on"):
                 await sources(rows, place).receive(sent(content))

@@ -13,7 +13,7 @@ from windlass import log
 from windlass.aio import shielded
 from windlass.errors import ProjectError
 from windlass.files import try_lock
-from windlass.projects.snapshot import FULL, digest_of, unpack
+from windlass.projects.snapshot import digest_of, explaining_full_disk, unpack
 from windlass.removal import removed
 
 if TYPE_CHECKING:
@@ -95,22 +95,17 @@ class Checkouts:
     async def _fetch(self, digest: str) -> None:
         archive, new = self._parts(digest)
         try:
-            with _new_file(archive) as file:
-                async for chunk in self._store.read(digest):
-                    await asyncio.to_thread(file.write, chunk)
-            found = await asyncio.to_thread(unpack, archive, new)
-            if found != digest:
-                raise ProjectError(
-                    f"The source {digest} is damaged: its files have the digest {found}.",
-                    "Deploy the project again. If the error stays, check the database and the memory of the machine.",
-                )
-            os.rename(new, self._folder / digest)  # noqa: PTH104 - takes microseconds
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            raise ProjectError(
-                f"The source can't be written to {self._folder}: {error.strerror}.", "Free space on that disk."
-            ) from None
+            with explaining_full_disk(self._folder):
+                with _new_file(archive) as file:
+                    async for chunk in self._store.read(digest):
+                        await asyncio.to_thread(file.write, chunk)
+                found = await asyncio.to_thread(unpack, archive, new)
+                if found != digest:
+                    raise ProjectError(
+                        f"The source {digest} is damaged: its files have the digest {found}.",
+                        "Deploy the project again. If the error stays, check the database and the machine's memory.",
+                    )
+                os.rename(new, self._folder / digest)  # noqa: PTH104 - takes microseconds
         finally:
             await self._remove_parts(digest)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.deployments.variables import open_values
 from windlass.errors import ProjectError
-from windlass.lifecycle.run import Code
+from windlass.lifecycle.worker_config import Code
 
 if TYPE_CHECKING:
     from pathlib import Path

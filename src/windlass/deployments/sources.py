@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,13 @@ from windlass.aio import abortable, shielded
 from windlass.errors import ProjectError
 from windlass.projects.archive import LARGEST, MB
 from windlass.projects.git import fetch
-from windlass.projects.snapshot import FULL, accept
+from windlass.projects.snapshot import accept, explaining_full_disk
 from windlass.projects.uv import Abort
 from windlass.projects.virtual_environments import alone
 from windlass.removal import removed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
     from contextlib import AbstractContextManager
 
     from windlass.projects.git import Fetched
@@ -119,7 +119,7 @@ class Sources:
 
     @asynccontextmanager
     async def _temporary(self) -> AsyncIterator[Path]:
-        with _full_disk(self._folder):
+        with explaining_full_disk(self._folder):
             folder = await asyncio.to_thread(_new_folder, self._folder)
         for left in await asyncio.to_thread(_left_folders, self._folder):
             await removed(left)
@@ -136,7 +136,7 @@ async def _in_thread(work: Callable[[], Answer]) -> Answer:
 
 async def _write(file: Path, chunks: AsyncIterable[bytes]) -> None:
     size, pending = 0, bytearray()
-    with _full_disk(file.parent), await asyncio.to_thread(file.open, "xb") as opened:
+    with explaining_full_disk(file.parent), await asyncio.to_thread(file.open, "xb") as opened:
         async for chunk in chunks:
             size += len(chunk)
             if size > LARGEST:
@@ -162,15 +162,3 @@ def _left_folders(folder: Path) -> list[Path]:
             if one.stat().st_mtime < oldest:
                 found.append(one)
     return found
-
-
-@contextmanager
-def _full_disk(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise ProjectError(
-            f"The server can't store the files in {folder}: {error.strerror}.", "Free space on that disk."
-        ) from None

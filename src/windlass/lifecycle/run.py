@@ -2,23 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log, metrics
 from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
 from windlass.kickoffs.events import TRACEBACK
-from windlass.kickoffs.files import FileLimits
-from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, lost_too_often, stopped
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
-from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
+from windlass.lifecycle.worker_config import Code
+from windlass.projects import Options
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
 from windlass.runner.run_context import unless_ended
 from windlass.runner.run_spec import no_journal
@@ -40,21 +39,13 @@ from windlass_child.process.messages import (
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from windlass.kickoffs.files import FileChanges
+    from windlass.lifecycle.worker_config import Environment, Observer, WorkerConfig
     from windlass.runner.run_folder import RunFolder
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.kickoffs import KickoffStore
-
-Observer = Callable[["Claimed", object], None]
-"""Is called with None when a run begins, with each of its reports, with the FileChanges at its end if there are any,
-and at last with its Outcome. It must not raise.
-"""
-
-Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
-"""Returns the environment of the crew of a kickoff that starts now. The child redacts its values in all it sends."""
-
-Deployed = Callable[[Claimed, Options], Awaitable["Code"]]
-"""Returns the code of a deployed version on this machine. Fetches its files, and makes its environment, if need be."""
 
 SHOWN_AFTER = 0.5
 """Seconds after which a run that waits for its code reports so."""
@@ -68,37 +59,6 @@ TOO_MANY = (
 )
 
 logger = log.logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """The code that a run starts from: the folder of the project, and the interpreter."""
-
-    root: Path
-    interpreter: Path
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerConfig:
-    """Configures a worker.
-
-    It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
-    none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run,
-    `interpreters` chooses their interpreters, and `code` has the folders of their code. `deployments` are the slugs of
-    the deployments whose kickoffs it runs, None for all.
-    """
-
-    slots: int
-    lease: float
-    renewal: float
-    max_losses: int
-    limits: Limits = field(default_factory=Limits)
-    files: FileLimits = field(default_factory=FileLimits)
-    projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
-    interpreters: Interpreters = field(default_factory=Interpreters)
-    code: ServedCode = field(default_factory=ServedCode)
-    deployed: Deployed | None = None
-    deployments: tuple[str, ...] | None = None
 
 
 class OverLimit(Exception):  # noqa: N818 - describes the run

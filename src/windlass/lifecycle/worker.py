@@ -13,7 +13,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import accepted_at, new_id
 from windlass.kickoffs.states import State
 from windlass.lifecycle.background_tasks import BackgroundTasks
-from windlass.lifecycle.run import Environment, Observer, Run, WorkerConfig
+from windlass.lifecycle.run import Run
 from windlass.lifecycle.run_recorder import PURPOSE
 from windlass.runner import LeaseHandle, boottime
 from windlass.store.claiming import AT_ONCE, FIRST
@@ -22,6 +22,7 @@ from windlass.store.listener import KICKOFFS, STOPS, Listener
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from windlass.lifecycle.worker_config import Environment, Observer, WorkerConfig
     from windlass.runner import Runner
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.kickoffs import Claimed, KickoffStore

@@ -90,7 +90,7 @@ def unpack(archive: Path, folder: Path) -> str:
     Only the server's user may have the right to write to the folder's parent. Nothing in the folder can be written
     afterwards. Raises ProjectError for an archive that is no snapshot, and for a full disk.
     """
-    with opened(archive) as (entries, _), _full_disk(folder):
+    with opened(archive) as (entries, _), explaining_full_disk(folder):
         checked(entries)
         folder.mkdir(mode=0o700)
         made, digests = {folder}, []
@@ -162,7 +162,7 @@ def _opened(path: Path) -> IO[bytes]:
 def _written(entries: list[Entry], to: Path, left_out: Iterable[str]) -> Snapshot:
     kept, broken = checked(entries)
     try:
-        with _full_disk(to), os.fdopen(os.open(to, WRITE | os.O_TRUNC, 0o600), "wb") as file:
+        with explaining_full_disk(to), os.fdopen(os.open(to, WRITE | os.O_TRUNC, 0o600), "wb") as file:
             digest = _pack(kept, file)
             size = file.seek(0, os.SEEK_END)
     except BaseException:
@@ -243,15 +243,15 @@ def _digest(digests: list[bytes]) -> str:
 
 
 @contextmanager
-def _full_disk(place: Path) -> Iterator[None]:
+def explaining_full_disk(place: Path, what: str = "") -> Iterator[None]:
+    """Raises ProjectError in place of the error of a full disk. `what` begins its message."""
     try:
         yield
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise ProjectError(
-            f"{place} can't be written: {error.strerror}.", f"Free space on the disk of {place.parent}."
-        ) from None
+        message = what or f"{place} can't be written"
+        raise ProjectError(f"{message}: {error.strerror}.", f"Free space on the disk of {place}.") from None
 
 
 def _raise(error: OSError) -> None:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
+from psycopg import sql
+
 from windlass.kickoffs.ids import accepted_at
 from windlass.kickoffs.states import State
 from windlass.store.database import queries
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from windlass.store.database import Database, Row
 
 SQL = queries("overview")
+KICKOFFS, KICKOFFS_OF_ONE = [
+    sql.SQL(SQL["kickoffs"].format(which=SQL[name]).as_string()) for name in ("of_all", "of_one")
+]
 FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
 CLOCKS_APART = timedelta(minutes=5)
 """How far the clocks of two servers may differ. A kickoff has its id from a server, and its time from PostgreSQL."""
@@ -143,7 +148,7 @@ class OverviewStore:
             "limit": limit,
             "most_read": MOST_READ,
         }
-        query = SQL["kickoffs_of_one"] if wanted.deployment else SQL["kickoffs"]
+        query = KICKOFFS_OF_ONE if wanted.deployment else KICKOFFS
         rows = await self._database.rows(query, values, soon=True)
         found = [_kickoff(row) for row in rows if row["id"] is not None]
         if len(found) == limit:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from windlass.access.tokens import ShownTokens
     from windlass.config import Settings
     from windlass.deployments.registration import Registration
-    from windlass.lifecycle.run import Observer
+    from windlass.lifecycle.worker_config import Observer
     from windlass.projects import Interpreters
     from windlass.store.deployments import Deployment
     from windlass.wiring.infrastructure import Infrastructure, Notify

@@ -39,9 +39,9 @@ from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
 from windlass.lifecycle.deletion import Deletions, Retaining
 from windlass.lifecycle.removals import Removals
-from windlass.lifecycle.run import WorkerConfig
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
+from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
 from windlass.store.audit import AuditStore
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
     from windlass.deployments.environment import CrewEnvironments
-    from windlass.lifecycle.run import Observer
+    from windlass.lifecycle.worker_config import Observer
     from windlass.projects import Interpreters
     from windlass.projects.environments import Environments
     from windlass.runner import Runner

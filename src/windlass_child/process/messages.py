@@ -118,8 +118,7 @@ class Lease:
 class Ready:
     """The zygote has imported and warmed its modules. From now on it answers Fork.
 
-    `threads` are the names of the threads that the project has started at import. A fork does not copy threads, so the
-    zygote then starts fresh interpreters.
+    `threads` names the threads that the project started at import. A fork would not copy them, so none is made then.
     """
 
     python: str

@@ -38,12 +38,12 @@ SELECT page.*,
           CASE WHEN %(order)s::text = 'created_at' THEN id END, CASE WHEN %(order)s::text = '-created_at' THEN id END DESC
 
 -- name: kickoffs
--- Returns one page of the kickoffs of all crews, newest first, and in each row the edge of the search, as `listed` of reading.sql does. Ids
--- are in the order of creation, so `before` and `from` narrow the range that is read.
+-- Returns one page of the kickoffs of all crews or of one, newest first, and in each row the edge of the search, as `listed` of reading.sql
+-- does. Ids are in the order of creation, so `before` and `from` narrow the range that is read.
 WITH seen AS MATERIALIZED (
     SELECT id, deployment_id, version_id, user_id, state, reason, created_at, started_at, finished_at
       FROM kickoffs
-     WHERE id < %(before)s::uuid AND id >= %(from)s::uuid
+     WHERE {which} AND id < %(before)s::uuid AND id >= %(from)s::uuid
      ORDER BY id DESC
      LIMIT %(most_read)s
 ), page AS (
@@ -65,33 +65,11 @@ SELECT page.*, users.name AS "user", slug, number AS version, edge.last_seen, ed
   LEFT JOIN versions ON versions.id = page.version_id
  ORDER BY page.id DESC
 
--- name: kickoffs_of_one
--- As `kickoffs`, for one deployment.
-WITH seen AS MATERIALIZED (
-    SELECT id, deployment_id, version_id, user_id, state, reason, created_at, started_at, finished_at
-      FROM kickoffs
-     WHERE deployment_id = (SELECT id FROM deployments WHERE slug = %(deployment)s::text AND removed_at IS NULL)
-       AND id < %(before)s::uuid AND id >= %(from)s::uuid
-     ORDER BY id DESC
-     LIMIT %(most_read)s
-), page AS (
-    SELECT *
-      FROM seen
-     WHERE deployment_id IN (SELECT deployments.id FROM deployments WHERE removed_at IS NULL)
-       AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
-       AND (%(user)s::text IS NULL OR user_id = (SELECT users.id FROM users WHERE name = %(user)s::text))
-       AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
-       AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
-     ORDER BY id DESC
-     LIMIT %(limit)s
-)
-SELECT page.*, users.name AS "user", slug, number AS version, edge.last_seen, edge.seen < %(most_read)s AS all_seen
-  FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
-  LEFT JOIN page ON true
-  LEFT JOIN users ON users.id = page.user_id
-  LEFT JOIN deployments ON deployments.id = page.deployment_id
-  LEFT JOIN versions ON versions.id = page.version_id
- ORDER BY page.id DESC
+-- name: of_all
+true
+
+-- name: of_one
+deployment_id = (SELECT id FROM deployments WHERE slug = %(deployment)s::text AND removed_at IS NULL)
 
 -- name: kickoff
 SELECT kickoffs.id, kickoffs.state, reason, kickoffs.created_at, started_at, finished_at, users.name AS "user", slug, number AS version

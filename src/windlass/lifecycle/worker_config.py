@@ -1,0 +1,57 @@
+"""What a worker is configured with: its limits, and what it asks for the environment and the code of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from windlass.kickoffs.files import FileLimits
+from windlass.kickoffs.limits import Limits
+from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
+from windlass.store.kickoffs import Claimed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Observer = Callable[["Claimed", object], None]
+"""Is called with None when a run begins, with each of its reports, with the FileChanges at its end if there are any,
+and at last with its Outcome. It must not raise.
+"""
+
+Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
+"""Returns the environment of the crew of a kickoff that starts now. The child redacts its values in all it sends."""
+
+Deployed = Callable[[Claimed, Options], Awaitable["Code"]]
+"""Returns the code of a deployed version on this machine. Fetches its files, and makes its environment, if need be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code that a run starts from: the folder of the project, and the interpreter."""
+
+    root: Path
+    interpreter: Path
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Configures a worker.
+
+    It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
+    none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run,
+    `interpreters` chooses their interpreters, and `code` has the folders of their code. `deployments` are the slugs of
+    the deployments whose kickoffs it runs, None for all.
+    """
+
+    slots: int
+    lease: float
+    renewal: float
+    max_losses: int
+    limits: Limits = field(default_factory=Limits)
+    files: FileLimits = field(default_factory=FileLimits)
+    projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
+    interpreters: Interpreters = field(default_factory=Interpreters)
+    code: ServedCode = field(default_factory=ServedCode)
+    deployed: Deployed | None = None
+    deployments: tuple[str, ...] | None = None
