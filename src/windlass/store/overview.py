@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SQL = queries("overview")
 KICKOFFS, KICKOFFS_OF_ONE = [
-    sql.SQL(SQL["kickoffs"].format(which=SQL[name]).as_string()) for name in ("of_all", "of_one")
+    sql.SQL(SQL["kickoffs"].format(which=which).as_string()) for which in (SQL["of_all"], SQL["of_one"])
 ]
 FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
 CLOCKS_APART = timedelta(minutes=5)
