@@ -101,11 +101,13 @@ $(STAMPS)/assets: package-lock.json
 	@touch $@
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+EXTRAS = $(addprefix --extra ,crewai aws google azure)
 lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer ones)
 	echo 'uv>=0.9,<1' | $(COMPILE) $(ARGS) - -o requirements/uv.txt
-	$(COMPILE) $(ARGS) pyproject.toml --extra crewai -o requirements/run.txt
-	$(COMPILE) $(ARGS) pyproject.toml --extra crewai --group dev -c requirements/run.txt -o requirements/dev.txt
-	$(COMPILE) $(ARGS) pyproject.toml --extra crewai --group dev --group bench -c requirements/dev.txt -o requirements/bench.txt
+	@# The clients of secret managers need older releases of some packages, so their file comes first.
+	$(COMPILE) $(ARGS) pyproject.toml $(EXTRAS) --group dev -o requirements/dev.txt
+	$(COMPILE) $(ARGS) pyproject.toml --extra crewai -c requirements/dev.txt -o requirements/run.txt
+	$(COMPILE) $(ARGS) pyproject.toml $(EXTRAS) --group dev --group bench -c requirements/dev.txt -o requirements/bench.txt
 	$(COMPILE) $(ARGS) --group build -c requirements/dev.txt -o requirements/build.txt
 	@# The packages that are left out are large, and its client of crews imports none of them.
 	echo 'semantic-kernel>=1.45,<2' | $(COMPILE) $(ARGS) $(addprefix --no-emit-package ,scipy av aiortc aioice pylibsrtp google-crc32c) - -o requirements/semantic-kernel.txt

@@ -15,7 +15,7 @@ from windlass.deployments.registration import Registration
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.accept import Acceptor
 from windlass.lifecycle.worker import Worker
-from windlass.lifecycle.worker_config import WorkerConfig
+from windlass.lifecycle.worker_config import CrewEnvironment, WorkerConfig
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
@@ -26,7 +26,7 @@ from windlass.store.listener import Listener
 from windlass.store.migrate import migrate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from windlass.store.deployments import Deployment
@@ -71,8 +71,8 @@ class Workplace:
             yield
 
 
-async def nothing(_: Claimed) -> Mapping[str, str]:
-    return {}
+async def nothing(_: Claimed) -> CrewEnvironment:
+    return CrewEnvironment({})
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
-from windlass.lifecycle.worker_config import WorkerConfig
+from windlass.lifecycle.worker_config import CrewEnvironment, WorkerConfig
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
@@ -207,8 +207,8 @@ class World:
         return int(row["losses"])
 
 
-async def no_environment(_: Claimed) -> Mapping[str, str]:
-    return {}
+async def no_environment(_: Claimed) -> CrewEnvironment:
+    return CrewEnvironment({})
 
 
 def zygotes() -> list[psutil.Process]:

@@ -9,9 +9,10 @@ import pytest
 from lifecycle.running import World
 from projects_for_tests.crews import crew_project
 from windlass.kickoffs.states import State
+from windlass.lifecycle.worker_config import CrewEnvironment
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from windlass.store.kickoffs import Claimed
@@ -63,8 +64,8 @@ async def crews(url: str, tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
-async def attempt_of(claimed: Claimed) -> Mapping[str, str]:
-    return {"ATTEMPT": str(claimed.attempt)}
+async def attempt_of(claimed: Claimed) -> CrewEnvironment:
+    return CrewEnvironment({"ATTEMPT": str(claimed.attempt)})
 
 
 async def test_crews_that_a_crew_kicked_off_keep_their_task_records_over_an_interruption(crews: World) -> None:

@@ -12,9 +12,10 @@ from lifecycle.test_retried_runs import with_retries
 from projects_for_tests.crews import flow_project
 from projects_for_tests.interrupted import MODEL
 from windlass.kickoffs.states import State
+from windlass.lifecycle.worker_config import CrewEnvironment
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from windlass.store.kickoffs import Claimed
@@ -69,8 +70,8 @@ async def flows(url: str, tmp_path: Path) -> AsyncIterator[World]:
 async def test_a_flow_and_the_crew_in_it_go_on_from_the_database(flows: World, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
 
-    async def environment(claimed: Claimed) -> Mapping[str, str]:
-        return {"NOTES": str(notes), "ATTEMPT": str(claimed.attempt), "ANSWERS": "{}"}
+    async def environment(claimed: Claimed) -> CrewEnvironment:
+        return CrewEnvironment({"NOTES": str(notes), "ATTEMPT": str(claimed.attempt), "ANSWERS": "{}"})
 
     await with_retries(flows, attempts=3, backoff=0.01, reasons=["crashed"])
     await flows.worker(environment)

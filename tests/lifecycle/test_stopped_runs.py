@@ -14,9 +14,9 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import STOPPED
 from windlass.kickoffs.states import State
 from windlass.lifecycle.accept import Stops
+from windlass.lifecycle.worker_config import CrewEnvironment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from uuid import UUID
 
     from lifecycle.running import Place, World
@@ -104,10 +104,10 @@ async def test_a_stop_that_comes_while_the_environment_is_asked_for_is_obeyed(
     heard = asyncio.Event()
     world.listener.on("windlass_stops", lambda _: heard.set())
 
-    async def environment(claimed: Claimed) -> Mapping[str, str]:
+    async def environment(claimed: Claimed) -> CrewEnvironment:
         await stops.stop(claimed.id)
         await heard.wait()
-        return {}
+        return CrewEnvironment({})
 
     await world.worker(environment, renewal=600.0)
     await is_cancelled(world, await world.accept(**place.inputs()), 1)

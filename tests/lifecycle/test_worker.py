@@ -15,10 +15,10 @@ from windlass.errors import ProjectError
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
+from windlass.lifecycle.worker_config import CrewEnvironment
 from windlass.runner import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from uuid import UUID
 
     from windlass.store.kickoffs import Claimed
@@ -41,9 +41,9 @@ async def test_an_accepted_kickoff_is_run_to_its_end(world: World) -> None:
 async def test_its_environment_is_asked_for_when_it_starts(world: World) -> None:
     asked: list[str] = []
 
-    async def environment(claimed: Claimed) -> Mapping[str, str]:
+    async def environment(claimed: Claimed) -> CrewEnvironment:
         asked.append(claimed.slug)
-        return {"GIVEN": "by the worker"}
+        return CrewEnvironment({"GIVEN": "by the worker"})
 
     await world.worker(environment)
     status = await world.ended(await world.accept(do="environment"))
@@ -191,7 +191,7 @@ async def test_a_kickoff_that_is_lost_too_often_fails(world: World) -> None:
 async def test_what_goes_wrong_in_the_worker_itself_is_tried_again_and_then_told(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(_: Claimed) -> Mapping[str, str]:
+    async def broken(_: Claimed) -> CrewEnvironment:
         raise RuntimeError("a mistake of ours")
 
     await world.worker(broken, max_losses=1)
@@ -205,7 +205,7 @@ async def test_what_goes_wrong_in_the_worker_itself_is_tried_again_and_then_told
 
 
 async def test_an_environment_that_the_project_spoils_is_the_projects_failure(world: World) -> None:
-    async def unreadable(_: Claimed) -> Mapping[str, str]:
+    async def unreadable(_: Claimed) -> CrewEnvironment:
         raise ProjectError("/project/.env can't be read.", "It must be UTF-8 text.")
 
     await world.worker(unreadable)

@@ -17,6 +17,7 @@ from windlass import config
 from windlass.deployments.variables import open_values
 from windlass.errors import ProjectError
 from windlass.foreign_files import read_file
+from windlass.lifecycle.worker_config import CrewEnvironment
 from windlass.offline_model.app import has_provider_key, model_environment, names_another_model
 
 if TYPE_CHECKING:
@@ -58,14 +59,16 @@ class CrewEnvironments:
         self._key_ring = key_ring
         self._model = model
 
-    async def __call__(self, claimed: Claimed) -> Mapping[str, str]:
+    async def __call__(self, claimed: Claimed) -> CrewEnvironment:
         """Returns the environment for this kickoff. Raises ProjectError when the project's .env can't be read, and
         UnknownKey or Damaged when a variable of the deployment can't be decrypted.
         """
         variables = open_values(self._key_ring, claimed.deployment_id, claimed.variables)
+        secrets = frozenset(one.name for one in claimed.variables if one.secret)
         if claimed.source.get("snapshot"):
-            return self.of_deployment(variables)
-        return {**await self.of_project(Path(claimed.source["root"])), **without_ours(variables)}
+            return CrewEnvironment(self.of_deployment(variables), secrets)
+        own = await self.of_project(Path(claimed.source["root"]))
+        return CrewEnvironment({**own, **without_ours(variables)}, secrets)
 
     def of_deployment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Returns the environment of the crew of a deployment with these variables. They replace those of the server's

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,10 +38,10 @@ from windlass_child.process.messages import (
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from windlass.kickoffs.files import FileChanges
-    from windlass.lifecycle.worker_config import Environment, Observer, WorkerConfig
+    from windlass.lifecycle.worker_config import CrewEnvironment, Environment, Observer, WorkerConfig
     from windlass.runner.run_folder import RunFolder
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.kickoffs import KickoffStore
@@ -214,7 +213,7 @@ class Run:
         timeout = self._limits.timeout
         return None if timeout is None else timeout - self.claimed.ran_for - (time.monotonic() - self._began)
 
-    def _spec(self, code: Code, environment: Mapping[str, str]) -> RunSpec:
+    def _spec(self, code: Code, environment: CrewEnvironment) -> RunSpec:
         source = self.claimed.source
         return RunSpec(
             kickoff_id=str(self.claimed.id),
@@ -222,7 +221,8 @@ class Run:
             interpreter=code.interpreter,
             preload=source["preload"],
             project=Project(source["kind"], str(code.root), source["entrypoint"]),
-            environment=environment,
+            environment=environment.variables,
+            secrets=environment.secrets,
             inputs=self.claimed.inputs,
             limits=self._limits,
             seconds_left=self._seconds_left,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,15 +12,33 @@ from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
 from windlass.store.kickoffs import Claimed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from windlass.kickoffs.tasks import Warning_
 
 Observer = Callable[["Claimed", object], None]
 """Is called with None when a run begins, with each of its reports, with the FileChanges at its end if there are any,
 and at last with its Outcome. It must not raise.
 """
 
-Environment = Callable[[Claimed], Awaitable[Mapping[str, str]]]
-"""Returns the environment of the crew of a kickoff that starts now. The child redacts its values in all it sends."""
+
+@dataclass(frozen=True, slots=True)
+class CrewEnvironment:
+    """The environment of a crew that starts now.
+
+    `secrets` are the names of the variables whose values are masked in all that leaves the process. `warnings` are for
+    the kickoff. `resolution` describes the reads from secret managers, for an event of the kickoff; None without any.
+    """
+
+    variables: Mapping[str, str] = field(repr=False)
+    secrets: frozenset[str] = frozenset()
+    warnings: tuple[Warning_, ...] = ()
+    resolution: Mapping[str, object] | None = None
+
+
+Environment = Callable[[Claimed], Awaitable[CrewEnvironment]]
+"""Returns the environment of the crew of a kickoff that starts now."""
 
 Deployed = Callable[[Claimed, Options], Awaitable["Code"]]
 """Returns the code of a deployed version on this machine. Fetches its files, and makes its environment, if need be."""

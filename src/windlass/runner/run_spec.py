@@ -51,6 +51,7 @@ class RunSpec:
     CLOCK_BOOTTIME until which the run may go on unless its LeaseHandle is extended; None for no lease. `journal`
     reads the entries of earlier attempts. `tokens_used` and `model_calls_made` are the sums of earlier attempts, and
     count against the limits. `folder_user` is None for a run whose folder nobody else uses.
+    `secrets` are the names of the variables in `environment` whose values are masked in all that leaves the process.
     """
 
     kickoff_id: str
@@ -71,6 +72,7 @@ class RunSpec:
     tokens_used: int = 0
     model_calls_made: int = 0
     folder_user: FolderUser | None = None
+    secrets: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

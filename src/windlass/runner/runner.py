@@ -311,7 +311,9 @@ class Runner:
         return zygote
 
     def _process_environment(self, spec: RunSpec, folder: Path, account: Account | None) -> ProcessEnvironment:
-        return ProcessEnvironment({**self._machine, **home_of(account, folder), **spec.environment}, str(folder))
+        return ProcessEnvironment(
+            {**self._machine, **home_of(account, folder), **spec.environment}, str(folder), sorted(spec.secrets)
+        )
 
     @contextlib.asynccontextmanager
     async def _folder(self, account: Account | None, limits: Limits) -> AsyncIterator[tuple[Path, Share]]:

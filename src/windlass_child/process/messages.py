@@ -181,11 +181,12 @@ class ProcessEnvironment:
     """The environment and the folder of a child, set before a line of the project runs.
 
     `environment` is the complete environment. `folder` is the child's working directory, which no other child uses, and
-    which is removed after its end.
+    which is removed after its end. `secrets` are the names of the variables whose values are masked everywhere.
     """
 
     environment: dict[str, str]
     folder: str
+    secrets: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,134 @@
+"""What every provider of a secret manager offers, and the errors that it raises.
+
+WindlassError
+└── SecretError                 a secret can't be read
+    ├── SecretNotFound          the secret manager has no such secret
+    ├── AccessDenied            the credential is accepted, and may not read this secret
+    ├── CredentialRefused       the provider refuses the credential itself
+    ├── KeyNotFound             the secret is no JSON object, or has no such key
+    ├── ProviderUnavailable     the provider does not answer, or is overloaded; the call may be repeated
+    ├── BadCredential           the configuration of a credential is invalid
+    ├── NoCredential            no credential has this name, or the provider has no default one
+    └── MissingPackage          the client of the provider is not installed
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import BaseModel
+
+WORKLOAD_IDENTITY = "workload_identity"
+"""The method of each provider by which values are read at each kickoff. With the other methods they are read at deploy.
+"""
+
+Subject = Callable[[str], str]
+"""Returns the token that identifies this server to an audience: a JWT, signed by its OIDC issuer."""
+
+
+class SecretError(WindlassError):
+    """The message never has a value, nor text of a provider that may quote one."""
+
+    code: ClassVar[str] = "secret_error"
+
+
+class SecretNotFound(SecretError):  # noqa: N818 - describes the secret
+    code = "not_found"
+
+
+class AccessDenied(SecretError):  # noqa: N818 - the term of the providers
+    code = "access_denied"
+
+
+class CredentialRefused(SecretError):  # noqa: N818 - describes the credential
+    code = "credential_refused"
+
+
+class KeyNotFound(SecretError):  # noqa: N818 - describes the key
+    code = "json_key_not_found"
+
+
+class ProviderUnavailable(SecretError):  # noqa: N818 - describes the provider
+    code = "provider_unavailable"
+
+
+class BadCredential(SecretError):  # noqa: N818 - describes the credential
+    code = "bad_credential"
+
+
+class NoCredential(SecretError):  # noqa: N818 - describes the credential
+    code = "no_credential"
+
+
+class MissingPackage(SecretError):  # noqa: N818 - describes the package
+    code = "missing_package"
+
+
+class Manager(Protocol):
+    """A secret manager, as one credential may use it. Its methods block, are safe from any thread, and raise
+    SecretError. Each takes at most some 15 seconds.
+    """
+
+    def read(self, name: str) -> str:
+        """Returns the newest value of a secret, as text."""
+
+    def names(self, prefix: str, limit: int) -> list[str]:
+        """Returns names of secrets that begin with `prefix`, for completion."""
+
+    def check(self) -> str:
+        """Proves to the provider who the server is, and returns as whom it is known there. Reads no secret."""
+
+    def close(self) -> None: ...
+
+
+class Provider(Protocol):
+    """A kind of secret manager. `methods` maps each method to the model of its configuration, whose secret members are
+    SecretStr. `extra` is the extra of the package windlass with its client, None if it needs none.
+    """
+
+    name: str
+    title: str
+    extra: str | None
+    methods: Mapping[str, type[BaseModel]]
+
+    def connect(self, method: str, configuration: BaseModel, subject: Subject) -> Manager:
+        """Raises BadCredential and MissingPackage. Sends nothing yet."""
+
+    def check_name(self, name: str) -> None:
+        """Raises BadCredential for a name that no secret of this provider can have."""
+
+
+def parse_reference(reference: str) -> tuple[str, str | None]:
+    """Splits a secret name `name` or `name#json_key` at the first `#`. Raises BadCredential."""
+    name, sign, key = reference.partition("#")
+    if not name.strip() or (sign and not key):
+        raise BadCredential(f"{reference[:200]!r} is no name of a secret.", "Give a name, or name#json_key.")
+    return name, key if sign else None
+
+
+def extract(value: str, key: str | None) -> str:
+    """Returns the value, or that of a member of the JSON object that it is: a text as it is, everything else as JSON.
+
+    Raises KeyNotFound. The message names no other member.
+    """
+    if key is not None:
+        try:
+            document = json.loads(value)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise KeyNotFound("The secret is no JSON object, so it has no keys.", "Leave out `#` and what follows it.")
+        if key not in document:
+            raise KeyNotFound(f"The secret has no JSON key {key[:200]!r}.", "Keys are compared exactly.")
+        member = document[key]
+        value = member if isinstance(member, str) else json.dumps(member, ensure_ascii=False, separators=(",", ":"))
+    if "\0" in value:
+        raise KeyNotFound("The value contains a NUL character, which no variable can hold.")
+    return value
