@@ -17,6 +17,8 @@ WindlassError
 ├── BadSettings              (deployments.settings) a member of the settings of a deployment is invalid
 ├── BadVariable, NoSuchVariable  (deployments.variables)
 ├── TooManyVariables         (store.variables)
+├── CredentialExists, CredentialInUse, TooManyCredentials  (store.credentials)
+├── SecretError              (secrets.provider) a secret can't be read
 ├── KickoffsStillOpen        (lifecycle.deletion) a user's kickoffs can't be deleted before they have ended
 ├── MasterKeyError           (secrets.key_ring) the key file or variable can't be used
 ├── UnknownKey, Damaged      (secrets.key_ring) a sealed value can't be opened

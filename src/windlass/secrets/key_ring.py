@@ -78,6 +78,7 @@ class Sealed(StrEnum):
     UNSUPPORTED_MEMBERS = "kickoffs.unacted"
     JOURNAL_RECORD = "journal.record"
     VARIABLE = "variables.value"
+    CREDENTIAL = "credentials.configuration"
     BACKUP_PROBE = "the backup"
 
     def of(self, row: object) -> str:

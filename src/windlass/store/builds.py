@@ -14,7 +14,7 @@ from windlass.store.database import fetch, queries
 from windlass.store.deployments import add_version, make_current
 from windlass.store.side_jobs import defer
 from windlass.store.values import sanitized_json, sanitized_text
-from windlass.store.variables import SealedVariable, sealed_variables
+from windlass.store.variables import ReadValues, SealedVariable, sealed_variables, store_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -203,13 +203,18 @@ class BuildStore:
         return bool(await self._database.rows(SQL["fail"], {"id": turn.id, "attempt": turn.attempt, **words}))
 
     async def publish(
-        self, turn: BuildTurn, new: NewVersion, compare: Callable[[Manifest, Manifest], Changes]
+        self,
+        turn: BuildTurn,
+        new: NewVersion,
+        compare: Callable[[Manifest, Manifest], Changes],
+        read: ReadValues | None = None,
     ) -> int | None:
         """Makes a version of what was built, and ends the build.
 
         The version becomes the current one, unless that is of a newer build. Returns the number of the version. Returns
         None when another worker has taken over the build, or when the deployment was removed. `compare` returns the
-        changes from one manifest to another.
+        changes from one manifest to another. `read` are the values of static variables that the build has read; they
+        become the variables' values together with the version. Raises TooManyVariables for values that are too large.
         """
         manifest = Manifest.from_json(sanitized_json(new.manifest.to_json()))
         async with self._database.transaction() as connection:
@@ -223,6 +228,8 @@ class BuildStore:
             )
             if not rows[0]["newer_is_current"]:
                 await make_current(connection, turn.deployment_id, version)
+                if read is not None:
+                    await store_read(connection, turn.deployment_id, read)
             values = {"id": turn.id, "version": version, "changes": to_json(changes) if changes is not None else None}
             await connection.execute(SQL["finish"], values)
             found = await self.get(turn.id, connection)

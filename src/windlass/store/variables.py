@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from windlass.errors import WindlassError
 from windlass.store.audit import Change, record
-from windlass.store.database import fetch, queries
+from windlass.store.credentials import CredentialRow, credentials_named, share_credentials
+from windlass.store.database import Connection, fetch, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from datetime import datetime
-    from uuid import UUID
 
     from windlass.store.database import Database
 
@@ -29,26 +31,67 @@ class TooManyVariables(WindlassError):  # noqa: N818 - describes the variables
 
 @dataclass(frozen=True, slots=True)
 class VariableRow:
-    """`value` is encrypted. `updated_by` is the name of a user."""
+    """`value` is encrypted. `updated_by` is the name of a user.
+
+    `credential` is the name of its credential, None for the default one of `provider`. A direct value has neither, and
+    no `secret_name`. `method` is the method of the credential that is used now, None if there is none. `read_at` is the
+    time at which the value was read from a secret manager.
+    """
 
     name: str
-    value: str
+    value: str | None
     secret: bool
+    provider: str | None
+    credential: str | None
+    method: str | None
+    secret_name: str | None
+    read_at: datetime | None
     updated_at: datetime
     updated_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class SealedVariable:
-    """A variable of a deployment, with its encrypted value."""
+    """A variable of a deployment, with its encrypted value.
+
+    The value of one with a `secret_name` comes from a secret manager, with the default credential of `provider` or with
+    the credential `credential_id`. `value` is then the one that was read at the latest deploy, None if there is none.
+    """
 
     name: str
-    value: str
+    value: str | None
     secret: bool
+    provider: str | None = None
+    credential_id: UUID | None = None
+    secret_name: str | None = None
+
+    @property
+    def source(self) -> tuple[str | None, UUID | None, str | None]:
+        return self.provider, self.credential_id, self.secret_name
+
+
+@dataclass(frozen=True, slots=True)
+class ReadValues:
+    """Variables with the encrypted values that were read from secret managers, and when the reads began.
+
+    Their sources are those from which the values were read.
+    """
+
+    at: datetime
+    variables: tuple[SealedVariable, ...]
+
+
+Decide = Callable[[Mapping[str, SealedVariable], Sequence[CredentialRow]], Sequence[SealedVariable]]
+"""Returns the variables to set, from those of the same names that exist, and the credentials that they may use."""
 
 
 def sealed_variables(rows: Iterable[dict[str, Any]]) -> tuple[SealedVariable, ...]:
-    return tuple(SealedVariable(**row) for row in rows)
+    """Returns the variables of rows, or of JSON objects."""
+    found = [SealedVariable(**row) for row in rows]
+    return tuple(
+        replace(one, credential_id=UUID(one.credential_id)) if isinstance(one.credential_id, str) else one
+        for one in found
+    )
 
 
 class VariableStore:
@@ -60,27 +103,33 @@ class VariableStore:
         rows = await self._database.rows(SQL["of_deployment"], {"deployment": deployment})
         return [VariableRow(**row) for row in rows]
 
-    async def set(self, deployment: UUID, variables: Sequence[SealedVariable], change: Change) -> None:
-        """Sets all of these, or none, and keeps the others. Raises TooManyVariables.
+    async def sealed(self, deployment: UUID) -> tuple[SealedVariable, ...]:
+        """Returns the variables as a kickoff that is claimed now gets them."""
+        return sealed_variables(await self._database.rows(SQL["sealed"], {"deployment": deployment}))
 
-        Of two calls at once that set the same variable, the value of the later commit stays.
+    async def set(
+        self,
+        deployment: UUID,
+        names: Sequence[str],
+        decide: Decide,
+        change: Change,
+        *,
+        credentials: Sequence[str] = (),
+        providers: Sequence[str] = (),
+    ) -> None:
+        """Sets the variables `names`, or none, as `decide` returns them, and keeps the others.
+
+        `decide` gets the credentials with the names `credentials`, and the default ones of `providers`. Raises what it
+        raises, and TooManyVariables. Of two calls at once that set the same variable, the value of the later commit
+        stays.
         """
-        ordered = sorted(variables, key=lambda one: one.name)  # two calls lock common rows in the same order
-        values = {
-            "deployment": deployment,
-            "names": [one.name for one in ordered],
-            "values": [one.value for one in ordered],
-            "secrets": [one.secret for one in ordered],
-            "by": change.by.user_id,
-        }
         async with self._database.transaction() as connection:
-            await connection.execute(SQL["set"], values)
-            (load,) = await fetch(connection, SQL["load"], {"deployment": deployment})
-            if load["variables"] > MOST_VARIABLES or load["bytes"] > MOST_BYTES:
-                raise TooManyVariables(
-                    f"A deployment can have {MOST_VARIABLES} variables, and {MOST_BYTES >> 10} KB of encrypted values.",
-                    "Unset some, or put large values where the crew can read them.",
-                )
+            usable = await _usable_credentials(connection, credentials, providers)
+            await connection.execute(SQL["share_deployment"], {"deployment": deployment})
+            before = await fetch(connection, SQL["before"], {"deployment": deployment, "names": sorted(names)})
+            new = decide({one.name: one for one in sealed_variables(before)}, usable)
+            await connection.execute(SQL["set"], {**_columns(deployment, new), "by": change.by.user_id})
+            await _check_load(connection, deployment)
             await record(connection, change)
 
     async def unset(self, deployment: UUID, name: str, change: Change) -> bool:
@@ -90,3 +139,50 @@ class VariableStore:
                 return False
             await record(connection, change)
         return True
+
+    async def store_read(self, deployment: UUID, read: ReadValues) -> None:
+        """Stores values that were read from secret managers, as `store_read` does, in a transaction of its own."""
+        async with self._database.transaction() as connection:
+            await store_read(connection, deployment, read)
+
+
+async def store_read(connection: Connection, deployment: UUID, read: ReadValues) -> None:
+    """Stores values that were read from secret managers. Skips variables whose source has changed since.
+
+    Raises TooManyVariables when the values of the deployment become too large together.
+    """
+    if read.variables:
+        await connection.execute(SQL["store_read"], {**_columns(deployment, read.variables), "at": read.at})
+        await _check_load(connection, deployment)
+
+
+async def _usable_credentials(
+    connection: Connection, names: Sequence[str], providers: Sequence[str]
+) -> list[CredentialRow]:
+    if not (names or providers):
+        return []
+    await share_credentials(connection)
+    return await credentials_named(connection, names, providers)
+
+
+async def _check_load(connection: Connection, deployment: UUID) -> None:
+    (load,) = await fetch(connection, SQL["load"], {"deployment": deployment})
+    if load["variables"] > MOST_VARIABLES or load["bytes"] > MOST_BYTES:
+        raise TooManyVariables(
+            f"A deployment can have {MOST_VARIABLES} variables, and {MOST_BYTES >> 10} KB of encrypted values.",
+            "Unset some, or put large values where the crew can read them.",
+        )
+
+
+def _columns(deployment: UUID, variables: Iterable[SealedVariable]) -> dict[str, Any]:
+    """Returns the variables as one list for each column, in the order in which their rows are locked."""
+    ordered = sorted(variables, key=lambda one: one.name)
+    return {
+        "deployment": deployment,
+        "names": [one.name for one in ordered],
+        "values": [one.value for one in ordered],
+        "secrets": [one.secret for one in ordered],
+        "providers": [one.provider for one in ordered],
+        "credentials": [one.credential_id for one in ordered],
+        "secret_names": [one.secret_name for one in ordered],
+    }

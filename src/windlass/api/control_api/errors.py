@@ -13,6 +13,7 @@ from windlass.deployments.settings import BadSettings
 from windlass.deployments.variables import BadVariable, NoSuchVariable
 from windlass.errors import ProjectError
 from windlass.lifecycle.deletion import KickoffsStillOpen
+from windlass.secrets.provider import BadCredential, NoCredential
 from windlass.store.managing import AnotherVersion, KickoffsOpen, NameTaken, NoSuchDeployment, NoSuchVersion
 from windlass.store.variables import TooManyVariables
 
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from windlass.kickoffs.roles import Role
 
 STATUSES: dict[type, int] = {
+    BadCredential: 400,
     BadName: 400,
     BadSettings: 400,
     BadVariable: 400,
+    NoCredential: 400,
     ProjectError: 400,
     NoSuchBuild: 404,
     NoSuchDeployment: 404,

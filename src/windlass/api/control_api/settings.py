@@ -1,17 +1,17 @@
 """Endpoints of the settings and the variables of a deployment."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field, SecretStr
 
-from windlass.api.control_api.answers import Body
+from windlass.api.control_api.answers import Body, Text
 from windlass.api.control_api.callers import Caller, ControlRoute, Developer, Viewer
 from windlass.api.control_api.dependencies import Control
 from windlass.api.control_api.deployments import Slug
 from windlass.deployments.settings import DeploymentSettings, ShownSettings
-from windlass.deployments.variables import GivenVariable, Variable
+from windlass.deployments.variables import LONGEST_SECRET_NAME, GivenVariable, ValueSource, Variable
 from windlass.kickoffs.roles import Role
 from windlass.secrets.secret import Secret
 
@@ -29,10 +29,27 @@ class SettingsAnswer(BaseModel):
     )
 
 
+class SourceItem(BaseModel):
+    """Where the value of a variable comes from."""
+
+    type: Literal["value", "default", "credential"] = Field(
+        description="`value`: it is set directly. `default`: it is read with the default credential of the provider. "
+        "`credential`: it is read with this credential."
+    )
+    provider: str | None
+    credential: str | None = Field(description="The name of the credential, with the type `credential`.")
+
+
 class VariableItem(BaseModel):
     name: str
     secret: bool
     value: str | None = Field(description="Null for a secret variable, and for viewers.")
+    source: SourceItem
+    secret_name: str | None = Field(description="The name of the secret at the provider: `name` or `name#json_key`.")
+    read: Literal["at deploy", "at each kickoff"] | None = Field(
+        description="When the value is read from the secret manager. Null for a direct value, and without a credential."
+    )
+    read_at: datetime | None = Field(description="When a deploy has read the value that kickoffs get.")
     updated_at: datetime
     updated_by: str | None
 
@@ -44,9 +61,29 @@ class VariablesAnswer(BaseModel):
     next_cursor: None = None
 
 
+class GivenSource(Body):
+    """Where the value of a variable comes from."""
+
+    type: Literal["value", "default", "credential"] = Field(
+        description="`value`: the member `value`. `default`: the default credential of `provider`. `credential`: the "
+        "credential with this name."
+    )
+    provider: Text | None = Field(None, description="Such as `aws`.")
+    credential: Text | None = Field(None, description="The name of a credential.")
+
+
 class VariableValue(Body):
-    value: SecretStr = Field(description="Text of at most 64 KB.")
-    secret: bool = Field(True, description="A secret value is never shown again.")
+    value: SecretStr | None = Field(
+        None, description="Text of at most 64 KB. Null: the variable keeps its value. Not with a secret manager."
+    )
+    secret: bool = Field(True, description="A secret value is never shown again. One of a secret manager is secret.")
+    source: GivenSource = Field(GivenSource(type="value"), description="By default, the value is set directly.")
+    secret_name: str | None = Field(
+        None,
+        max_length=LONGEST_SECRET_NAME,
+        description="With a secret manager: the name of the secret, `name`, or `name#json_key` for a member of a JSON "
+        "object.",
+    )
 
 
 class NamedVariable(VariableValue):
@@ -82,7 +119,10 @@ async def list_variables(caller: Viewer, control: Control, slug: Slug) -> Variab
 
 @router.put("/deployments/{slug}/variables")
 async def set_variables(caller: Developer, control: Control, slug: Slug, body: VariablesBody) -> VariablesAnswer:
-    """Sets variables. They act from the next kickoff on. The answer has all variables of the deployment."""
+    """Sets variables. They act from the next kickoff on. The answer has all variables of the deployment.
+
+    The value of a variable with a static credential is read at the next deploy.
+    """
     given = [_given(one.name, one) for one in body.variables]
     return _variables(await control.management.set_variables(slug, given, caller.actor), caller)
 
@@ -109,7 +149,9 @@ def _settings(found: ShownSettings) -> SettingsAnswer:
 
 
 def _given(name: str, body: VariableValue) -> GivenVariable:
-    return GivenVariable(name, Secret(body.value.get_secret_value()), body.secret)
+    value = None if body.value is None else Secret(body.value.get_secret_value())
+    source = ValueSource(body.source.type, body.source.provider, body.source.credential)
+    return GivenVariable(name, value, body.secret, source, body.secret_name)
 
 
 def _variables(found: list[Variable], caller: Caller) -> VariablesAnswer:
@@ -120,6 +162,10 @@ def _variables(found: list[Variable], caller: Caller) -> VariablesAnswer:
                 name=one.name,
                 secret=one.secret,
                 value=one.value if shows else None,
+                source=SourceItem(type=one.source.type, provider=one.source.provider, credential=one.source.credential),
+                secret_name=one.secret_name,
+                read=one.read,
+                read_at=one.read_at,
                 updated_at=one.updated_at,
                 updated_by=one.updated_by,
             )

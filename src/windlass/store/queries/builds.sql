@@ -41,7 +41,8 @@ RETURNING builds.state, attempt, pg_notify('windlass_builds', id::text)
 -- What a build needs, with the settings and variables of its deployment.
 SELECT builds.deployment_id, deployments.slug, builds.origin, builds.snapshot, deployments.settings, deployments.removed_at IS NOT NULL AS removed,
        (SELECT coalesce(max(seq), 0) FROM build_log WHERE build_id = builds.id) AS lines,
-       (SELECT coalesce(json_agg(json_build_object('name', name, 'value', value, 'secret', secret) ORDER BY name), '[]')
+       (SELECT coalesce(json_agg(json_build_object('name', name, 'value', value, 'secret', secret, 'provider', provider,
+                                                   'credential_id', credential_id, 'secret_name', secret_name) ORDER BY name), '[]')
           FROM variables WHERE variables.deployment_id = builds.deployment_id) AS variables
   FROM builds
   JOIN deployments ON deployments.id = builds.deployment_id

@@ -7,7 +7,8 @@ SELECT kickoffs.id, attempt, inputs, limits, isolated, retries, concurrency_key,
        stop_requested_at IS NOT NULL AS stop_requested,
        CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM now() - started_at)::float8 END AS ran_for,
        deployments.id AS deployment_id, deployments.slug, deployments.settings, versions.digest, versions.source, versions.manifest,
-       (SELECT coalesce(json_agg(json_build_object('name', name, 'value', value, 'secret', secret)), '[]')
+       (SELECT coalesce(json_agg(json_build_object('name', name, 'value', value, 'secret', secret, 'provider', provider,
+                                                   'credential_id', credential_id, 'secret_name', secret_name)), '[]')
           FROM variables WHERE variables.deployment_id = kickoffs.deployment_id) AS variables
   FROM kickoffs
   JOIN versions ON versions.id = kickoffs.version_id
