@@ -281,6 +281,11 @@ class Settings(BaseSettings):
         description="Whether projects may be fetched from git repositories in private networks, on this machine, and "
         "over plain HTTP (docs/sources.md).",
     )
+    secret_endpoints: Names = Field(
+        default_factory=list,
+        description="Private endpoints of secret managers in place of the public ones, such as "
+        "`aws.secretsmanager=https://vpce.example.com`, separated by commas (docs/secrets-aws.md).",
+    )
     zygote_idle: Seconds = Field(
         600.0,
         description="Seconds without a fork after which a zygote, a process that crews are forked from, is stopped.",

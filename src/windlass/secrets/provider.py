@@ -6,6 +6,7 @@ WindlassError
     ├── AccessDenied            the credential is accepted, and may not read this secret
     ├── CredentialRefused       the provider refuses the credential itself
     ├── KeyNotFound             the secret is no JSON object, or has no such key
+    ├── UnusableSecret          no variable can hold the value: it is no text, too large, or has a NUL character
     ├── ProviderUnavailable     the provider does not answer, or is overloaded; the call may be repeated
     ├── BadCredential           the configuration of a credential is invalid
     ├── NoCredential            no credential has this name, or the provider has no default one
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from windlass.errors import WindlassError
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 WORKLOAD_IDENTITY = "workload_identity"
 """The method of each provider by which values are read at each kickoff. With the other methods they are read at deploy.
 """
+
+LARGEST_VALUE = 64 * 1024
+"""Bytes of the largest value, as of every variable."""
 
 Subject = Callable[[str], str]
 """Returns the token that identifies this server to an audience: a JWT, signed by its OIDC issuer."""
@@ -55,6 +60,10 @@ class KeyNotFound(SecretError):  # noqa: N818 - describes the key
     code = "json_key_not_found"
 
 
+class UnusableSecret(SecretError):  # noqa: N818 - describes the secret
+    code = "unusable_secret"
+
+
 class ProviderUnavailable(SecretError):  # noqa: N818 - describes the provider
     code = "provider_unavailable"
 
@@ -71,9 +80,25 @@ class MissingPackage(SecretError):  # noqa: N818 - describes the package
     code = "missing_package"
 
 
+@dataclass(frozen=True, slots=True)
+class IdentityValues:
+    """What a person enters at a provider, so that it trusts the tokens of this server.
+
+    `values` maps the label of each value, in the provider's words, to the value. `commands` are an example: commands of
+    a shell that enter them, with names in capital letters to replace.
+    """
+
+    audience: str
+    values: Mapping[str, str]
+    commands: str
+
+
 class Manager(Protocol):
-    """A secret manager, as one credential may use it. Its methods block, are safe from any thread, and raise
-    SecretError. Each takes at most some 15 seconds.
+    """A secret manager, as one credential may use it.
+
+    Its methods block, are safe from any thread, and raise SecretError. Each sends a request once, and some 20 seconds
+    is the longest that it takes; after ProviderUnavailable the caller may repeat it. It keeps tokens of the provider
+    and connections, and no value of a secret.
     """
 
     def read(self, name: str) -> str:
@@ -93,16 +118,22 @@ class Provider(Protocol):
     SecretStr. `extra` is the extra of the package windlass with its client, None if it needs none.
     """
 
-    name: str
-    title: str
-    extra: str | None
-    methods: Mapping[str, type[BaseModel]]
+    name: ClassVar[str]
+    title: ClassVar[str]
+    extra: ClassVar[str | None]
+    methods: ClassVar[Mapping[str, type[BaseModel]]]
 
     def connect(self, method: str, configuration: BaseModel, subject: Subject) -> Manager:
-        """Raises BadCredential and MissingPackage. Sends nothing yet."""
+        """Raises BadCredential and MissingPackage. Sends nothing yet.
+
+        Imports the client when it is needed first, which takes up to 0.2 s: it is called in a thread.
+        """
 
     def check_name(self, name: str) -> None:
         """Raises BadCredential for a name that no secret of this provider can have."""
+
+    def identity_values(self, issuer: str, subject: str) -> IdentityValues:
+        """Returns the values for the method `workload_identity`. `subject` is the `sub` of the server's tokens."""
 
 
 def parse_reference(reference: str) -> tuple[str, str | None]:
@@ -116,19 +147,34 @@ def parse_reference(reference: str) -> tuple[str, str | None]:
 def extract(value: str, key: str | None) -> str:
     """Returns the value, or that of a member of the JSON object that it is: a text as it is, everything else as JSON.
 
-    Raises KeyNotFound. The message names no other member.
+    Raises KeyNotFound and UnusableSecret. The message names no other member.
     """
     if key is not None:
-        try:
-            document = json.loads(value)
-        except (ValueError, RecursionError):
-            document = None
+        value = _member(value, key)
+    if "\0" in value:
+        raise UnusableSecret("The value contains a NUL character, which no variable can hold.", "Store it as base64.")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise UnusableSecret("The value is no valid text.", "Store it as base64.") from None
+    if size > LARGEST_VALUE:
+        raise UnusableSecret(
+            f"The value is larger than {LARGEST_VALUE >> 10} KB, the most that a variable can hold.",
+            "Name one JSON key of it with name#json_key, or let a tool of the crew read it.",
+        )
+    return value
+
+
+def _member(value: str, key: str) -> str:
+    try:
+        document = json.loads(value)
         if not isinstance(document, dict):
             raise KeyNotFound("The secret is no JSON object, so it has no keys.", "Leave out `#` and what follows it.")
         if key not in document:
             raise KeyNotFound(f"The secret has no JSON key {key[:200]!r}.", "Keys are compared exactly.")
         member = document[key]
-        value = member if isinstance(member, str) else json.dumps(member, ensure_ascii=False, separators=(",", ":"))
-    if "\0" in value:
-        raise KeyNotFound("The value contains a NUL character, which no variable can hold.")
-    return value
+        return member if isinstance(member, str) else json.dumps(member, ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        raise KeyNotFound(
+            "The secret is no JSON object, so it has no keys.", "Leave out `#` and what follows it."
+        ) from None

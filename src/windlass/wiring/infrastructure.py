@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from windlass import log
@@ -15,6 +16,8 @@ from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, UserDeletion
 from windlass.secrets.key_ring import KeyRing, load_key_ring
+from windlass.secrets.providers import Providers, provider
+from windlass.secrets.providers.endpoints import Endpoints
 from windlass.secrets.secret import Secret
 from windlass.store.database import Database, PoolRecovery
 from windlass.store.deployments import DeploymentStore
@@ -53,7 +56,8 @@ class Administration:
 class Infrastructure:
     """The parts that every Windlass process needs.
 
-    `exclusive` is whether no other worker can use the database: this process has just started it.
+    `exclusive` is whether no other worker can use the database: this process has just started it. `providers` returns
+    the providers of secret managers.
     """
 
     database: Database
@@ -61,6 +65,7 @@ class Infrastructure:
     key_ring: KeyRing
     tokens: Tokens
     exclusive: bool
+    providers: Providers
 
 
 @asynccontextmanager
@@ -93,6 +98,7 @@ def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> Use
 
 
 async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify: Notify) -> Infrastructure:
+    providers = partial(provider, endpoints=Endpoints.parsed(settings.secret_endpoints))
     outside = outside_url(settings)
     url = outside or await embedded_url(settings, stack, notify)
     database = await stack.enter_async_context(Database(url))
@@ -106,7 +112,7 @@ async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify:
     listener.on_gap(recovery.begin)
     stack.push_async_callback(recovery.stop)
     await stack.enter_async_context(serving(listener))
-    return Infrastructure(database, listener, key_ring, tokens, exclusive=outside is None)
+    return Infrastructure(database, listener, key_ring, tokens, exclusive=outside is None, providers=providers)
 
 
 async def embedded_url(settings: Settings, stack: AsyncExitStack, notify: Notify, *, for_command: bool = False) -> str:

@@ -1,0 +1,48 @@
+"""What the models of all providers' configurations have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, StringConstraints
+
+from windlass.secrets.provider import BadCredential, MissingPackage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LARGEST_SECRET = 32 * 1024
+
+
+class Configuration(BaseModel):
+    """A model whose errors quote no value, because the value may be a secret in the wrong member."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, str_strip_whitespace=True)
+
+
+def _usable(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value().strip()
+    if not text:
+        raise ValueError("must not be empty")
+    if len(text) > LARGEST_SECRET:
+        raise ValueError(f"must not be longer than {LARGEST_SECRET >> 10} KB")
+    return SecretStr(text)
+
+
+SecretText = Annotated[SecretStr, AfterValidator(_usable)]
+"""A secret that is not blank. A client that gets a blank one would use the identity of the server itself."""
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+def check_method(methods: Mapping[str, type[BaseModel]], method: str, given: BaseModel) -> None:
+    """Raises BadCredential when `given` is no configuration of `method`."""
+    if method not in methods or type(given) is not methods[method]:
+        raise BadCredential(f"The configuration does not fit the method {method[:100]!r}.", "Set the credential again.")
+
+
+def missing(title: str, extra: str) -> MissingPackage:
+    return MissingPackage(
+        f"The client of {title} is not installed in the environment of the server.",
+        f"Run in this environment: pip install 'windlass[{extra}]'",
+    )

@@ -1,0 +1,122 @@
+"""Google Cloud Secret Manager."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringConstraints
+
+from windlass.secrets.provider import WORKLOAD_IDENTITY, BadCredential, IdentityValues
+from windlass.secrets.providers.configuration import Configuration, SecretText
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import BaseModel
+
+    from windlass.secrets.provider import Manager, Subject
+    from windlass.secrets.providers.endpoints import Endpoints
+
+PROJECT = r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|\d{1,20}"
+NAME = re.compile(rf"[A-Za-z0-9_-]{{1,255}}|projects/(?:{PROJECT})/secrets/[A-Za-z0-9_-]{{1,255}}")
+PROVIDER = r"^projects/\d{1,20}/locations/global/workloadIdentityPools/[a-z0-9-]{4,32}/providers/[a-z0-9-]{4,32}$"
+MEMBERS = ("client_email", "private_key", "private_key_id", "project_id")
+
+
+def key_of(document: str) -> dict[str, Any]:
+    """Returns the members of the JSON of a service account key. Raises ValueError, whose message quotes none of them.
+
+    No other type of credentials is read: some of them name programs and addresses.
+    """
+    try:
+        key = json.loads(document)
+    except (ValueError, RecursionError):
+        raise ValueError("must be the JSON file of a service account key") from None
+    if not isinstance(key, dict) or key.get("type") != "service_account":
+        raise ValueError('must be the JSON file of a service account key, with "type": "service_account"')
+    if absent := [one for one in MEMBERS if not (isinstance(key.get(one), str) and key[one])]:
+        raise ValueError(f"has no {absent[0]}: give the whole JSON file of the key")
+    return key
+
+
+def _service_account(value: SecretStr) -> SecretStr:
+    key_of(value.get_secret_value())
+    return value
+
+
+def _without_host(value: object) -> object:
+    return re.sub(r"^(https:)?//iam\.googleapis\.com/", "", value.strip()) if isinstance(value, str) else value
+
+
+Project = Annotated[str, StringConstraints(pattern=rf"^(?:{PROJECT})$")]
+
+
+class ServiceAccount(Configuration):
+    """A key of a service account."""
+
+    service_account_json: Annotated[SecretText, AfterValidator(_service_account)] = Field(
+        description="JSON file of a service account key."
+    )
+    project: Project | None = Field(
+        None, description="ID of the project with the secrets, when it is not the project of the key."
+    )
+
+
+class WorkloadIdentity(Configuration):
+    """The server's own identity, by workload identity federation."""
+
+    project: Project = Field(description="ID of the project with the secrets.", examples=["my-project"])
+    provider: Annotated[str, BeforeValidator(_without_host), StringConstraints(pattern=PROVIDER)] = Field(
+        description="Resource name of the workload identity provider.",
+        examples=["projects/123456789/locations/global/workloadIdentityPools/windlass/providers/windlass"],
+    )
+
+
+class Google:
+    name: ClassVar[str] = "google"
+    title: ClassVar[str] = "Google Cloud Secret Manager"
+    extra: ClassVar[str | None] = "google"
+    methods: ClassVar[Mapping[str, type[BaseModel]]] = {
+        "service_account": ServiceAccount,
+        WORKLOAD_IDENTITY: WorkloadIdentity,
+    }
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+
+    def connect(self, method: str, configuration: BaseModel, subject: Subject) -> Manager:
+        from windlass.secrets.providers.google.manager import connected  # noqa: PLC0415 - imports the client
+
+        return connected(method, configuration, subject, self._endpoints)
+
+    def check_name(self, name: str) -> None:
+        if not NAME.fullmatch(name):
+            raise BadCredential(
+                f"{name[:200]!r} is no name of a secret of Google Cloud.",
+                "A name has letters, digits, _ and -, at most 255 of them. For a secret of another project give "
+                "projects/PROJECT/secrets/NAME.",
+            )
+
+    def identity_values(self, issuer: str, subject: str) -> IdentityValues:
+        provider = "projects/PROJECT_NUMBER/locations/global/workloadIdentityPools/windlass/providers/windlass"
+        principal = f"principal://iam.googleapis.com/{provider.partition('/providers/')[0]}/subject/{subject}"
+        audience = f"//iam.googleapis.com/{provider}"
+        return IdentityValues(
+            audience,
+            {
+                "Issuer URL": issuer,
+                "Allowed audience": f"https:{audience} (the default audience)",
+                "Attribute mapping": "google.subject = assertion.sub",
+                "Attribute condition": f"assertion.sub == '{subject}'",
+                "Principal": principal,
+            },
+            "gcloud iam workload-identity-pools create windlass --location=global\n"
+            "gcloud iam workload-identity-pools providers create-oidc windlass --location=global \\\n"
+            f"  --workload-identity-pool=windlass --issuer-uri={issuer} \\\n"
+            "  --attribute-mapping=google.subject=assertion.sub \\\n"
+            f"  --attribute-condition=\"assertion.sub == '{subject}'\"\n"
+            "gcloud secrets add-iam-policy-binding SECRET --role=roles/secretmanager.secretAccessor \\\n"
+            f"  --member='{principal}'",
+        )
