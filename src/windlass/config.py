@@ -1,4 +1,4 @@
-"""Reads the environment. No other module does. Each setting is a WINDLASS_* variable, listed in docs/settings.md."""
+"""Reads the environment. No other module does. Each setting is a variable, listed in docs/settings.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.kickoffs.retention import Retention, age
 
 OF_COMMANDS = ("WINDLASS_TOKEN", "WINDLASS_PROFILE", "WINDLASS_URL", "WINDLASS_API_TOKEN")
 """Variables that commands read and servers do not (docs/cli.md)."""
-SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY")
+SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY", "OIDC_PRIVATE_KEY")
 ROOT_HOME = Path("/var/lib/windlass")
 
 
@@ -103,6 +103,18 @@ class Settings(BaseSettings):
     )
     crew_domain: str | None = Field(
         None, description="With `crews.example.com`, a crew is also served at `<slug>.crews.example.com`."
+    )
+    oidc_issuer: Annotated[str | None, AfterValidator(_address)] = Field(
+        None,
+        validation_alias="OIDC_ISSUER",
+        description="Address of the server's OIDC issuer, as cloud providers reach it (docs/identity.md); "
+        "`WINDLASS_PUBLIC_URL` when not given.",
+    )
+    oidc_private_key: SecretStr | None = Field(
+        None,
+        validation_alias="OIDC_PRIVATE_KEY",
+        description="RSA keys of the issuer in place of those in the database, as PEM: the first one signs, all are "
+        "published. Removed from the environment once read.",
     )
     trusted_proxies: Names = Field(
         default_factory=list, description="Addresses, separated by commas, whose X-Forwarded-* headers are believed."
@@ -329,6 +341,11 @@ class Settings(BaseSettings):
         return self.home / "address"
 
     @property
+    def issuer(self) -> str | None:
+        """The address of the OIDC issuer. None: it is the one that the server listens on, if that is a loopback one."""
+        return self.oidc_issuer or self.public_url
+
+    @property
     def limits(self) -> Limits:
         """The limits of runs whose deployment sets none."""
         return Limits(**{name: getattr(self, name) for name in asdict(Limits()) if name in type(self).model_fields})
@@ -375,7 +392,9 @@ def load() -> Settings:
 
 def environment() -> dict[str, str]:
     """Returns the server's environment without the variables of Windlass. Crews get a part of it."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_") and name not in SECRETS
+    }
 
 
 def server_of_commands() -> tuple[str | None, str | None, SecretStr | None]:
@@ -389,9 +408,14 @@ def profiles_file() -> Path:
     return platformdirs.user_config_path("windlass") / "profiles.json"
 
 
+def variable_of(setting: str) -> str:
+    """Returns the name of the variable that the setting is read from."""
+    return str(Settings.model_fields[setting].validation_alias or f"WINDLASS_{setting.upper()}")
+
+
 def unknown_variables() -> list[str]:
     """Returns the WINDLASS_* variables that are no setting. Most are typing errors."""
-    known = {f"WINDLASS_{name.upper()}" for name in Settings.model_fields} | set(OF_COMMANDS)
+    known = {variable_of(name) for name in Settings.model_fields} | set(OF_COMMANDS)
     return sorted(name for name in os.environ if name.startswith("WINDLASS_") and name not in known)
 
 
@@ -402,4 +426,5 @@ def _in_words(error: ValidationError) -> str:
 def _one_in_words(place: tuple[int | str, ...], what: str) -> str:
     if not place:  # an error of several settings, whose message names them
         return what.removeprefix("Value error, ")
-    return f"WINDLASS_{str(place[0]).upper()}: {what[0].lower()}{what[1:]}"
+    name = str(place[0])
+    return f"{variable_of(name) if name in Settings.model_fields else name}: {what[0].lower()}{what[1:]}"

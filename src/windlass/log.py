@@ -34,6 +34,11 @@ EVENTS: dict[str, Event] = {
     "server.without_tls": Event(WARNING, "The server is reached over plain HTTP; put a proxy with TLS before it."),
     "server.stopping": Event(INFO, "The server was asked to stop and finishes its requests."),
     "master_key.created": Event(INFO, "There was no master key, so the server made one. Back up the file."),
+    "signing_key.created": Event(INFO, "The server made its first key for the tokens that identify it to providers."),
+    "signing_key.rotated": Event(INFO, "A signing key was added, or signs at once; old ones may have been removed."),
+    "signing_key.unreadable": Event(
+        ERROR, "A stored signing key can't be decrypted, so it is neither published nor used."
+    ),
     "database.started": Event(INFO, "The embedded PostgreSQL runs."),
     "database.stopped": Event(INFO, "The embedded PostgreSQL was stopped."),
     "database.migrated": Event(INFO, "The tables were migrated to this version."),

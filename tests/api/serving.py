@@ -29,11 +29,13 @@ from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.crewai_cli import CrewaiCli
 from windlass.api.metrics import Metrics
+from windlass.api.oidc import Oidc
 from windlass.api.server import HttpServer
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.builds import Builds
 from windlass.deployments.crews import Crews
 from windlass.deployments.deploys import Deploys
+from windlass.deployments.identity import Identity
 from windlass.deployments.management import Management
 from windlass.deployments.settings import ServerDefaults
 from windlass.deployments.sources import Sources
@@ -57,6 +59,7 @@ from windlass.store.managing import ManagingStore
 from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
+from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.sources import SourceStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from windlass.projects.uv import Builder
+    from windlass.secrets.oidc import SigningKey
 
 KEY_RING = KeyRing([MasterKey(bytes(32))])
 LARGEST_BODY = 1024 * 1024
@@ -115,6 +119,7 @@ class Server:
     access: TokenAuthenticator
     large_answers: LargeAnswers
     uploads: Path
+    identity: Identity
     _stopping: AsyncExitStack
 
     @property
@@ -236,6 +241,8 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
     hosts: Hosts | None = None,
     host: str = "127.0.0.1",
     large_answers: int = LARGE_ANSWERS,
+    issuer: str | None = None,
+    signing_keys: Sequence[SigningKey] = (),
 ) -> Server:
     """`seconds` are those that a client has for its whole request; `host` is the address to listen on."""
     async with AsyncExitStack() as stack:
@@ -246,6 +253,10 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
         tokens = await Tokens.open(TokenStore(database), KEY_RING)
         kickoffs, deployments = KickoffStore(database), DeploymentStore(database)
         statuses = Statuses(kickoffs, listener)
+        identity = await Identity.open(SigningKeyStore(database), KEY_RING, issuer, signing_keys)
+        identity.follow(listener)
+        await identity.start()
+        stack.push_async_callback(identity.stop)
         api = CrewApi(
             Crews(deployments, listener),
             access := TokenAuthenticator(tokens, TokenStore(database), listener, rates),
@@ -280,6 +291,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             AuditStore(database),
             deploys,
             Uploads(),
+            identity,
             Deletions(RetentionStore(database)),
             LARGEST_BODY,
             seconds,
@@ -289,6 +301,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             *health_routes({"database": ready}),
             *control_routes(control),
             *CrewaiCli(control).routes(),
+            *Oidc(identity).routes(),
             *Metrics(access, overview, public_url is None).routes(),
         ]
         app = Application(api, routes, Addresses(root, domain), public_url=public_url, hosts=hosts)
@@ -301,6 +314,8 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
         async with asyncio.timeout(DEADLINE):
             await listener.listening.wait()
         url = f"http://127.0.0.1:{http_server.port}"
+        if issuer is None:
+            identity.issue_at(url)
         return Server(
             url,
             database,
@@ -314,6 +329,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             access,
             kept,
             folder / "uploads",
+            identity,
             stack.pop_all(),
         )
 

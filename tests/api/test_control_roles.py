@@ -52,6 +52,8 @@ ROLES: dict[tuple[str, str], Role] = {
     ("POST", "/tokens"): VIEWER,
     ("DELETE", "/tokens/{token_id}"): VIEWER,
     ("GET", "/audit"): OWNER,
+    ("GET", "/identity"): OWNER,
+    ("POST", "/identity/rotate"): OWNER,
 }
 NAMES = {"slug": "nowhere", "number": "1", "name": "nobody"}
 BAD_BODY: dict[str, Any] = {"unknown": 1}

@@ -6,7 +6,7 @@ from pathlib import Path
 from windlass.config import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text("utf-8")
-ROWS = re.findall(r"^\| `WINDLASS_(\w+)` \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
+ROWS = re.findall(r"^\| `(?:WINDLASS_)?(\w+)` \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
 
 
 def test_the_page_has_every_setting_with_its_meaning() -> None:

@@ -34,6 +34,7 @@ COMMANDS = {
     "stop": ("stop", "Stop a kickoff, or all open ones with --all."),
     "kickoffs": ("kickoffs", "List kickoffs, or delete some for good."),
     "tokens": ("tokens", "Create, show, list, rotate and revoke API tokens."),
+    "identity": ("identity", "Show who the server is to cloud providers and Vault."),
     "users": ("users", "Add, list, disable and delete users, and set their roles."),
     "audit": ("audit", "Show who changed what on the server."),
     "db": ("db", "Open the database in psql, or print its URL."),

@@ -79,6 +79,7 @@ class Sealed(StrEnum):
     JOURNAL_RECORD = "journal.record"
     VARIABLE = "variables.value"
     CREDENTIAL = "credentials.configuration"
+    SIGNING_KEY = "signing_keys.key"
     BACKUP_PROBE = "the backup"
 
     def of(self, row: object) -> str:

@@ -9,6 +9,7 @@ WindlassError
     ├── UnusableSecret          no variable can hold the value: it is no text, too large, or has a NUL character
     ├── ProviderUnavailable     the provider does not answer, or is overloaded; the call may be repeated
     ├── BadCredential           the configuration of a credential is invalid
+    ├── NoIssuer                this server has no address or no key with which it can prove its identity
     ├── NoCredential            no credential has this name, or the provider has no default one
     └── MissingPackage          the client of the provider is not installed
 """
@@ -74,6 +75,10 @@ class BadCredential(SecretError):  # noqa: N818 - describes the credential
 
 class NoCredential(SecretError):  # noqa: N818 - describes the credential
     code = "no_credential"
+
+
+class NoIssuer(SecretError):  # noqa: N818 - describes the issuer
+    code = "no_issuer"
 
 
 class MissingPackage(SecretError):  # noqa: N818 - describes the package

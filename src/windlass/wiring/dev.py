@@ -105,12 +105,12 @@ async def _serve_projects(
     ]
     deployments = await _load_all(crews, alone=alone)
     await services.start_side_jobs()
+    address = await services.start_http(given[0].slug if alone else None)  # before any run, as for `windlass serve`
     await services.start_builds(runner, environments)
     roots = [one.root for one in given]
     await services.start_worker(
         runner, environments, observers=shown.observers, given=roots, interpreters=interpreters, code=code
     )
-    address = await services.start_http(given[0].slug if alone else None)
     stack.callback(settings.address_file.unlink, missing_ok=True)
     slugs = "".join(f"{one.slug}\n" for one in given)
     write_whole(settings.address_file, f"{address}\n{slugs}", 0o644)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.access.tokens import Tokens
 from windlass.aio import serving, shielded
+from windlass.deployments.identity import Identity
 from windlass.embedded_postgres.home import make_home
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, UserDeletion
 from windlass.secrets.key_ring import KeyRing, load_key_ring
+from windlass.secrets.oidc import SigningKey, doubt_about, keys_of_variable
 from windlass.secrets.providers import Providers, provider
 from windlass.secrets.providers.endpoints import Endpoints
 from windlass.secrets.secret import Secret
@@ -25,6 +27,7 @@ from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.migrate import migrate
 from windlass.store.retention import RetentionStore
+from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.tokens import TokenStore
 
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ class Infrastructure:
     listener: Listener
     key_ring: KeyRing
     tokens: Tokens
+    identity: Identity
     exclusive: bool
     providers: Providers
 
@@ -99,6 +103,7 @@ def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> Use
 
 async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify: Notify) -> Infrastructure:
     providers = partial(provider, endpoints=Endpoints.parsed(settings.secret_endpoints))
+    signing_keys = signing_keys_of(settings, notify)
     outside = outside_url(settings)
     url = outside or await embedded_url(settings, stack, notify)
     database = await stack.enter_async_context(Database(url))
@@ -108,11 +113,24 @@ async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify:
     key_ring = key_ring_of(settings)
     tokens = await Tokens.open(TokenStore(database), key_ring)
     listener = Listener(url)
+    identity = await Identity.open(SigningKeyStore(database), key_ring, settings.issuer, signing_keys)
+    identity.follow(listener)
     recovery = PoolRecovery(database)
     listener.on_gap(recovery.begin)
     stack.push_async_callback(recovery.stop)
     await stack.enter_async_context(serving(listener))
-    return Infrastructure(database, listener, key_ring, tokens, exclusive=outside is None, providers=providers)
+    await stack.enter_async_context(serving(identity))
+    return Infrastructure(
+        database, listener, key_ring, tokens, identity, exclusive=outside is None, providers=providers
+    )
+
+
+def signing_keys_of(settings: Settings, notify: Notify) -> list[SigningKey]:
+    """Returns the keys of OIDC_PRIVATE_KEY, none without it. Raises BadSigningKey. Warns of a doubtful OIDC_ISSUER."""
+    if settings.oidc_issuer and (doubt := doubt_about(settings.oidc_issuer)):
+        notify(f"warning: {doubt} (OIDC_ISSUER)")
+    given = settings.oidc_private_key
+    return keys_of_variable(given.get_secret_value()) if given else []
 
 
 async def embedded_url(settings: Settings, stack: AsyncExitStack, notify: Notify, *, for_command: bool = False) -> str:

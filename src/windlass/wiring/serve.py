@@ -51,9 +51,9 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
             if offline_model
             else CrewEnvironments(settings.crew_env, key_ring)
         )
+        address = await services.start_http(None)  # before any run: providers fetch the issuer's keys from it
         await services.start_builds(runner, environments)
         await services.start_worker(runner, environments)
-        address = await services.start_http(None)
         services.stack.callback(settings.address_file.unlink, missing_ok=True)
         write_whole(settings.address_file, f"{services.address_here}\n", 0o644)
         logger.event("server.ready", base_url=address, deployment=None)

@@ -22,6 +22,7 @@ from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.crewai_cli import CrewaiCli
 from windlass.api.metrics import Metrics
+from windlass.api.oidc import Oidc
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.building import Building
@@ -226,7 +227,13 @@ class Services:
         addresses = Addresses(root, settings.crew_domain)
         app = Application(
             crew_api,
-            [*health, *control_routes(control), *CrewaiCli(control).routes(), *self._metrics(control)],
+            [
+                *health,
+                *control_routes(control),
+                *CrewaiCli(control).routes(),
+                *Oidc(infrastructure.identity).routes(),
+                *self._metrics(control),
+            ],
             addresses,
             public_url=settings.public_url,
             hosts=hosts_of(settings),
@@ -245,6 +252,8 @@ class Services:
         await self.stack.enter_async_context(serving(server))
         warn_without_tls(settings, self.notify)
         self.address_here = http_url(settings.host, server.port)
+        if settings.issuer is None and is_loopback(settings.host):
+            infrastructure.identity.issue_at(self.address_here)
         return settings.public_url or self.address_here
 
     def _control_api(self, access: TokenAuthenticator) -> ControlApi:
@@ -269,6 +278,7 @@ class Services:
                 allow_local_git=self.settings.git_allow_private,
             ),
             Uploads(),
+            infrastructure.identity,
             Deletions(RetentionStore(infrastructure.database)),
             self.settings.max_body,
             self.settings.request_timeout,
@@ -319,7 +329,8 @@ def hosts_of(settings: Settings) -> Hosts:
     names without a dot, which are the names of services in a cluster.
     """
     domain, public = settings.crew_domain, urlsplit(settings.public_url or "").hostname
-    known = [settings.host, public, domain, f"*.{domain}" if domain else None, socket.gethostname()]
+    issuer = urlsplit(settings.oidc_issuer or "").hostname
+    known = [settings.host, public, issuer, domain, f"*.{domain}" if domain else None, socket.gethostname()]
     return Hosts([*settings.allowed_hosts, *known], plain=not is_loopback(settings.host))
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from windlass.access.tokens import Tokens
     from windlass.api.control_api.uploads import Uploads
     from windlass.deployments.deploys import Deploys
+    from windlass.deployments.identity import Identity
     from windlass.deployments.management import Management
     from windlass.lifecycle.deletion import Deletions
     from windlass.store.audit import AuditStore
@@ -37,6 +38,7 @@ class ControlApi:
     audit: AuditStore
     deploys: Deploys
     uploads: Uploads
+    identity: Identity
     deletions: Deletions
     largest_body: int
     request_timeout: float

@@ -9,12 +9,14 @@ from starlette.exceptions import HTTPException
 from windlass.access.tokens import LastOwner, NoSuchToken, NoSuchUser, TooManyTokens, UserCanNot, UserExists
 from windlass.api.errors import Problem, bad_request, wrong_method
 from windlass.deployments.deploys import BadName, NoSuchBuild
+from windlass.deployments.identity import KeysAreFixed
 from windlass.deployments.settings import BadSettings
 from windlass.deployments.variables import BadVariable, NoSuchVariable
 from windlass.errors import ProjectError
 from windlass.lifecycle.deletion import KickoffsStillOpen
-from windlass.secrets.provider import BadCredential, NoCredential
+from windlass.secrets.provider import BadCredential, NoCredential, NoIssuer
 from windlass.store.managing import AnotherVersion, KickoffsOpen, NameTaken, NoSuchDeployment, NoSuchVersion
+from windlass.store.signing_keys import KeyWaits
 from windlass.store.variables import TooManyVariables
 
 if TYPE_CHECKING:
@@ -34,10 +36,13 @@ STATUSES: dict[type, int] = {
     NoSuchVariable: 404,
     NoSuchVersion: 404,
     AnotherVersion: 409,
+    KeyWaits: 409,
+    KeysAreFixed: 409,
     KickoffsOpen: 409,
     KickoffsStillOpen: 409,
     LastOwner: 409,
     NameTaken: 409,
+    NoIssuer: 503,
     TooManyTokens: 409,
     TooManyVariables: 409,
     UserCanNot: 409,
