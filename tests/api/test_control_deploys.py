@@ -307,7 +307,7 @@ async def test_promote_and_rollback_move_through_the_versions(server: Server, de
     assert (await developer.value("GET", path))["version"] == 1
     assert await developer.value("POST", f"{path}/promote", json={"version": 1}) == {"version": 1}
     assert [(await developer.value("POST", f"{path}/rollback", json={}))["version"] for _ in range(3)] == [3, 2, 1]
-    await developer.refused("POST", f"{path}/rollback", status=404, json={})
+    await developer.refused("POST", f"{path}/rollback", status=409, json={})
     await finish(server, await rebuilt(developer, slug))
     assert (await developer.value("GET", path))["version"] == 4
     assert (await developer.value("POST", f"{path}/rollback"))["version"] == 1

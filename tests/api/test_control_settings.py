@@ -80,6 +80,7 @@ async def test_settings_stay_when_a_new_version_is_registered(crew: Crew, develo
     found = await developer.value("GET", settings_of(crew))
     assert (found["settings"]["concurrency"], found["defaults"]["concurrency"]) == (3, 9)
     assert found["settings"]["weight"] == 2
+    assert found["project"] == {"concurrency": 9, "weight": 2}
     columns = "SELECT concurrency, weight FROM deployments WHERE slug = %(slug)s"
     assert await crew.server.database.row(columns, {"slug": crew.deployment.slug}) == {"concurrency": 3, "weight": 2}
 

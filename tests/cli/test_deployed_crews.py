@@ -129,6 +129,7 @@ def test_variables_that_the_first_build_needs(windlass: Command, folder: Path) -
     failed = windlass("deploy", path)
     assert failed.code == 1
     assert "error: coffee: the build failed: KeyError: 'BEAN'" in failed.err
+    assert failed.err.endswith("or remove coffee: windlass deployments remove coffee\n")
     assert windlass("deployments", "list", "--state", "failed").out.splitlines()[1].startswith("coffee ")
     assert "KeyError" in windlass("deployments", "logs", "coffee").out
     unbuilt = windlass("kickoff", "--deployment", "coffee", "-i", "leaf=green")

@@ -120,6 +120,9 @@ def deploy(
             print_result(line)
     elif deployment["version"] is not None:
         notify(f"Version {deployment['version']} of {slug} still serves.")
+    else:
+        remove = command("deployments", "remove", slug, control=control)
+        notify(f"{slug} has no version yet. Correct the project and deploy it again, or remove {slug}: {remove}")
     return code
 
 

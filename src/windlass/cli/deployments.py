@@ -323,11 +323,12 @@ def settings(
     if body:
         notify(f"Changed for {slug}, from the next kickoff on: {', '.join(flat(body))}")
         return
-    own = flat(answer["own"])
-    rows = [
-        [name, _shown(name, value), "deployment" if own.get(name) is not None else "default"]
-        for name, value in flat(answer["settings"]).items()
-    ]
+    own, project = flat(answer["own"]), flat(answer["project"])
+
+    def source(name: str) -> str:
+        return "deployment" if own.get(name) is not None else "project" if name in project else "default"
+
+    rows = [[name, _shown(name, value), source(name)] for name, value in flat(answer["settings"]).items()]
     print_table(OF_SETTINGS, rows)
     notify(f"Change one with: windlass deployments settings {shlex.quote(slug)} NAME=VALUE")
 

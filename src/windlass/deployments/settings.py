@@ -103,11 +103,14 @@ class ServerDefaults:
 
 @dataclass(frozen=True, slots=True)
 class ShownSettings:
-    """`effective` are the settings that count, `own` those of the deployment, `defaults` those without `own`."""
+    """`effective` are the settings that count, `own` those of the deployment, `defaults` those without `own`.
+    `project` are those that the project sets.
+    """
 
     effective: dict[str, Any]
     own: dict[str, Any]
     defaults: dict[str, Any]
+    project: dict[str, Any]
 
 
 def shown_settings(deployment: Deployment, own: Mapping[str, Any], server: ServerDefaults) -> ShownSettings:
@@ -119,6 +122,7 @@ def shown_settings(deployment: Deployment, own: Mapping[str, Any], server: Serve
         {**effective, **{name: own.get(name, usual) for name, usual in without_option.items()}},
         dict(own),
         {**defaults, **without_option},
+        {name: value for name, value in found.items() if name in defaults},
     )
 
 

@@ -49,6 +49,10 @@ class NoSuchVersion(WindlassError):  # noqa: N818 - describes the version
     pass
 
 
+class NoEarlierVersion(WindlassError):  # noqa: N818 - describes the version
+    pass
+
+
 class AnotherVersion(WindlassError):  # noqa: N818 - describes the version
     """Reports that the current version is not the expected one: somebody else has changed it."""
 
@@ -127,14 +131,14 @@ class ManagingStore:
     async def roll_back(self, slug: str, current: int | None, change: Change) -> int:
         """Makes the version the current one that was so before. Returns its number.
 
-        Raises NoSuchDeployment, NoSuchVersion without an earlier one, and AnotherVersion as `promote` does.
+        Raises NoSuchDeployment, NoEarlierVersion, and AnotherVersion as `promote` does.
         """
         async with self._locked(slug) as (connection, row):
             _check_current(row, current)
             deployment = row["id"]
             before = await fetch(connection, SQL["version_before"], {"deployment": deployment})
             if not before:
-                raise NoSuchVersion(f"No version of {slug} was current before.", _list_of_versions(slug))
+                raise NoEarlierVersion(f"No version of {slug} was current before.", _list_of_versions(slug))
             await connection.execute(SQL["remove_last_current"], {"deployment": deployment})
             await show_current(connection, deployment, before[0]["id"])
             await record(connection, change)

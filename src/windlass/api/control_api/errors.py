@@ -15,7 +15,14 @@ from windlass.deployments.variables import BadVariable, NoSuchVariable
 from windlass.errors import ProjectError
 from windlass.lifecycle.deletion import KickoffsStillOpen
 from windlass.secrets.provider import BadCredential, NoCredential, NoIssuer
-from windlass.store.managing import AnotherVersion, KickoffsOpen, NameTaken, NoSuchDeployment, NoSuchVersion
+from windlass.store.managing import (
+    AnotherVersion,
+    KickoffsOpen,
+    NameTaken,
+    NoEarlierVersion,
+    NoSuchDeployment,
+    NoSuchVersion,
+)
 from windlass.store.signing_keys import KeyWaits
 from windlass.store.variables import TooManyVariables
 
@@ -43,6 +50,7 @@ STATUSES: dict[type, int] = {
     LastOwner: 409,
     NameTaken: 409,
     NoIssuer: 503,
+    NoEarlierVersion: 409,
     TooManyTokens: 409,
     TooManyVariables: 409,
     UserCanNot: 409,

@@ -27,6 +27,7 @@ class SettingsAnswer(BaseModel):
     defaults: dict[str, Any] = Field(
         description="Those that count where `own` has none: the project's options, else the server's defaults."
     )
+    project: dict[str, Any] = Field(description="Those that the project sets.")
 
 
 class SourceItem(BaseModel):
@@ -145,7 +146,7 @@ async def unset_variable(caller: Developer, control: Control, slug: Slug, name: 
 
 def _settings(found: ShownSettings) -> SettingsAnswer:
     own = DeploymentSettings.model_construct(_fields_set=set(found.own), **found.own)
-    return SettingsAnswer(settings=found.effective, own=own, defaults=found.defaults)
+    return SettingsAnswer(settings=found.effective, own=own, defaults=found.defaults, project=found.project)
 
 
 def _given(name: str, body: VariableValue) -> GivenVariable:
