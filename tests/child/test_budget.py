@@ -113,8 +113,10 @@ def test_an_event_that_no_frame_can_hold_is_told_by_its_name() -> None:
 
 def test_the_reason_of_a_failure_is_told() -> None:
     worker = Narrow()
-    Report(worker, Redaction({})).fail(Failed("run", "a", reason="limit"))
-    assert worker.heard == [Failed("run", "a", reason="limit")]
+    Report(worker, Redaction({})).fail(LimitReached("a"), "run", "/project")
+    (failed,) = worker.heard
+    assert isinstance(failed, Failed)
+    assert (failed.stage, failed.message, failed.reason) == ("run", "a", "limit")
 
 
 def test_a_frame_that_is_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from windlass_child.kinds import KINDS
 from windlass_child.process.process_env import quiet
-from windlass_child.process.redaction import MACHINE
+from windlass_child.process.secret_parts import MACHINE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "projects.md").read_text("utf-8")
 

@@ -161,7 +161,8 @@ class DrivenChild:
         folder.mkdir(parents=True, exist_ok=True)
         for entry in given.get("journal", ()):
             self.talk.send(entry)
-        self.talk.send(Run("kickoff", 1, project, ProcessEnvironment(environment, str(folder)), inputs, budget))
+        place = ProcessEnvironment(environment, str(folder), given.get("secrets", []))
+        self.talk.send(Run("kickoff", 1, project, place, inputs, budget, **given.get("more", {})))
 
     def inspect(self, project: Project, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

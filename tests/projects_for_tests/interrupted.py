@@ -15,6 +15,7 @@ from projects_for_tests.making import function_project
 from windlass_child.process.messages import Event, JournalAppend, JournalReplay, Project, TaskEnded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from projects_for_tests.driver import DrivenChild, DrivenZygote
@@ -97,22 +98,35 @@ class Kickoff:
         self.outputs: dict[int, str] = {}
 
     def attempt(
-        self, stop_at: str = "", answers: dict[str, str] | None = None, commits_until: float = math.inf
+        self,
+        stop_at: str = "",
+        answers: dict[str, str] | None = None,
+        commits_until: float = math.inf,
+        secrets: Mapping[str, str] | None = None,
     ) -> DrivenChild:
         """Starts one, with the journal of those before. Its model gives `answers` to the steps in it, and none to the
-        step `stop_at`.
+        step `stop_at`. `secrets` are secret variables.
         """
         child, number = self._zygote.fork(), str(len(self._attempts) + 1)
         child.commits_until = commits_until
         given = {"NOTES": str(self._notes), "ATTEMPT": number, "STOP_AT": stop_at, "ANSWERS": json.dumps(answers or {})}
         folder, journal = self._folder / f"attempt {number}", self.journal()
-        child.run(self._project, folder, journal=journal, environment=given, **self._given)
+        secrets = secrets or {}
+        child.run(
+            self._project, folder, journal=journal, environment={**given, **secrets}, secrets=[*secrets], **self._given
+        )
         self._attempts.append(child)
         return child
 
-    def interrupted(self, stop_at: str, journaled: int = 0, answers: dict[str, str] | None = None) -> DrivenChild:
+    def interrupted(
+        self,
+        stop_at: str,
+        journaled: int = 0,
+        answers: dict[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> DrivenChild:
         """An attempt that is killed when its model was asked for this step, and so many entries are in the journal."""
-        child = self.attempt(stop_at, answers)
+        child = self.attempt(stop_at, answers, secrets=secrets)
         self._zygote.until(lambda: "stopped" in child.printed and len(child.talk.of(JournalAppend)) >= journaled)
         return self.kill(child)
 

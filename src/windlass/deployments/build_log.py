@@ -13,7 +13,7 @@ from windlass.store.builds import NewLine
 from windlass_child.process.redaction import Redaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from windlass.store.builds import BuildStore, BuildTurn, Level
 
@@ -41,11 +41,13 @@ class BuildLog:
         self._changed, self._flushing = asyncio.Event(), asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
-    def mask(self, variables: Mapping[str, str], of_server: Mapping[str, str]) -> None:
-        """From now on, masks the values of these variables, and secrets of the server's environment."""
+    def mask(self, variables: Mapping[str, str], secrets: Collection[str], of_server: Mapping[str, str]) -> None:
+        """From now on, masks the values of these variables, and secrets of the server's environment. Values of the
+        variables that `secrets` names are masked in encoded forms, too.
+        """
         # under such a name each value is masked that is not too short
         own = {f"SECRET_{name}": value for name, value in variables.items()}
-        self._redaction = Redaction({**of_server, **own})
+        self._redaction = Redaction({**of_server, **own}, [f"SECRET_{name}" for name in secrets])
 
     def masked(self, text: str) -> str:
         return self._redaction.text(text)[:LONGEST_ERROR]

@@ -58,12 +58,15 @@ logger = log.logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A project as a build has loaded it: with which options, on which interpreter, and in which environment."""
+    """A project as a build has loaded it: with which options, on which interpreter, and in which environment, of which
+    these variables are `secrets`.
+    """
 
     recognised: Recognised
     options: Options
     prepared: Prepared
     environment: Mapping[str, str]
+    secrets: frozenset[str]
 
     @property
     def root(self) -> Path:
@@ -148,7 +151,7 @@ class Building:
         if turn.attempt > 1:
             lines.add("the worker of this build was lost: the build begins again", "warning")
         variables = open_values(self._key_ring, turn.deployment_id, turn.variables)
-        lines.mask(variables, config.environment())
+        lines.mask(variables, {one.name for one in turn.variables if one.secret}, config.environment())
         new = await self._version(turn, variables, lines)
         await lines.flush()  # the log takes no lines after the end of the build
         number = await self._store.publish(turn, new, changes)
@@ -165,7 +168,7 @@ class Building:
             loaded = await self._prepare(turn, root, snapshot, variables, lines)
             lines.add("loading the project")
             manifest = await self._load(loaded, lines)
-            await self._check_identities(turn, loaded, manifest, variables, lines)
+            await self._check_identities(loaded, manifest, variables, lines)
         except WindlassError as error:
             raise _without(root, error) from error
         project = loaded.recognised.project
@@ -206,7 +209,8 @@ class Building:
         else:
             lines.add(f"the environment of its packages is {prepared.key}")
         environment = self._crew_environments.of_deployment(variables)
-        return Loaded(recognised, options, prepared, environment)
+        secrets = {one.name for one in turn.variables if one.secret} & environment.keys()
+        return Loaded(recognised, options, prepared, environment, frozenset(secrets))
 
     async def _load(self, loaded: Loaded, lines: BuildLog) -> Manifest:
         """Raises ProjectError. If code of the project has failed, reports other faults first that may be the reason."""
@@ -224,9 +228,9 @@ class Building:
             lines.add(for_deployer(loaded.root, line))
 
     async def _check_identities(
-        self, turn: BuildTurn, loaded: Loaded, manifest: Manifest, variables: Mapping[str, str], lines: BuildLog
+        self, loaded: Loaded, manifest: Manifest, variables: Mapping[str, str], lines: BuildLog
     ) -> None:
-        secret = {one.name for one in turn.variables if one.secret} & loaded.environment.keys()
+        secret = loaded.secrets
         if not secret or not manifest.tasks:
             return
         lines.add(f"loading the project with made-up values of its secret variables ({', '.join(sorted(secret))})")
@@ -257,7 +261,9 @@ class Building:
 
         project, preload = loaded.recognised.project, loaded.recognised.preload
         limits = dataclasses.replace(loaded.options.limits, output_limit=2 * MOST_PRINTED)
-        return await self._runner.inspect(loaded.prepared.interpreter, preload, project, environment, report, limits)
+        return await self._runner.inspect(
+            loaded.prepared.interpreter, preload, project, environment, report, limits, secrets=loaded.secrets
+        )
 
     async def _fail(self, turn: BuildTurn, lines: BuildLog, error: WindlassError) -> None:
         message, hint = lines.masked(error.message), lines.masked(error.hint)

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -22,6 +22,7 @@ from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
 from windlass_child.process.frames import BadMessage, encode
 from windlass_child.process.messages import DUMP_SIGNAL, FROM_CHILD, Abort, Born, Event, Lease, Warned
+from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -83,6 +84,7 @@ class Supervision:
     """The parts and the bounds with which a child is supervised until its end.
 
     `grace` is in seconds. `cooperative` is true when the code in the child reads the message `Abort`.
+    `secrets` are masked in the lines that it prints.
     """
 
     context: RunContext
@@ -92,6 +94,7 @@ class Supervision:
     cooperative: bool
     disk: DiskUse | None = None
     share: Share | None = None
+    secrets: SecretValues = field(default_factory=lambda: SecretValues({}))
 
 
 class Child:
@@ -130,7 +133,7 @@ class Child:
             watched.cgroup = cgroup
         watched.stalled = lambda silence: self._report_stall(silence, watched, supervision)
         report = noting_life(watched, context.report)
-        capture = OutputCapture(supervision.limits.output_limit)
+        capture = OutputCapture(supervision.limits.output_limit, supervision.secrets)
         try:
             with (
                 supervision.monitor.over(watched),
@@ -238,7 +241,7 @@ class Child:
 
     async def _report_stall(self, seconds: float, watched: WatchedRun, supervision: Supervision) -> None:
         report = supervision.context.report
-        stacks = await stacks_of(self._zygote, self._name, watched.stacks)
+        stacks = supervision.secrets.masked(await stacks_of(self._zygote, self._name, watched.stacks))
         await report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))
         await report(
             Warned(

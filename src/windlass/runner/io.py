@@ -8,6 +8,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Literal
 
+from windlass.aio import offload
 from windlass.errors import WindlassError
 from windlass.kickoffs.limits import WHERE
 from windlass.runner.descriptors import CHUNK, let_go, size_of_next
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from windlass.runner.run_spec import Report
     from windlass_child.process.messages import JournalReplay
+    from windlass_child.process.secret_values import SecretValues
 
 
 MOST_AT_ONCE = 253
@@ -127,6 +129,9 @@ class SocketReader(FdReader):
 LONGEST_LINE = 8 * 1024
 """Bytes of a line that are kept."""
 
+MOST_FORMS = 20
+"""The forms in which a secret is searched for: what is read before the first search, for each byte of it."""
+
 CUT = " [... cut by Windlass: the line is longer than 8 KB]"
 
 
@@ -169,22 +174,27 @@ class LineSplitter:
 
 
 class OutputCapture:
-    """Reports the lines that a run prints, up to its output_limit (bytes, both streams together).
+    """Reports the lines that a run prints, without the values of its secret variables, up to its output_limit (bytes,
+    both streams together).
 
     The rest is read and dropped: an unread pipe would block the run.
     """
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int | None, secrets: SecretValues) -> None:
         self._limit = limit
         self._room = limit
         self._dropped = 0
+        self._secrets = secrets
 
     async def read(self, stream: Literal["stdout", "stderr"], pipe: FdReader, report: Report) -> None:
         lines = LineSplitter()
-        while data := await pipe.read():
-            for line in lines.feed(self._take(data)):
+        data = await pipe.read()
+        masked = await offload(self._secrets.size * MOST_FORMS, self._secrets.stream)
+        while data:
+            for line in lines.feed(self._take(masked.feed(data) if self._room != 0 else data)):
                 await report(Output(stream, line, time.time()))
-        for line in lines.end():
+            data = await pipe.read()
+        for line in [*lines.feed(self._take(masked.end())), *lines.end()]:
             await report(Output(stream, line, time.time()))
 
     async def report_dropped(self, report: Report) -> None:

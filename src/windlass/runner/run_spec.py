@@ -9,7 +9,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.runner.prepared_interpreters import Prepared
 from windlass_child.process.frames import encode
 from windlass_child.process.messages import Budget, Inspect, JournalReplay, Message, Project, Run
-from windlass_child.process.redaction import is_of_the_machine
+from windlass_child.process.secret_parts import is_of_the_machine
 
 if TYPE_CHECKING:
     from pathlib import Path

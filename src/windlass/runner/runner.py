@@ -42,9 +42,10 @@ from windlass.runner.zygote import FrameworkMissing, Zygote
 from windlass.runner.zygote_pool import ZygotePool
 from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Inspect, ProcessEnvironment, Run
+from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 
     from windlass.accounts import Account
     from windlass.kickoffs.manifest import Manifest
@@ -177,32 +178,36 @@ class Runner:
         environment: Mapping[str, str],
         report: Report | None = None,
         limits: Limits | None = None,
+        *,
+        secrets: Collection[str] = (),
     ) -> Manifest:
         """Loads the project in a child, and returns its manifest.
 
         `report` gets the lines that the project writes and its warnings. `limits` are those that the project sets.
+        `secrets` are the names of the variables whose values are masked in all that leaves the process.
         Raises ProjectError with the reason when the project can't be loaded, and ChildLost when its process was lost.
         """
         given, project = project, await self.reachable(project)
+        spec = RunSpec(
+            "inspection",
+            1,
+            interpreter,
+            preload,
+            project,
+            environment,
+            {},
+            self.limits_of(limits or Limits()),
+            secrets=frozenset(secrets),
+        )
         with named_as(given, project):
-            return await self._inspect(interpreter, preload, project, environment, report, limits)
+            return await self._inspect(spec, report)
 
-    async def _inspect(
-        self,
-        interpreter: Path,
-        preload: str | None,
-        project: Project,
-        environment: Mapping[str, str],
-        report: Report | None,
-        limits: Limits | None,
-    ) -> Manifest:
-        limits = self.limits_of(limits or Limits())
-        spec = RunSpec("inspection", 1, interpreter, preload, project, environment, {}, limits)
-        self._check(interpreter, Path(project.root))
+    async def _inspect(self, spec: RunSpec, report: Report | None) -> Manifest:
+        self._check(spec.interpreter, Path(spec.project.root))
         async with self._zygotes.use(self._zygote_spec(spec)):  # the time limit does not include its start
             context = RunContext(report or discard, Terminator(), LeaseHandle())
             with while_loading(context.terminator):
-                ended = await self._live(spec, lambda place: Inspect(project, place), context)
+                ended = await self._live(spec, lambda place: Inspect(spec.project, place), context)
         return manifest_in(ended)
 
     async def run(
@@ -249,8 +254,9 @@ class Runner:
             if child is None:
                 return Ended(asked=context.terminator.asked)
             cooperative = spec.preload is not None
+            secrets = SecretValues({name: spec.environment[name] for name in spec.secrets & spec.environment.keys()})
             supervision = Supervision(
-                context, self._monitor, spec.limits, self._config.grace, cooperative, share.disk, share
+                context, self._monitor, spec.limits, self._config.grace, cooperative, share.disk, share, secrets
             )
             ended = await child.follow(spec.journal, message, supervision)
             if spec.folder_user is not None and not context.lease_handle.lapsed:
@@ -291,7 +297,11 @@ class Runner:
             return zygote_spec
         environment = tuple(sorted(spec.environment.items()))
         return replace(
-            zygote_spec, project=spec.project, environment=environment, digest=f"{zygote_spec.digest} {spec.digest}"
+            zygote_spec,
+            project=spec.project,
+            environment=environment,
+            secrets=tuple(sorted(spec.secrets)),
+            digest=f"{zygote_spec.digest} {spec.digest}",
         )
 
     def _base_spec(self, interpreter: Path, preload: str | None) -> ZygoteSpec:

@@ -23,7 +23,8 @@ PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
 class ZygoteSpec:
     """Describes a zygote. Kickoffs with equal specs can share one zygote.
 
-    With `project` the zygote also imports the modules of that project, in `environment`. `digest` identifies the state
+    With `project` the zygote also imports the modules of that project, in `environment`, whose variables `secrets` are
+    masked in what the zygote prints and reports. `digest` identifies the state
     of the interpreter's environment, and of the project's files. `account` is the user that it runs as, None for the
     server's own. `program` is its first code.
     """
@@ -32,6 +33,7 @@ class ZygoteSpec:
     preload: str | None = None
     project: Project | None = None
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    secrets: tuple[str, ...] = ()
     account: Account | None = None
     digest: str = ""
     program: Path = PROGRAM

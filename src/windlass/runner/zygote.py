@@ -32,6 +32,7 @@ from windlass_child.process.messages import (
     Signal,
     Unready,
 )
+from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +137,9 @@ class Zygote:
         try:
             async with asyncio.timeout(START_SECONDS):
                 if spec.project is not None:
-                    await zygote._send_all(Preload(spec.project, {**environment, **dict(spec.environment)}))
+                    await zygote._send_all(
+                        Preload(spec.project, {**environment, **dict(spec.environment)}, [*spec.secrets])
+                    )
                 answer = await asyncio.shield(zygote._ready)
             await zygote._check_ready(answer, spec.interpreter)
         except TimeoutError:
@@ -312,10 +315,13 @@ class Zygote:
         settle(record.exited, None)
 
     async def _read_output(self) -> None:
-        """Keeps the last lines that the zygote itself prints."""
+        """Keeps the last lines that the zygote itself prints, masked."""
         output, lines = self._process.stdout, LineSplitter()
+        given = dict(self._spec.environment)
+        masked = SecretValues({name: given[name] for name in self._spec.secrets if name in given}).stream()
         while output is not None and (data := await output.read(CHUNK)):
-            self._last_lines.extend(lines.feed(data))
+            self._last_lines.extend(lines.feed(masked.feed(data)))
+        self._last_lines.extend(lines.feed(masked.end()))
 
     def _end_process(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -256,7 +256,9 @@ class CrewJournal:
 
     def _entry(self, task: Any, step: Step, output: Any) -> JournalCommitted | None:
         try:
-            value = tasks.kept(task, output, without_raw=step.own)
+            # an output with a secret is masked in its task record, and so can't be restored from there
+            without_raw = step.own and not self._report.has_secret(output.raw)
+            value = tasks.kept(task, output, without_raw=without_raw)
         except Exception as error:  # noqa: BLE001 - runs code of the project's objects
             self._report.not_journaled(step.called, text_of(error))
             return None

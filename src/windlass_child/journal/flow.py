@@ -44,7 +44,7 @@ class FlowJournal:
         self._entries = FlowEntries(report.journal.take_all(METHOD))
         self._last: str | None = None
         self._in_use = 0
-        self._state = FlowState(flow)
+        self._state = FlowState(flow, report.journal.of_states)
         self._restored: list[str] = []
         self._reported: set[str] = set()
         self._writing = asyncio.Lock()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
 from windlass_child.journal.flow_parts import ABSENT, FlowParts, called, is_attribute
+from windlass_child.journal.markers import Markers
 from windlass_child.journal.value_codec import TAG, decoded, encoded
 from windlass_child.process.error_text import text_of
+from windlass_child.process.secret_values import SecretValues
 
 Change = tuple[str, int, str | None, str]
 """A change of the JSON text of one part of the flow. Its four items:
@@ -28,14 +29,16 @@ NO_FORM = None
 class FlowState:
     """The JSON texts of the parts of a flow, as they were journaled last."""
 
-    def __init__(self, flow: Any) -> None:
+    def __init__(self, flow: Any, markers: Markers | None = None) -> None:
+        """`markers` keep secrets out of the texts. The texts of all attempts of a kickoff have the same markers."""
+        self._markers = markers or Markers(SecretValues({}))
         self._parts = FlowParts(flow)
         self._texts: dict[str, str] = {}
         self._texts_before: dict[str, str] = {}
         self._to_set: dict[str, str] = {}
         self._values: dict[str, tuple[str, Any]] = {}
         self._seen: dict[str, str | None] | None = None
-        self._made = {part: (value, text(value)) for part, value in self._parts.attributes().items()}
+        self._made = {part: (value, self._text(value)) for part, value in self._parts.attributes().items()}
         self._latest: list[tuple[str, Any]] = []
         self.not_kept: dict[str, str] = {}
 
@@ -45,7 +48,7 @@ class FlowState:
         self._latest = list(self._parts.all())
         for part, value in self._latest:
             if not is_attribute(part):
-                texts[part] = dumped(value)
+                texts[part] = self._dumped(value)
             elif (kept := self._attribute(part, value)) is not None:
                 texts[part] = kept
         before, self._texts_before, self._texts = self._texts, self._texts, texts
@@ -108,7 +111,7 @@ class FlowState:
         if self._seen is not None:
             return
         try:
-            self._seen = {part: text(value) for part, value in self._parts.all()}
+            self._seen = {part: self._text(value) for part, value in self._parts.all()}
         except Exception:  # noqa: BLE001 - runs code of the project; without texts no existing part counts as unchanged
             self._seen = {}
 
@@ -119,7 +122,7 @@ class FlowState:
         """
         made, made_text = self._made.get(part, (ABSENT, ""))
         try:
-            new = dumped(value)
+            new = self._dumped(value)
         except Exception as error:  # noqa: BLE001 - runs code of the project
             if value is not made:
                 self.not_kept[part] = text_of(error)
@@ -147,27 +150,25 @@ class FlowState:
 
     def _text_now(self, part: str) -> str | None:
         value = self._parts.value(part)
-        return "" if value is ABSENT else text(value)
+        return "" if value is ABSENT else self._text(value)
 
     def _made_again(self, part: str, new: str) -> Any:
         """Decodes the text of a part. The same text gives the same object."""
         known, value = self._values.get(part, ("", ABSENT))
         if new == known:
             return value
-        value = decoded(json.loads(new))
+        value = decoded(self._markers.read(new))
         self._values[part] = (new, value)
         return value
 
+    def _dumped(self, value: Any) -> str:
+        return self._markers.text_of(encoded(value))
 
-def dumped(value: Any) -> str:
-    return json.dumps(encoded(value), separators=(",", ":"))
-
-
-def text(value: Any) -> str | None:
-    try:
-        return dumped(value)
-    except Exception:  # noqa: BLE001 - runs code of the project
-        return NO_FORM
+    def _text(self, value: Any) -> str | None:
+        try:
+            return self._dumped(value)
+        except Exception:  # noqa: BLE001 - runs code of the project
+            return NO_FORM
 
 
 def digest(of: str) -> str:

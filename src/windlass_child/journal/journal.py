@@ -6,13 +6,19 @@ import contextlib
 import json
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from windlass_child.journal.markers import Markers
 from windlass_child.process.messages import JournalAppend
+from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
     from windlass_child.process.messages import JournalReplay, Message
+
+MARKED = "marked"
+STATES = "state"
+"""The level of the markers in the texts of a flow's state, which are parts of entries."""
 
 
 class Sends(Protocol):
@@ -39,6 +45,30 @@ class Journal:
         self._last = 0
         self._entries: dict[str, JournalEntry] = {}
         self._awaited: dict[int, threading.Event] = {}
+        self._use(Markers(SecretValues({})))
+
+    def _use(self, markers: Markers) -> None:
+        self._markers, self.of_states = markers, markers.of_level(STATES)
+
+    def put_values(self, values: SecretValues) -> dict[str, str]:
+        """Puts the values of this run's secret variables into the remembered entries. Later entries get markers for
+        them. It is called before the first entry is taken.
+
+        Drops the entries for which that is not possible, and returns their keys with the reasons.
+        """
+        nonces = [one.value[MARKED] for one in self._entries.values() if is_marked(one.value)]
+        self._use(Markers(values, nonces[-1] if nonces else None))
+        dropped = {}
+        for key, entry in list(self._entries.items()):
+            if is_marked(entry.value):
+                try:
+                    value = Markers(values, entry.value[MARKED]).shown(entry.value["value"])
+                except ValueError as error:
+                    dropped[key] = str(error)
+                    del self._entries[key]
+                else:
+                    self._entries[key] = replace(entry, value=value)
+        return dropped
 
     def remember(self, entry: JournalReplay) -> None:
         self._last = max(self._last, entry.number)
@@ -46,13 +76,14 @@ class Journal:
             self._entries[entry.key] = JournalEntry(entry.number, json.loads(entry.record), entry.output)
 
     def take(self, key: str) -> JournalEntry | None:
-        return self._entries.pop(key, None)
+        return self._entries.pop(self._markers.without_values(key), None)
 
     def take_all(self, beginning: str) -> dict[str, JournalEntry]:
         """Takes the entries whose keys begin with `beginning`, in the order in which they were written.
 
         The keys of the result are the rests of the keys, after `beginning`.
         """
+        beginning = self._markers.without_values(beginning)
         keys = [key for key in self._entries if key.startswith(beginning)]
         taken = {key.removeprefix(beginning): self._entries.pop(key) for key in keys}
         return dict(sorted(taken.items(), key=lambda item: item[1].number))
@@ -71,9 +102,11 @@ class Journal:
         `position` and `output_elsewhere` are those of JournalAppend. Raises OSError if no receiver is connected,
         TooLarge, and TypeError, ValueError or RecursionError for a value that is not JSON.
         """
-        record = json.dumps(value, separators=(",", ":"))
+        record = self._markers.text_of(value)
+        if self._markers.used or self.of_states.used:  # from then on each entry: those without a marker don't differ
+            record = f'{{"{MARKED}":"{self._markers.nonce}","value":{record}}}'
         if os.getpid() == self._owner:  # the server receives nothing from a process that crew code forked
-            self._send(key, record, position, output_elsewhere=output_elsewhere)
+            self._send(self._markers.without_values(key), record, position, output_elsewhere=output_elsewhere)
 
     def committed(self) -> None:
         """Waits until the worker has committed all entries that were sent so far."""
@@ -100,3 +133,8 @@ class Journal:
                 del self._awaited[number]
                 raise
             self._last = number
+
+
+def is_marked(value: Any) -> bool:
+    """Returns whether this is the value of an entry with markers in it."""
+    return isinstance(value, dict) and value.keys() == {MARKED, "value"}

@@ -17,7 +17,6 @@ from windlass_child.journal.journal import Journal
 from windlass_child.process import library_logs
 from windlass_child.process.budget import Stopping, check_result
 from windlass_child.process.channel import Channel
-from windlass_child.process.error_text import explain
 from windlass_child.process.frames import BadMessage
 from windlass_child.process.lease import wait_for
 from windlass_child.process.messages import (
@@ -109,7 +108,9 @@ def serve(channel: Channel, zygote: int) -> None:
     fill(order.project.root, order.process_environment.folder)
     reset_inherited_state(order.project.root)
     refuse_input()
-    report = Report(channel, Redaction(environment()), stopping, journal)
+    redaction = Redaction(environment(), order.process_environment.secrets)
+    report = Report(channel, redaction, stopping, journal)
+    report.restore_journal()
     if isinstance(order, Run):
         library_logs.keep_apart(report, order.project.root)
     execute(order, report)
@@ -211,7 +212,7 @@ def execute(order: Inspect | Run, report: Report) -> None:
             check_result(result, order.budget.result_limit)
             report.send(result)
     except BaseException as error:  # noqa: BLE001 - the crew's code may raise anything; the error is the answer
-        report.fail(explain(error, stage, order.project.root))
+        report.fail(error, stage, order.project.root)
 
 
 def in_manifest(warning: Warned) -> dict[str, str]:

@@ -120,12 +120,16 @@ class InputsRefused(Exception):  # noqa: N818 - describes the inputs
     """The crew can't take these inputs. The text names the inputs and the reason."""
 
 
-def explain(error: BaseException, stage: str, root: str) -> Failed:
-    """Returns the `Failed` for any exception of crew code at its load or run. `root` is the project's folder."""
-    trace = shortened("".join(own_trace(error, Path(root)) if stage == "load" else traceback.format_exception(error)))
+def explain(error: BaseException, stage: str, root: str, mask: Callable[[str], str] = str) -> Failed:
+    """Returns the `Failed` for any exception of crew code at its load or run. `root` is the project's folder.
+
+    `mask` masks the texts before they are cut: it does not recognise half a secret.
+    """
+    frames_of = own_trace(error, Path(root)) if stage == "load" else traceback.format_exception(error)
+    trace = shortened(mask("".join(frames_of)))
     if isinstance(error, InputsRefused):
-        return Failed("inputs", one_line(str(error)), trace)
-    message, hint = words_for(error, stage, Path(root))
+        return Failed("inputs", one_line(mask(str(error))), trace)
+    message, hint = map(mask, words_for(error, stage, Path(root)))
     reason = error.reason if isinstance(error, ProjectFault) else ProjectFault.reason
     return Failed(stage, sentence(message) if hint else one_line(message), trace, hint, reason)
 

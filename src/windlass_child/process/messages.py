@@ -92,11 +92,12 @@ class Signal:
 @dataclass(frozen=True, slots=True)
 class Preload:
     """Names the project whose modules the zygote imports too, and their environment. It is the first message to such a
-    zygote.
+    zygote. `secrets` are as in ProcessEnvironment.
     """
 
     project: Project
     environment: dict[str, str]
+    secrets: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,9 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
         apply(ProcessEnvironment(order.environment, str(Path.cwd())))
     answer = warmed(framework) if framework else Ready(sys.version.split()[0], None, None)
     if order is not None and isinstance(answer, Ready):
-        answer = with_project(order.project, Redaction(order.environment)) or replace(answer, threads=own_threads())
+        answer = with_project(order.project, Redaction(order.environment, order.secrets)) or replace(
+            answer, threads=own_threads()
+        )
     flush_output()
     gc.collect()
     gc.freeze()
@@ -86,8 +88,8 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
         for adapter in frameworks.imported():
             adapter.stop_threads()
     except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the error is the answer
-        fault = explain(error, "load", project.root)
-        return Unready(redaction.text(f"{fault.message} {fault.hint}".strip()))
+        fault = explain(error, "load", project.root, redaction.text)
+        return Unready(f"{fault.message} {fault.hint}".strip())
     return None
 
 

@@ -1,6 +1,7 @@
 """Masks the values of the crew's variables in all that leaves its process, and converts any value to plain JSON.
 
-Only `Redaction` decides which values are secret. docs/projects.md describes its coverage and its bounds.
+`SecretValues` masks the variables that are marked as secret, everywhere. `Redaction` masks in errors and events the
+values of all other variables, too, unless they look harmless. docs/projects.md describes the coverage and the bounds.
 """
 
 from __future__ import annotations
@@ -8,60 +9,56 @@ from __future__ import annotations
 import json
 import math
 import re
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
+
+from windlass_child.process.encodings import from_utf8, utf8
+from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.search import Search
+from windlass_child.process.secret_parts import SHORTEST, is_of_the_machine, secrets_in
+from windlass_child.process.secret_values import MASK, MASK_BYTES, SecretValues, replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
-MASK = "[secret]"
+    from windlass_child.process.messages import KnownTask, Message
+
 DEEPEST = 64
-
-SHORTEST = 8
-"""The fewest characters of a masked value. A shorter one is likely to be a word that occurs in harmless text."""
-SHORTEST_PASSWORD = 4
-"""The fewest characters of a masked password in a URL. One of fewer than SHORTEST is masked only as a whole word."""
-SHORTEST_LINE = 16
-"""The fewest characters of a masked line of a value that has several lines, such as a private key."""
 MOST = 1000
-"""The most values that are masked, the longest first."""
+"""The most values that are masked because they look like secrets, the longest first."""
 
-MACHINE = {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER"}
-"""Variables of the machine. With those that begin with LC_, every crew has them, and none is masked."""
-
-SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH(?!OR)|DSN", re.IGNORECASE)
-"""In a variable with such a name an ordinary value is masked too. A value that is not ordinary is masked in every
-variable.
-"""
-
-WORD, NUMBER, MIXED = (re.compile(form) for form in (r"[^\W\d_]{1,15}", r"\d{1,8}", r"\w{1,6}"))
-SEPARATORS = re.compile(r"[-_.,:;/@+ ]+")
-MOST_MIXED = 2
-COMMON = {"admin", "guest", "local", "localhost", "pass", "password", "postgres", "root", "secret", "test", "user"}
 PASSWORD_IN_URL = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)@")
 
 
 class Redaction:
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    """`environment` are all variables of the crew. `secrets` are the names of those that are marked as secret."""
+
+    def __init__(self, environment: Mapping[str, str], secrets: Collection[str] = ()) -> None:
+        self.secrets = SecretValues({name: environment[name] for name in secrets if name in environment})
         given = {name: value for name, value in environment.items() if not is_of_the_machine(name)}
         found = {form for name, value in given.items() for secret in secrets_in(name, value) for form in forms(secret)}
-        longest_first = sorted(found, key=len, reverse=True)[:MOST]
-        self._values = [value for value in longest_first if len(value) >= SHORTEST]
+        longest_first = sorted(found - self.secrets.forms.keys(), key=len, reverse=True)[:MOST]
+        self._search = Search(utf8(value) for value in longest_first if len(value) >= SHORTEST)
         short = [value for value in longest_first if len(value) < SHORTEST]
         self._short = [(value, re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")) for value in short]
 
     def text(self, text: str) -> str:
-        for value in self._values:  # one search per value is faster than one pattern of all values
-            if value in text:
-                text = text.replace(value, MASK)
+        text = self.secrets.masked(text)
+        if self._search:
+            data = utf8(text)
+            found = self._search.masked(data, MASK_BYTES)
+            text = text if found is data else from_utf8(found)
         for value, alone in self._short:
             if value in text:
                 text = alone.sub(MASK, text)
         return PASSWORD_IN_URL.sub(rf"\1:{MASK}@", text) if "://" in text else text
 
-    def plain(self, value: Any, depth: int = 0) -> Any:
+    def plain(self, value: Any) -> Any:
         """Returns `value` as JSON with masked strings. A value that JSON can't hold becomes the name of its type."""
+        return self.secrets.without_numbers(self._plain(value, 0))
+
+    def _plain(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if value is None or isinstance(value, bool | int | float):
@@ -69,10 +66,39 @@ class Redaction:
         if depth >= DEEPEST:
             return "…"
         if isinstance(value, dict):
-            return {self.text(str(key)): self.plain(item, depth + 1) for key, item in value.items()}
+            return {self.text(str(key)): self._plain(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [self.plain(item, depth + 1) for item in value]
+            return [self._plain(item, depth + 1) for item in value]
         return nameless(value)
+
+    def message(self, message: Message) -> Message:
+        """Returns a message without the values of secret variables.
+
+        `Report` masks events, warnings and errors before it cuts them, and `Journal` its entries.
+        """
+        return replace(message, **self._masked_fields(message)) if self.secrets else message
+
+    def _masked_fields(self, message: Message) -> dict[str, Any]:
+        masked = self.secrets.masked
+        match message:
+            case TasksKnown():
+                return {"tasks": [self._task(one) for one in message.tasks]}
+            case TaskStarted():
+                return {"name": message.name and masked(message.name), "agent": self._agent(message.agent)}
+            case TaskEnded():
+                return {"output": message.output and masked(message.output), "agent": self._agent(message.agent)}
+            case Succeeded():
+                structured = message.structured and self.secrets.masked_json_text(message.structured)
+                return {"output": masked(message.output), "structured": structured}
+            case Inspected():
+                return {"manifest": replaced(message.manifest, masked)}
+        return {}
+
+    def _task(self, task: KnownTask) -> KnownTask:
+        return {**task, "name": task["name"] and self.secrets.masked(task["name"]), "agent": self._agent(task["agent"])}
+
+    def _agent(self, agent: str | None) -> str | None:
+        return agent and self.secrets.masked(agent)
 
 
 def nameless(value: object) -> str:
@@ -80,83 +106,6 @@ def nameless(value: object) -> str:
     return f"<{type(value).__name__}>"
 
 
-def is_of_the_machine(name: str) -> bool:
-    return name in MACHINE or name.startswith("LC_")
-
-
-def secrets_in(name: str, value: str) -> Iterator[str]:
-    """Yields the secrets of one variable."""
-    value = value.strip()
-    if "://" in value and not re.search(r"\s", value):
-        yield from secrets_in_url(value)
-    elif len(value) >= SHORTEST and (SECRET_NAME.search(name) or not is_ordinary(value)) and not is_path(value):
-        yield value
-        for part in parts_of(value):
-            if len(part) >= SHORTEST_LINE and not is_ordinary(part):
-                yield part
-
-
-def secrets_in_url(url: str) -> Iterator[str]:
-    """Yields the URL itself, its password or token, and the parts of its path and query that are not ordinary."""
-    try:
-        found = urlsplit(url)
-        user, password = found.username or "", found.password or ""
-    except ValueError:
-        yield url
-        return
-    pieces = [*found.path.split("/"), *re.split(r"[&=;]", found.query)]
-    hidden = [piece for piece in pieces if len(piece) >= SHORTEST and not is_ordinary(piece)]
-    if user and not password and len(user) >= SHORTEST:
-        hidden.append(user)
-    if len(password) >= SHORTEST_PASSWORD and password.lower() not in COMMON:
-        hidden.append(password)
-    if hidden or password:
-        yield url
-    for one in hidden:
-        yield one
-        yield unquote(one)
-
-
-def parts_of(value: str) -> Iterator[str]:
-    """Yields the lines of a value. For a JSON object, such as a service account's key, yields the texts in it too."""
-    if "\n" in value:
-        yield from (line.strip() for line in value.splitlines())
-    if value.startswith("{"):
-        try:
-            found = json.loads(value)
-        except (ValueError, RecursionError):
-            return
-        for text in found.values():
-            if isinstance(text, str):
-                yield text
-                yield from (line.strip() for line in text.splitlines())
-
-
 def forms(secret: str) -> set[str]:
     """Returns the secret in its forms: unchanged, and as in JSON, in a Python literal and in a URL."""
     return {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, safe="")}
-
-
-def is_ordinary(value: str) -> bool:
-    """Returns whether the value consists of words, numbers and few short mixtures, like names of models, regions and
-    modes.
-    """
-    mixed = 0
-    for part in SEPARATORS.split(value):
-        if part and not WORD.fullmatch(part) and not NUMBER.fullmatch(part):
-            mixed += 1
-            if mixed > MOST_MIXED or not MIXED.fullmatch(part):
-                return False
-    return True
-
-
-def is_path(value: str) -> bool:
-    """Returns whether the value is a path below an existing folder, or several such paths separated by colons."""
-    return all(path.startswith("~/") or exists("/".join(path.split("/")[:2])) for path in value.split(":") if path)
-
-
-def exists(path: str) -> bool:
-    try:
-        return path.startswith("/") and len(path) > 1 and Path(path).exists()
-    except (OSError, ValueError):
-        return False

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from windlass_child.journal.journal import Journal
 from windlass_child.process import processes
 from windlass_child.process.budget import Stopping, size_in_words
-from windlass_child.process.error_text import LimitReached, text_of
+from windlass_child.process.chunks import Chunks
+from windlass_child.process.error_text import LimitReached, explain, text_of
 from windlass_child.process.frames import TooLarge
-from windlass_child.process.messages import Event, Failed, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.process.messages import Event, Succeeded, TaskEnded, TaskStarted, Warned
 from windlass_child.process.process_env import flush_output
 from windlass_child.process.truncation import beginning, cut, shortened
 
@@ -44,6 +45,7 @@ class Report:
     ) -> None:
         self._channel = channel
         self._redaction = redaction
+        self._chunks = Chunks(redaction.secrets)
         self.stopping = stopping or Stopping()
         self.journal = journal or Journal(channel)
         self._writers = ThreadPoolExecutor(MOST_WRITERS, "windlass-journal")
@@ -53,7 +55,9 @@ class Report:
         """Sends a message. Raises ProjectFault for a result that is too large. In place of another message that is too
         large it sends a warning, or a cut event.
         """
+        message = self._redaction.message(message)
         if isinstance(message, Succeeded):
+            self._send_held_chunks()
             message = self._without_what_was_sent(message)
         try:
             self._channel.send(message)
@@ -91,11 +95,27 @@ class Report:
         size, most = size_in_words(error.size), size_in_words(error.most)
         self.warn("too_large", f"{what} is {size} and is not kept; the limit is {most}")
 
+    def has_secret(self, text: str) -> bool:
+        """Returns whether the text contains the value of a secret variable."""
+        return self._redaction.secrets.are_in(text)
+
+    def restore_journal(self) -> None:
+        """Puts the values of secret variables into the entries of earlier attempts."""
+        for reason in sorted(set(self.journal.put_values(self._redaction.secrets).values())):
+            self.warn("journal_unfit", f"a finished step is run again: {reason}")
+
     def event(self, name: str, payload: dict[str, Any], at: float | None = None) -> None:
         """Sends an event. `at` is Unix time in seconds; None for now."""
+        for one, masked in self._chunks.take(name, payload):
+            self._send_event(one, masked, time.time() if at is None else at)
+
+    def _send_event(self, name: str, payload: dict[str, Any], at: float) -> None:
         # Cut after the redaction: the redaction does not recognise half a secret.
-        plain = shortened(self._redaction.plain(payload))
-        self.send(Event(name, time.time() if at is None else at, plain))
+        self.send(Event(name, at, shortened(self._redaction.plain(payload))))
+
+    def _send_held_chunks(self) -> None:
+        for name, payload in self._chunks.end():
+            self._send_event(name, payload, time.time())
 
     def warn(self, code: str, message: str, task: int | None = None) -> None:
         self.send(Warned(code, beginning(self._redaction.text(message), LONGEST_WARNING), task))
@@ -155,9 +175,10 @@ class Report:
     def not_journaled(self, step: str, why: str) -> None:
         self.warn("not_journaled", f"{step} is run again if the kickoff is interrupted after it: {why}")
 
-    def fail(self, failed: Failed) -> None:
-        message, trace, hint = [self._redaction.text(words) for words in (failed.message, failed.trace, failed.hint)]
-        self.send(Failed(failed.stage, beginning(message, LONGEST_WARNING), trace, hint, failed.reason))
+    def fail(self, error: BaseException, stage: str, root: str) -> None:
+        """Reports the end of the run by an exception. `root` is the project's folder."""
+        self._send_held_chunks()
+        self.send(explain(error, stage, root, self._redaction.text))
 
 
 CLOSED = b"the crew's code closed the socket that its process reports on; look for os.closerange or os.close\n"

@@ -1,0 +1,180 @@
+"""The values of secret variables are masked in every form in which programs write a text."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus, urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.redaction import Redaction
+from windlass_child.process.secret_values import MASK, MOST_PARTS, SecretValues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOKENS = {
+    "LETTERS": "Xk29vQ7mT4zR8bLw",
+    "SHORTEST": "s3cr3t-8",
+    "SIGNS": "p@ss/w+rd=\"'\\<&> é\t%",
+    "LINES": "first line of it\nthe second: é\n",
+    "DIGITS": "4929123412341234",
+}
+SECRETS = SecretValues(TOKENS)
+
+
+def in_base64(text: str, before: bytes, after: bytes, *, urlsafe: bool) -> str:
+    encode = base64.urlsafe_b64encode if urlsafe else base64.b64encode
+    return encode(before + text.encode() + after).decode()
+
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "itself": str,
+    "json": json.dumps,
+    "json in UTF-8": partial(json.dumps, ensure_ascii=False),
+    "json in json": lambda text: json.dumps(json.dumps({"a": text})),
+    "repr": repr,
+    "repr of bytes": lambda text: repr(text.encode()),
+    "json of a repr": lambda text: json.dumps(repr(text)),
+    "url": partial(quote, safe=""),
+    "path": quote,
+    "form": lambda text: urlencode({"a": text}),
+    "plus": quote_plus,
+    "html": html.escape,
+    "html text": partial(html.escape, quote=False),
+    "hex": lambda text: text.encode().hex(),
+    "HEX": lambda text: text.encode().hex().upper(),
+    **{
+        f"base64 of {before!r} + it + {after!r}, for URLs: {urlsafe}": partial(
+            in_base64, before=before, after=after, urlsafe=urlsafe
+        )
+        for before in (b"", b"user:", b"ab", b"x")
+        for after in (b"", b"!", b"!!")
+        for urlsafe in (False, True)
+    },
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_secret_is_masked_in_each_encoding(name: str, encoding: str) -> None:
+    text = ENCODINGS[encoding](TOKENS[name].strip())
+    masked = SECRETS.masked(f"<{text}>")
+    assert MASK in masked
+    assert SECRETS.names_in(f"<{text}>") == {name}
+    left = len(masked.replace(MASK, "")) - 2
+    assert left <= len(ENCODINGS[encoding]("")) + (12 if "base64" in encoding else 0), masked
+
+
+@given(st.text(min_size=8, max_size=60).filter(lambda text: len(text.strip()) >= 8), st.text(), st.text())
+def test_any_value_is_masked(value: str, before: str, after: str) -> None:
+    assert value.strip() not in SecretValues({"A": value}).masked(f"{before}{value}{after}").replace(MASK, "\0")
+
+
+def test_a_short_value_is_no_secret() -> None:
+    assert SecretValues({"A": "1234567"}).masked("1234567") == "1234567"
+    assert not SecretValues({"A": "1234567", "B": ""})
+
+
+def test_harmless_looking_values_are_masked_too() -> None:
+    assert SecretValues({"STAGE": "production"}).masked("in production") == "in [secret]"
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSjAgEA9x2K\n-----END PRIVATE KEY-----\n"
+ACCOUNT = json.dumps(
+    {
+        "type": "service_account",
+        "private_key": KEY,
+        "password": "correct horse battery",
+        "database": {"url": "postgres://app:pw9-Longer@db.example.com/app"},
+        "token_uri": "https://oauth2.example.com/token",
+        "hosts": ["Zm9vYmFyMTIzNDU2"],
+    },
+    indent=1,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [KEY.splitlines()[1], KEY.splitlines()[2], "correct horse battery", "pw9-Longer", "Zm9vYmFyMTIzNDU2", ACCOUNT],
+)
+def test_parts_of_a_structured_secret_are_masked_alone(text: str) -> None:
+    assert SecretValues({"ACCOUNT": ACCOUNT}).masked(f"it is {text}") == f"it is {MASK}"
+
+
+@pytest.mark.parametrize(
+    "text", ["service_account", "-----BEGIN PRIVATE KEY-----", "https://oauth2.example.com/token", "example"]
+)
+def test_harmless_parts_of_a_structured_secret_are_left(text: str) -> None:
+    assert SecretValues({"ACCOUNT": ACCOUNT}).masked(text) == text
+
+
+def test_a_password_of_a_structured_secret_is_masked_in_base64() -> None:
+    header = base64.b64encode(b"app:correct horse battery").decode()
+    assert "Y29ycmVjdCBob3JzZSBiYXR0ZXJ5"[3:20] not in SecretValues({"ACCOUNT": ACCOUNT}).masked(f"Basic {header}")
+
+
+def test_a_secret_of_many_lines_has_bounds() -> None:
+    many = "\n".join(f"x9K2mQ7vT4z8-{number}" for number in range(3 * MOST_PARTS))
+    secrets = SecretValues({"MANY": many, "TOKEN": "Xk29vQ7mT4zR8bLw"})
+    assert len(secrets.texts) == MOST_PARTS + 2
+    assert secrets.masked("Xk29vQ7mT4zR8bLw") == MASK
+
+
+@pytest.mark.parametrize(
+    ("structured", "masked"),
+    [
+        ({"a": "Xk29vQ7mT4zR8bLw", "b": [1, None]}, {"a": MASK, "b": [1, None]}),
+        ({"x Xk29vQ7mT4zR8bLw": "y"}, {f"x {MASK}": "y"}),
+        ({"number": 4929123412341234, "other": 12}, {"number": MASK, "other": 12}),
+        ([TOKENS["SIGNS"]], [MASK]),
+        ({"user": "harmless-name", "password": "of-the-value"}, {"user": "harmless-name", "password": MASK}),
+    ],
+)
+def test_structured_output_stays_json(structured: Any, masked: Any) -> None:
+    values = {**TOKENS, "OBJECT": '{"user":"harmless-name","password":"of-the-value"}'}
+    text = json.dumps(structured, separators=(",", ":"))
+    assert json.loads(SecretValues(values).masked_json_text(text)) == masked
+
+
+def test_structured_output_without_a_secret_is_not_touched() -> None:
+    text = '{"a": 1.50, "a": 2}'
+    assert SECRETS.masked_json_text(text) is text
+
+
+def test_structured_output_that_is_too_deep_to_mask_is_left_out() -> None:
+    text = "[" * 100_000 + '"Xk29vQ7mT4zR8bLw"' + "]" * 100_000
+    assert SECRETS.masked_json_text(text) == f'"{MASK}"'
+
+
+SECRET = TOKENS["LETTERS"]
+REDACTION = Redaction({**TOKENS, "OTHER": "aX9K2mQ7vT4z8"}, ["LETTERS", "NOT_SET"])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        TasksKnown([{"key": "k", "name": f"of {SECRET}", "agent": SECRET}]),
+        TaskStarted(0, "k", SECRET, None, 1.0),
+        TaskEnded(0, "completed", 1.0, f"is {SECRET}", SECRET, 1.0),
+        Succeeded(f"is {SECRET}", json.dumps({"a": SECRET})),
+        Inspected({"agents": [{"goal": SECRET}]}),
+    ],
+)
+def test_a_message_has_no_value_of_a_secret_variable(message: Any) -> None:
+    masked = REDACTION.message(message)
+    assert SECRET not in repr(masked)
+    assert MASK in repr(masked)
+
+
+def test_a_message_keeps_values_of_other_variables() -> None:
+    ended = TaskEnded(0, "completed", 1.0, "aX9K2mQ7vT4z8")
+    assert REDACTION.message(ended) == ended
+    assert REDACTION.text("aX9K2mQ7vT4z8") == MASK
