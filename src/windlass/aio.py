@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -71,6 +73,23 @@ async def abortable(work: Callable[[], Answer], abort: Callable[[], None]) -> An
         if not doing.cancelled():
             doing.exception()  # the cancellation is what counts
         raise
+
+
+def in_thread(work: Callable[[], Answer], name: str) -> asyncio.Future[Answer]:
+    """Does the work in a new thread. The thread is a daemon, so that it does not delay the exit of the process."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Answer] = loop.create_future()
+
+    def run() -> None:
+        try:
+            end = partial(future.set_result, work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is read
+            end = partial(future.set_exception, error)
+        with suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(end)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
 
 
 async def cancelled(*tasks: asyncio.Task[Any]) -> None:

@@ -20,6 +20,7 @@ WindlassError
 ├── CredentialExists, CredentialInUse, TooManyCredentials  (store.credentials)
 ├── SecretError              (secrets.provider) a secret can't be read
 ├── KickoffsStillOpen        (lifecycle.deletion) a user's kickoffs can't be deleted before they have ended
+├── UnreadableSecrets        (lifecycle.worker_config) values of variables can't be read from their secret managers
 ├── MasterKeyError           (secrets.key_ring) the key file or variable can't be used
 ├── UnknownKey, Damaged      (secrets.key_ring) a sealed value can't be opened
 ├── CrewError                (client.errors) the base class of the errors of a crew's client

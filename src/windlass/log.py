@@ -115,6 +115,12 @@ EVENTS: dict[str, Event] = {
     "deployment.deleted": Event(INFO, "The data of a removed crew was deleted permanently."),
     "deployment.settings_changed": Event(INFO, "Settings of a crew were changed; they act from the next kickoff on."),
     "variables.set": Event(INFO, "Variables of a crew were set; they act from the next kickoff on."),
+    "secrets.not_read": Event(
+        WARNING, "Variables of a crew can't be read from their secret manager; `why` has the reason, never a value."
+    ),
+    "secrets.client_failed": Event(
+        ERROR, "The client of a secret manager failed unexpectedly; `error` has the type of its error."
+    ),
     "variables.unset": Event(INFO, "A variable of a crew was unset."),
     "request.failed": Event(ERROR, "A request got 500; its answer holds the same reference as this line."),
     "connection.refused": Event(WARNING, "The limit of connections is reached, for this address or for the server."),

@@ -22,6 +22,18 @@ WAITED = Histogram(
 )
 RUNNING = Gauge("windlass_runs", "Runs of the worker of this process.", registry=REGISTRY)
 ZYGOTES = Gauge("windlass_zygotes", "Zygotes of this process.", registry=REGISTRY)
+SECRET_RESOLUTIONS = Histogram(
+    "windlass_secret_resolution_seconds",
+    "Time in which the variables of a kickoff or of a build were read from secret managers, failed reads included.",
+    buckets=SECONDS_OF_WAITS,
+    registry=REGISTRY,
+)
+SECRET_FAILURES = Counter(
+    "windlass_secret_failures",
+    "Variables that could not be read from their secret manager.",
+    ["provider", "cause"],
+    registry=REGISTRY,
+)
 DATABASE = Histogram(
     "windlass_database_seconds",
     "Time for which a connection to the database was used, with the wait for it.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lifecycle.running import KEYS
+from lifecycle.running import RESOLVER
 from windlass import config
 from windlass.offline_model.app import provider_key_names
 from windlass.wiring.crews import dev_environments
@@ -36,7 +36,7 @@ async def test_a_key_that_goes_and_comes_is_told_and_counts_for_the_next_kickoff
     project, said = env_file.parent, list[str]()
     write(env_file, "OPENAI_API_KEY=sk-for-tests")
     async with AsyncExitStack() as stack:
-        environments = await dev_environments(config.load(), KEYS, {project: said.append}, stack, said.append)
+        environments = await dev_environments(config.load(), RESOLVER, {project: said.append}, stack, said.append)
         assert said == [OWN.format("OPENAI_API_KEY")]
         write(env_file, "")
         assert (await environments.of_project(project))["OPENAI_BASE_URL"].startswith("http://127.0.0.1:")
@@ -52,6 +52,7 @@ async def test_of_a_project_that_was_served_before_nothing_is_told(env_file: Pat
     other.mkdir()
     write(other / ".env", "OPENAI_API_KEY=sk-for-tests")
     async with AsyncExitStack() as stack:
-        environments = await dev_environments(config.load(), KEYS, {env_file.parent: said.append}, stack, said.append)
+        served = {env_file.parent: said.append}
+        environments = await dev_environments(config.load(), RESOLVER, served, stack, said.append)
         assert "OPENAI_BASE_URL" not in await environments.of_project(other)
     assert said == [OFFLINE]

@@ -7,6 +7,7 @@ import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from deployments.memory_managers import MemoryManagers
 from projects_for_tests.making import written
 from projects_for_tests.wheels import index
 from store.whole import whole
@@ -17,6 +18,7 @@ from windlass.deployments.builds import Builds
 from windlass.deployments.checkouts import Checkouts
 from windlass.deployments.deployed_code import DeployedCode
 from windlass.deployments.environment import CrewEnvironments
+from windlass.deployments.resolution import Resolver
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import seal_value
 from windlass.kickoffs.events import to_json
@@ -32,6 +34,7 @@ from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.store.builds import JOB, Build, BuildStore
+from windlass.store.credentials import CredentialStore
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore, NewKickoff
@@ -69,7 +72,9 @@ class Server:
         self.statuses = Statuses(self.kickoffs, self.listener)
         self.sources = SourceStore(self.database)
         self.wheels = folder / "wheels"
-        self.crews = CrewEnvironments([], KEYS)
+        self.managers = MemoryManagers()
+        self.resolver = Resolver(KEYS, CredentialStore(self.database), self.managers.connect)
+        self.crews = CrewEnvironments([], self.resolver)
         self.deployment = new_id()
         self.use(folder / "machine")
 
@@ -89,6 +94,7 @@ class Server:
         server = cls(url, folder, stack, runner)
         await stack.enter_async_context(server.database)
         await stack.enter_async_context(serving(server.listener))
+        await stack.enter_async_context(serving(server.resolver))
         await asyncio.wait_for(server.listener.listening.wait(), DEADLINE)
         server.deployment = await server.add("tea")
         return server
@@ -109,7 +115,7 @@ class Server:
             environments=self.environments,
             runner=self.runner,
             crew_environments=self.crews,
-            key_ring=KEYS,
+            resolver=self.resolver,
             **more,
         )
 
@@ -161,8 +167,33 @@ class Server:
             {"id": self.deployment, "name": name, "value": sealed, "secret": secret},
         )
 
+    async def add_credential(self, name: str, method: str = "workload_identity", *, default: bool = False) -> UUID:
+        credential = new_id()
+        await self.database.execute(
+            "INSERT INTO credentials (id, name, provider, method, configuration, is_default) "
+            "VALUES (%(id)s, %(name)s, 'vault', %(method)s, 'sealed', %(default)s)",
+            {"id": credential, "name": name, "method": method, "default": default},
+        )
+        return credential
+
+    async def take_from(self, credential: UUID | str, name: str, secret_name: str) -> None:
+        """Sets a variable whose value comes from a secret manager, with a credential or the default one of a
+        provider.
+        """
+        values = {"id": self.deployment, "name": name, "secret_name": secret_name}
+        values |= (
+            {"provider": credential, "credential": None}
+            if isinstance(credential, str)
+            else {"provider": None, "credential": credential}
+        )
+        await self.database.execute(
+            "INSERT INTO variables (deployment_id, name, secret, provider, credential_id, secret_name) "
+            "VALUES (%(id)s, %(name)s, true, %(provider)s, %(credential)s, %(secret_name)s)",
+            values,
+        )
+
     async def worker(self) -> Worker:
-        deployed = DeployedCode(self.checkouts, self.environments, KEYS)
+        deployed = DeployedCode(self.checkouts, self.environments, self.resolver)
         config = WorkerConfig(slots=4, lease=15.0, renewal=3.75, max_losses=3, deployed=deployed)
         worker = Worker(self.kickoffs, self.listener, self.runner, self.crews, KEYS, config)
         return await self._stack.enter_async_context(serving(worker))

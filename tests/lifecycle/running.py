@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
+from deployments.memory_managers import MemoryManagers
 from projects_for_tests.making import function_project
 from store.whole import events_of, whole
 from windlass.aio import serving
 from windlass.deployments.registration import Registration
+from windlass.deployments.resolution import Resolver
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
@@ -22,6 +24,7 @@ from windlass.lifecycle.worker_config import CrewEnvironment, WorkerConfig
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
+from windlass.store.credentials import CredentialStore
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import Claimed, KickoffStatus, KickoffStore, NewKickoff
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 DEADLINE = 20.0
 KEYS = KeyRing([MasterKey(bytes(32))])
+RESOLVER = Resolver(KEYS, CredentialStore(Database("postgresql://127.0.0.1:1/none")), MemoryManagers().connect)
+"""Resolves variables with direct values only: its database is not open."""
 CODE = '''
 import os, pathlib, signal, time
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import openai
 import pytest
 
-from lifecycle.running import KEYS
+from lifecycle.running import RESOLVER
 from windlass import config
 from windlass.errors import WindlassError
 from windlass.offline_model.app import provider_key_names
@@ -51,7 +51,7 @@ async def answer(environment: dict[str, str], prompt: str) -> str | None:
 async def test_crews_get_the_answers_of_the_script(file: Path, tmp_path: Path) -> None:
     said: list[str] = []
     async with AsyncExitStack() as stack:
-        environments = await dev_environments(config.load(), KEYS, {tmp_path: said.append}, stack, said.append)
+        environments = await dev_environments(config.load(), RESOLVER, {tmp_path: said.append}, stack, said.append)
         environment = await environments.of_project(tmp_path)
         assert await answer(environment, "What is tea?") == "Leaves."
         with pytest.raises(openai.BadRequestError, match="No rule of the script"):
@@ -63,7 +63,7 @@ async def test_crews_get_the_answers_of_the_script(file: Path, tmp_path: Path) -
 async def test_a_script_that_is_changed_meanwhile_is_told_and_answers(file: Path, tmp_path: Path) -> None:
     said: list[str] = []
     async with AsyncExitStack() as stack:
-        environments = await dev_environments(config.load(), KEYS, {tmp_path: said.append}, stack, said.append)
+        environments = await dev_environments(config.load(), RESOLVER, {tmp_path: said.append}, stack, said.append)
         environment = await environments.of_project(tmp_path)
         write(file, "[[rules]]\ncontains = 'tea'\ntext = 'Only leaves.'\n")
         assert await answer(environment, "What is tea?") == "Only leaves."
@@ -77,8 +77,10 @@ async def test_without_a_script_the_model_answers_in_its_own_words(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("WINDLASS_OFFLINE_SCRIPT")
+    said: list[str] = []
     async with AsyncExitStack() as stack:
-        environments = await dev_environments(config.load(), KEYS, {tmp_path: lambda _: None}, stack, lambda _: None)
+        served = {tmp_path: said.append}
+        environments = await dev_environments(config.load(), RESOLVER, served, stack, said.append)
         given = await answer(await environments.of_project(tmp_path), "What is tea?")
     assert given
     assert given.startswith("[offline model]")
@@ -87,7 +89,7 @@ async def test_without_a_script_the_model_answers_in_its_own_words(
 async def test_a_script_that_cannot_be_used_is_told_at_the_start(unusable: Path, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         with pytest.raises(WindlassError, match="rule 1 has the key 'texts', which is unknown"):
-            await dev_environments(config.load(), KEYS, {tmp_path: lambda _: None}, stack, lambda _: None)
+            await dev_environments(config.load(), RESOLVER, {tmp_path: lambda _: None}, stack, lambda _: None)
 
 
 async def test_that_a_script_is_not_used_beside_a_key_is_told(
@@ -96,6 +98,6 @@ async def test_that_a_script_is_not_used_beside_a_key_is_told(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-for-tests")
     said: list[str] = []
     async with AsyncExitStack() as stack:
-        environments = await dev_environments(config.load(), KEYS, {tmp_path: said.append}, stack, said.append)
+        environments = await dev_environments(config.load(), RESOLVER, {tmp_path: said.append}, stack, said.append)
         assert "OPENAI_BASE_URL" not in await environments.of_project(tmp_path)
     assert said[-1] == f"warning: the script {file} (WINDLASS_OFFLINE_SCRIPT) is not used with that model"

@@ -115,6 +115,15 @@ def _traceback(payload: Payload) -> Iterator[tuple[int, str]]:
     yield from ((1, line) for line in without_our_frames(str(payload.get("text", ""))))
 
 
+def _secrets(payload: Payload) -> Iterator[tuple[int, str]]:
+    yield 0, f"variables read from secret managers in {shown(payload.get('ms'))} ms"
+    variables = payload.get("variables")
+    for one in variables if isinstance(variables, list) else []:
+        if isinstance(one, dict):
+            place = f"{shown(one.get('provider') or '')} {shown(one.get('secret_name') or '')}"
+            yield 1, f"{shown(one.get('name'))} from {place}: {shown(one.get('error') or 'read')}"
+
+
 def _restored(payload: Payload) -> Iterator[tuple[int, str]]:
     kept = [*payload.get("tasks", []), *payload.get("methods", [])]
     yield 1, f"taken from the journal: {shown(', '.join(map(str, kept)))}"
@@ -160,6 +169,7 @@ DESCRIBED: Mapping[str, Callable[[Payload], Iterator[tuple[int, str]]]] = {
     "tool_usage_error": _tool_finished,
     "journal_restored": _restored,
     "library_log": _library_log,
+    "secrets_resolved": _secrets,
     "traceback": _traceback,
     "stalled": _stalled,
 }

@@ -32,6 +32,7 @@ WHILE_IT_WAITS = {
     "paused": "No kickoff of the crew starts until then. New ones are accepted.",
     "worker": "No kickoff of any crew starts until then.",
     "environment": "This happens once on each machine for a version, and takes longer if it has new packages.",
+    "secrets": "Values that can't be read within 15 s end the kickoff.",
     "zygote": "This happens once for each project that is new or was idle.",
     "end": "That takes at most WINDLASS_STOP_GRACE seconds. If its worker is dead, it takes until its lease ends.",
     "human": "It continues when the question is answered.",

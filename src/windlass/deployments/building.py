@@ -16,7 +16,6 @@ from windlass.deployments.build_log import BuildLog
 from windlass.deployments.environment import names_model
 from windlass.deployments.inspection import additional_findings
 from windlass.deployments.task_identities import check_identities
-from windlass.deployments.variables import open_values
 from windlass.errors import DatabaseUnavailable, ProjectError, WindlassError
 from windlass.kickoffs.manifest import changes
 from windlass.lifecycle.background_tasks import until_the_database_answers
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
 
     from windlass.deployments.checkouts import Checkouts
     from windlass.deployments.environment import CrewEnvironments
+    from windlass.deployments.resolution import Resolved, Resolver
     from windlass.deployments.sources import Sources
     from windlass.kickoffs.manifest import Manifest
     from windlass.projects import Options, Recognised
     from windlass.projects.environments import Environments, Prepared
     from windlass.runner import Runner
-    from windlass.secrets.key_ring import KeyRing
     from windlass.store.builds import BuildStore, BuildTurn
 
 BUILD_SECONDS = 1800.0
@@ -77,7 +76,8 @@ class Building:
     """Does builds on this machine.
 
     `sources` fetches files from git, `environments` makes the environments of projects, and `crew_environments`
-    resolves the variables that their crews get. `seconds` is the time limit of a build.
+    has the variables that their crews get. `resolver` reads those from secret managers. `seconds` is the time limit of
+    a build.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Building:
         environments: Environments,
         runner: Runner,
         crew_environments: CrewEnvironments,
-        key_ring: KeyRing,
+        resolver: Resolver,
         seconds: float = BUILD_SECONDS,
     ) -> None:
         self._store = store
@@ -98,7 +98,7 @@ class Building:
         self._environments = environments
         self._runner = runner
         self._crew_environments = crew_environments
-        self._key_ring = key_ring
+        self._resolver = resolver
         self._seconds = seconds
 
     async def run(self, build: str) -> None:
@@ -150,15 +150,23 @@ class Building:
             )
         if turn.attempt > 1:
             lines.add("the worker of this build was lost: the build begins again", "warning")
-        variables = open_values(self._key_ring, turn.deployment_id, turn.variables)
-        lines.mask(variables, {one.name for one in turn.variables if one.secret}, config.environment())
-        new = await self._version(turn, variables, lines)
+        resolved = await self._resolve(turn, lines)
+        new = await self._version(turn, resolved.values, lines)
         await lines.flush()  # the log takes no lines after the end of the build
-        number = await self._store.publish(turn, new, changes)
+        number = await self._store.publish(turn, new, changes, resolved.read_at_deploy)
         if number is not None:
             logger.event("build.ready", build=turn.id, deployment=turn.slug, version=number)
         else:
             raise _unwanted()
+
+    async def _resolve(self, turn: BuildTurn, lines: BuildLog) -> Resolved:
+        """Reads the variables from secret managers. The log masks all values from now on."""
+        managed = [one.name for one in turn.variables if one.secret_name is not None]
+        if managed:
+            lines.add(f"reading variables from secret managers: {', '.join(managed)}")
+        resolved = await self._resolver.resolve(turn.deployment_id, turn.variables, at_deploy=True)
+        lines.mask(resolved.values, {one.name for one in turn.variables if one.secret}, config.environment())
+        return resolved
 
     async def _version(self, turn: BuildTurn, variables: Mapping[str, str], lines: BuildLog) -> NewVersion:
         snapshot = turn.snapshot or await self._fetch(turn, variables, lines)

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.deployments.variables import open_values
 from windlass.errors import ProjectError
 from windlass.lifecycle.worker_config import Code
 
@@ -15,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from windlass.deployments.checkouts import Checkouts
+    from windlass.deployments.resolution import Resolver
     from windlass.projects import Options
     from windlass.projects.environments import Environments
-    from windlass.secrets.key_ring import KeyRing
     from windlass.store.builds import BuildStore
     from windlass.store.kickoffs import Claimed
 
@@ -32,10 +31,10 @@ logger = log.logger(__name__)
 class DeployedCode:
     """Provides the code of deployed versions for runs, on the machine of this worker."""
 
-    def __init__(self, checkouts: Checkouts, environments: Environments, key_ring: KeyRing) -> None:
+    def __init__(self, checkouts: Checkouts, environments: Environments, resolver: Resolver) -> None:
         self._checkouts = checkouts
         self._environments = environments
-        self._key_ring = key_ring
+        self._resolver = resolver
 
     async def __call__(self, claimed: Claimed, options: Options) -> Code:
         """Raises WindlassError when the files can't be fetched, or when the environment can't be made here."""
@@ -56,7 +55,7 @@ class DeployedCode:
         if found := self._environments.interpreter(key):
             return found
         logger.event("environment.making", deployment=claimed.slug, environment=key)
-        variables = open_values(self._key_ring, claimed.deployment_id, claimed.variables)
+        variables = (await self._resolver.resolve(claimed.deployment_id, claimed.variables)).values
         python, framework = key.rpartition("-py")[2], claimed.source["preload"]
         snapshot = claimed.source["snapshot"]
         prepared = await self._environments.prepare(root, snapshot, python, framework, variables, ignore)

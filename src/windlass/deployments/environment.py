@@ -14,16 +14,16 @@ from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 
 from windlass import config
-from windlass.deployments.variables import open_values
 from windlass.errors import ProjectError
 from windlass.foreign_files import read_file
+from windlass.kickoffs.tasks import Warning_
 from windlass.lifecycle.worker_config import CrewEnvironment
 from windlass.offline_model.app import has_provider_key, model_environment, names_another_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from windlass.secrets.key_ring import KeyRing
+    from windlass.deployments.resolution import Resolver
     from windlass.store.kickoffs import Claimed
 
 
@@ -50,25 +50,29 @@ ENV_FILE_LIMIT = 1 << 20
 class CrewEnvironments:
     """Resolves the environment of a crew again for each kickoff. It is the Environment of every worker.
 
-    `passed` are the variables of the server's environment that crews get in addition to the usual ones. `key_ring`
-    opens the variables of deployments. `model` adds the variables of the offline model; None adds none.
+    `passed` are the variables of the server's environment that crews get in addition to the usual ones. `resolver`
+    resolves the variables of deployments. `model` adds the variables of the offline model; None adds none.
     """
 
-    def __init__(self, passed: Collection[str], key_ring: KeyRing, model: OfflineModel | None = None) -> None:
+    def __init__(self, passed: Collection[str], resolver: Resolver, model: OfflineModel | None = None) -> None:
         self._passed = passed
-        self._key_ring = key_ring
+        self._resolver = resolver
         self._model = model
 
     async def __call__(self, claimed: Claimed) -> CrewEnvironment:
-        """Returns the environment for this kickoff. Raises ProjectError when the project's .env can't be read, and
-        UnknownKey or Damaged when a variable of the deployment can't be decrypted.
+        """Returns the environment for this kickoff. Raises ProjectError when the project's .env can't be read,
+        UnreadableSecrets when a variable can't be read from its secret manager, and UnknownKey or Damaged when one
+        can't be decrypted.
         """
-        variables = open_values(self._key_ring, claimed.deployment_id, claimed.variables)
+        resolved = await self._resolver.resolve(claimed.deployment_id, claimed.variables)
         secrets = frozenset(one.name for one in claimed.variables if one.secret)
         if claimed.source.get("snapshot"):
-            return CrewEnvironment(self.of_deployment(variables), secrets)
-        own = await self.of_project(Path(claimed.source["root"]))
-        return CrewEnvironment({**own, **without_ours(variables)}, secrets)
+            variables, again = self.of_deployment(resolved.values), f"windlass deployments redeploy {claimed.slug}"
+        else:
+            own = await self.of_project(Path(claimed.source["root"]))
+            variables, again = {**own, **without_ours(resolved.values)}, "start windlass dev again"
+        warnings = tuple(not_deployed(name, again) for name in resolved.missing)
+        return CrewEnvironment(variables, secrets, warnings, resolved.report)
 
     def of_deployment(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Returns the environment of the crew of a deployment with these variables. They replace those of the server's
@@ -87,6 +91,15 @@ class CrewEnvironments:
     def _of_project(self, root: Path) -> dict[str, str]:
         own = crew_environment(root, self._passed)
         return own if self._model is None else own | self._model.variables(root, own)
+
+
+def not_deployed(name: str, again: str) -> Warning_:
+    """Returns the warning for a variable that is read at deploy and has no value yet."""
+    return Warning_(
+        "variable_not_deployed",
+        f"The crew runs without the variable {name}: its credential is static, so its value is read at deploy, and it "
+        f"was set after the last one. To read it: {again}",
+    )
 
 
 class OfflineModel:

@@ -11,6 +11,9 @@ from windlass_child.process.validation import Encoded
 TRACEBACK = "traceback"
 """The type of the event with the traceback of a failed run, as its member `text`."""
 
+SECRETS_RESOLVED = "secrets_resolved"
+"""The type of the event that describes the reads of variables from secret managers, without their values."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.outcome import Outcome
 
-REASONS = (Reason.ERROR, Reason.CRASHED, Reason.LIMIT)
+REASONS = (Reason.ERROR, Reason.CRASHED, Reason.LIMIT, Reason.SECRETS)
 """Reasons after which another attempt may succeed. A timeout is missing because it counts from the first start, and a
 loss because it is not a failure.
 """

@@ -26,7 +26,18 @@ def how_often(count: int) -> str:
 
 
 Code = Literal[
-    "slot", "concurrency", "key", "time", "retry", "paused", "worker", "environment", "zygote", "human", "end"
+    "slot",
+    "concurrency",
+    "key",
+    "time",
+    "retry",
+    "paused",
+    "worker",
+    "environment",
+    "secrets",
+    "zygote",
+    "human",
+    "end",
 ]
 MOST_COUNTED = 200
 """Places in a queue are counted up to this number."""
@@ -41,6 +52,18 @@ class Waiting:
     code: Code
     message: str
     place: int | None = None
+
+
+WAITS_OF_RUNS: dict[str, Waiting] = {
+    one.code: one
+    for one in (
+        Waiting("end", "its processes to end: it was stopped on request"),
+        Waiting("environment", "the files and packages of its version, which its worker does not have yet"),
+        Waiting("secrets", "the values of its variables, which its worker reads from their secret managers"),
+        Waiting("zygote", "the process that crews are forked from, which is being started: some seconds"),
+    )
+}
+"""What a started kickoff may wait for, by what its worker reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +130,8 @@ def waiting(facts: Facts) -> Waiting | None:
     match facts:
         case Facts(state=State.PENDING_HUMAN_INPUT):
             return Waiting("human", "a person to answer a question of its crew")
-        case Facts(state=State.STARTED, waiting_for="end"):
-            return Waiting("end", "its processes to end: it was stopped on request")
-        case Facts(state=State.STARTED, waiting_for="environment"):
-            return Waiting("environment", "the files and packages of its version, which its worker does not have yet")
-        case Facts(state=State.STARTED, waiting_for="zygote"):
-            return Waiting("zygote", "the process that crews are forked from, which is being started: some seconds")
+        case Facts(state=State.STARTED):
+            return WAITS_OF_RUNS.get(facts.waiting_for or "")
         case Facts(state=State.PENDING):
             return _in_the_queue(facts)
     return None

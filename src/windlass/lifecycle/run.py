@@ -2,23 +2,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log, metrics
 from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
-from windlass.kickoffs.events import TRACEBACK
+from windlass.kickoffs.events import SECRETS_RESOLVED, TRACEBACK
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, lost_too_often, stopped
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
-from windlass.lifecycle.worker_config import Code
+from windlass.lifecycle.worker_config import Code, UnreadableSecrets
 from windlass.projects import Options
 from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
-from windlass.runner.run_context import unless_ended
+from windlass.runner.run_context import at_the_latest, unless_ended
 from windlass.runner.run_spec import no_journal
 from windlass.runner.runner import timed_out
 from windlass.store.kickoffs import Claimed, Interruption
@@ -38,7 +39,7 @@ from windlass_child.process.messages import (
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from windlass.kickoffs.files import FileChanges
     from windlass.lifecycle.worker_config import CrewEnvironment, Environment, Observer, WorkerConfig
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from windlass.store.kickoffs import KickoffStore
 
 SHOWN_AFTER = 0.5
-"""Seconds after which a run that waits for its code reports so."""
+"""Seconds after which a run that waits for its code, or for its secrets, reports so."""
 LONGEST_TYPE = 200
 """Characters of an event's type and of a warning's code."""
 MOST_CALLS_AT_ONCE = 100
@@ -171,12 +172,18 @@ class Run:
         if self._terminator.asked:
             return decide(Ended(asked=self._terminator.asked))
         try:
-            code = await self._code()
-            if code is None:
+            with at_the_latest(self._terminator, self._seconds_left, timed_out(self._limits.timeout)):
+                code = await self._code()
+                resolved = await unless_ended(self._terminator, lambda: self._resolved(environment))
+            if code is None or resolved is None:
                 return decide(Ended(asked=self._terminator.asked))
-            spec = self._spec(code, await environment(self.claimed))
+            spec = self._spec(code, resolved)
         except DatabaseUnavailable:
             raise
+        except UnreadableSecrets as error:
+            await self._report_secrets(error.resolution)
+            logger.event("secrets.not_read", kickoff_id=self.claimed.id, deployment=self.claimed.slug, why=error)
+            return failure(Reason.SECRETS, beginning(str(error), LONGEST_WORDS))
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
         return await self._runner.run(spec, self._handle, self._terminator, self.lease_handle)
@@ -196,9 +203,29 @@ class Run:
     async def _deployed_code(self) -> Code:
         if self._config.deployed is None:
             raise ProjectError("this worker runs no deployed crews.", "Run kickoffs of the crew with windlass serve.")
-        notice = asyncio.get_running_loop().call_later(SHOWN_AFTER, self._wait_for, "environment")
-        try:
+        with self._shown_as("environment"):
             return await self._config.deployed(self.claimed, self._options)
+
+    async def _resolved(self, environment: Environment) -> CrewEnvironment:
+        """Returns the variables of the crew. Waits while the database is away. Raises WindlassError."""
+        with self._shown_as("secrets"):
+            resolved = await until_the_database_answers(lambda: environment(self.claimed))
+        if resolved.resolution is not None:
+            await self._report_secrets(resolved.resolution)
+        for warning in resolved.warnings:
+            self._reports.warn(warning)
+        return resolved
+
+    async def _report_secrets(self, resolution: Mapping[str, object]) -> None:
+        await self._reports.add(SECRETS_RESOLVED, time.time(), dict(resolution))
+        self._reports.wake()
+
+    @contextmanager
+    def _shown_as(self, what: str) -> Iterator[None]:
+        """Reports that the run waits for this, if the block takes long."""
+        notice = asyncio.get_running_loop().call_later(SHOWN_AFTER, self._wait_for, what)
+        try:
+            yield
         finally:
             notice.cancel()
             self._wait_for(None)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable
-from windlass.kickoffs.events import TRACEBACK
+from windlass.kickoffs.events import SECRETS_RESOLVED, TRACEBACK
 from windlass.kickoffs.waiting import waiting
 from windlass.store.listener import ENDED, Listener
 
@@ -69,9 +69,10 @@ class Statuses:
 
     async def events(self, kickoff: UUID, after: int, limit: int, *, asker: UUID | None) -> list[EventRow]:
         """Returns the next events as the user `asker` may see them; None is the organization. Only the organization
-        sees tracebacks.
+        sees tracebacks and the names of secrets.
         """
-        return await self._store.events(kickoff, after=after, limit=limit, hidden=() if asker is None else (TRACEBACK,))
+        hidden = () if asker is None else (TRACEBACK, SECRETS_RESOLVED)
+        return await self._store.events(kickoff, after=after, limit=limit, hidden=hidden)
 
     async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:
         """Returns the same as `get`, but waits at most `seconds` for the end of the kickoff."""

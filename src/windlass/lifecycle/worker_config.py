@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from windlass.errors import WindlassError
 from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
@@ -37,8 +38,19 @@ class CrewEnvironment:
     resolution: Mapping[str, object] | None = None
 
 
+class UnreadableSecrets(WindlassError):  # noqa: N818 - describes the secrets
+    """Values of variables can't be read from their secret managers. The message names the variables, and no value.
+
+    `resolution` describes the reads, for an event of the kickoff.
+    """
+
+    def __init__(self, message: str, resolution: Mapping[str, object]) -> None:
+        super().__init__(message)
+        self.resolution = resolution
+
+
 Environment = Callable[[Claimed], Awaitable[CrewEnvironment]]
-"""Returns the environment of the crew of a kickoff that starts now."""
+"""Returns the environment of the crew of a kickoff that starts now. Raises UnreadableSecrets."""
 
 Deployed = Callable[[Claimed, Options], Awaitable["Code"]]
 """Returns the code of a deployed version on this machine. Fetches its files, and makes its environment, if need be."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from windlass.accounts import Account
     from windlass.config import Settings
-    from windlass.secrets.key_ring import KeyRing
+    from windlass.deployments.resolution import Resolver
     from windlass.wiring.infrastructure import Notify
 
 logger = log.logger(__name__)
@@ -134,7 +134,7 @@ def place_for_crews(home: Path, account: Account) -> Path:
 
 
 async def dev_environments(
-    settings: Settings, key_ring: KeyRing, served: Mapping[Path, Notify], stack: AsyncExitStack, notify: Notify
+    settings: Settings, resolver: Resolver, served: Mapping[Path, Notify], stack: AsyncExitStack, notify: Notify
 ) -> CrewEnvironments:
     """Starts the offline model and returns the environments of crews that refer to it.
 
@@ -145,7 +145,7 @@ async def dev_environments(
     server = HttpServer(offline_model_app(Script.read(file, notify=notify) if file else None), "127.0.0.1", 0)
     await stack.enter_async_context(serving(server))
     model = OfflineModel(f"http://127.0.0.1:{server.port}", served, file)
-    environments = CrewEnvironments(settings.crew_env, key_ring, model)
+    environments = CrewEnvironments(settings.crew_env, resolver, model)
     if len(served) == 1:
         await environments.of_project(*served)
     return environments

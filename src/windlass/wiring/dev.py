@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING, TextIO
 from windlass import log
 from windlass.aio import cancelled
 from windlass.api.crew_api.welcome import welcome
+from windlass.deployments.environment import without_ours
 from windlass.deployments.registration import read_project
+from windlass.deployments.resolution import DevVariables
 from windlass.errors import ProjectError
 from windlass.files import write_whole
 from windlass.projects import ServedCode, glance
 from windlass.store.deployments import DeploymentStore
+from windlass.store.variables import VariableStore
 from windlass.wiring.crews import dev_environments, interpreters_of_command, notify_passed_variables
 from windlass.wiring.process import run_until_shutdown
 from windlass.wiring.reloading import Reloading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from windlass.access.tokens import ShownTokens
     from windlass.config import Settings
+    from windlass.deployments.environment import CrewEnvironments
     from windlass.deployments.registration import Registration
     from windlass.lifecycle.worker_config import Observer
     from windlass.projects import Interpreters
@@ -86,9 +90,10 @@ async def _serve_projects(
     runner = await services.start_runner()
     notify_passed_variables(settings, notify)
     environments = await dev_environments(
-        settings, infrastructure.key_ring, {one.root: notifies[one.slug] for one in given}, stack, notify
+        settings, services.resolver, {one.root: notifies[one.slug] for one in given}, stack, notify
     )
     store, code = DeploymentStore(infrastructure.database), ServedCode()
+    variables = DevVariables(store, VariableStore(infrastructure.database), services.resolver)
     await refuse_deployed(store, given)
     crews = [
         Reloading(
@@ -96,16 +101,17 @@ async def _serve_projects(
             files,
             store,
             runner,
-            partial(environments.of_project, one.root),
+            partial(_environment, environments, variables, one, notifies[one.slug]),
             notify=notifies[one.slug],
             interpreters=interpreters,
             code=code,
         )
         for one, files in zip(given, seen, strict=True)
     ]
+    # before any load and any run: providers fetch the issuer's keys from it
+    address = await services.start_http(given[0].slug if alone else None)
     deployments = await _load_all(crews, alone=alone)
     await services.start_side_jobs()
-    address = await services.start_http(given[0].slug if alone else None)  # before any run, as for `windlass serve`
     await services.start_builds(runner, environments)
     roots = [one.root for one in given]
     await services.start_worker(
@@ -121,6 +127,14 @@ async def _serve_projects(
     shown.log_as(settings, settings.log_level)
     for crew in crews:
         stack.push_async_callback(cancelled, asyncio.create_task(crew.watch()))
+
+
+async def _environment(
+    environments: CrewEnvironments, variables: DevVariables, one: Registration, notify: Notify
+) -> Mapping[str, str]:
+    """Returns the environment in which the project is loaded: that of its kickoffs."""
+    own = await environments.of_project(one.root)
+    return {**own, **without_ours(await variables.read(one.slug, notify))}
 
 
 async def refuse_deployed(store: DeploymentStore, given: Sequence[Registration]) -> None:

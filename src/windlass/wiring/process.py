@@ -71,7 +71,7 @@ def work(settings: Settings, deployments: Sequence[str] | None = None, *, notify
         await _warn_of_unknown(deployments or (), DeploymentStore(infrastructure.database), notify)
         runner = await services.start_runner()
         await services.start_side_jobs()
-        environments = CrewEnvironments(settings.crew_env, infrastructure.key_ring)
+        environments = CrewEnvironments(settings.crew_env, services.resolver)
         await services.start_builds(runner, environments)
         worker = await services.start_worker(runner, environments, deployments=deployments)
         logger.event("worker.ready", worker=worker.id, slots=settings.slots)

@@ -45,11 +45,10 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
         runner = await services.start_runner()
         notify_passed_variables(settings, notify)
         await services.start_side_jobs()
-        key_ring = infrastructure.key_ring
         environments = (
-            await dev_environments(settings, key_ring, {}, services.stack, notify)
+            await dev_environments(settings, services.resolver, {}, services.stack, notify)
             if offline_model
-            else CrewEnvironments(settings.crew_env, key_ring)
+            else CrewEnvironments(settings.crew_env, services.resolver)
         )
         address = await services.start_http(None)  # before any run: providers fetch the issuer's keys from it
         await services.start_builds(runner, environments)

@@ -32,6 +32,8 @@ from windlass.deployments.crews import Crews
 from windlass.deployments.deployed_code import DeployedCode, Removal
 from windlass.deployments.deploys import Deploys
 from windlass.deployments.management import Management
+from windlass.deployments.resolution import Resolver
+from windlass.deployments.secret_reads import connector
 from windlass.deployments.settings import ServerDefaults
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
@@ -47,6 +49,7 @@ from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
 from windlass.store.audit import AuditStore
 from windlass.store.builds import JOB, BuildStore
+from windlass.store.credentials import CredentialStore
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.managing import ManagingStore
@@ -108,7 +111,13 @@ class Services:
     async def start_infrastructure(self) -> Infrastructure:
         """Opens the infrastructure. All other services but the runner use it."""
         self.infrastructure = await open_infrastructure(self.settings, self.stack, self.notify)
+        self.resolver = await self.stack.enter_async_context(serving(self._new_resolver()))
         return self.infrastructure
+
+    def _new_resolver(self) -> Resolver:
+        infrastructure = self.infrastructure
+        connect = connector(infrastructure.key_ring, infrastructure.providers, infrastructure.identity.subject)
+        return Resolver(infrastructure.key_ring, CredentialStore(infrastructure.database), connect)
 
     async def start_runner(self) -> Runner:
         runner = await asyncio.to_thread(runner_of, self.settings, self.notify)
@@ -148,7 +157,7 @@ class Services:
 
     async def start_builds(self, runner: Runner, crew_environments: CrewEnvironments) -> None:
         """Does builds of deployments in this process, BUILDS_AT_ONCE at the same time, and removes what they left."""
-        database, key_ring = self.infrastructure.database, self.infrastructure.key_ring
+        database = self.infrastructure.database
         store, checkouts, environments = BuildStore(database), self._checkouts, self._environments
         building = Building(
             store,
@@ -157,7 +166,7 @@ class Services:
             environments=environments,
             runner=runner,
             crew_environments=crew_environments,
-            key_ring=key_ring,
+            resolver=self.resolver,
         )
         jobs = SideJobs(database.url, [SideJob(JOB, building.run)], at_once=BUILDS_AT_ONCE, look_every=1.0)
         await self.stack.enter_async_context(serving(SideJobWorker(jobs)))
@@ -193,7 +202,7 @@ class Services:
             interpreters or interpreters_of_command(None),
             code or ServedCode(),
             deployments=None if deployments is None else tuple(deployments),
-            deployed=DeployedCode(self._checkouts, self._environments, self.infrastructure.key_ring),
+            deployed=DeployedCode(self._checkouts, self._environments, self.resolver),
         )
         listener, key_ring = self.infrastructure.listener, self.infrastructure.key_ring
         worker = Worker(store, listener, runner, environments, key_ring, config, observers=observers)

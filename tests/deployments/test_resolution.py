@@ -1,0 +1,362 @@
+"""Variables from secret managers: when their values are read, what a failure does, and what a kickoff records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deployments.builds_of_tests import DEADLINE, KEYS, PROJECT, Server
+from lifecycle.waiting import until
+from store.whole import events_of, loaded
+from windlass.deployments import resolution, secret_reads
+from windlass.deployments.resolution import DevVariables
+from windlass.deployments.secret_reads import Connections
+from windlass.deployments.variables import open_value
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.states import State
+from windlass.kickoffs.waiting import Waiting
+from windlass.lifecycle.accept import Stops
+from windlass.secrets.provider import AccessDenied, ProviderUnavailable
+from windlass.store.variables import VariableStore
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from windlass.store.kickoffs import KickoffStatus
+
+CODE = """
+import hashlib, os
+
+def run(names: list) -> dict:
+    found = {name: os.environ.get(name) for name in names}
+    return {name: value and hashlib.sha256(value.encode()).hexdigest() for name, value in found.items()}
+"""
+RETRIES = '[tool.windlass.retries]\nattempts = 2\nbackoff = 0.01\nreasons = ["secrets"]\n'
+DENIED = AccessDenied("The credential may not read this secret.", "Grant it.")
+
+
+def mark(value: str) -> str:
+    return sha256(value.encode()).hexdigest()
+
+
+async def built(server: Server, options: str = "") -> None:
+    build = await server.build({"pyproject.toml": PROJECT + options}, CODE)
+    assert build.state == "ready", (build.error, build.hint)
+
+
+async def ran(server: Server, *names: str) -> KickoffStatus:
+    return await server.result(await server.kickoff(names=list(names)))
+
+
+async def seen(server: Server, *names: str) -> dict[str, str | None]:
+    """Returns the marks of the values that a kickoff has."""
+    status = await ran(server, *names)
+    assert status.state is State.SUCCESS, status.error
+    found: dict[str, str | None] = loaded(status.structured)
+    return found
+
+
+async def resolutions(server: Server, kickoff: UUID) -> list[dict[str, Any]]:
+    rows = await events_of(server.kickoffs, kickoff)
+    return [row["payload"] for row in rows if row["type"] == "secrets_resolved"]
+
+
+async def stored(server: Server, name: str) -> str | None:
+    (row,) = await server.database.rows("SELECT value FROM variables WHERE name = %(name)s", {"name": name})
+    return open_value(KEYS, server.deployment, name, row["value"]) if row["value"] else None
+
+
+async def test_workload_identity_is_read_at_each_kickoff_and_static_at_each_build(server: Server) -> None:
+    secrets = server.managers.secrets
+    secrets["app/db"], secrets["app/key"] = '{"password": "first", "port": 5432}', "key one"
+    rotating, static = await server.add_credential("rotating"), await server.add_credential("fixed", "token")
+    await server.take_from(rotating, "PASSWORD", "app/db#password")
+    await server.take_from(rotating, "PORT", "app/db#port")
+    await server.take_from(static, "KEY", "app/key")
+    await built(server)
+    await server.worker()
+    names = ("PASSWORD", "PORT", "KEY")
+    assert await seen(server, *names) == {"PASSWORD": mark("first"), "PORT": mark("5432"), "KEY": mark("key one")}
+    secrets["app/db"], secrets["app/key"] = '{"password": "second", "port": 5432}', "key two"
+    assert await seen(server, "PASSWORD", "KEY") == {"PASSWORD": mark("second"), "KEY": mark("key one")}
+    await built(server)
+    assert await seen(server, "KEY") == {"KEY": mark("key two")}
+    assert (await stored(server, "KEY"), await stored(server, "PASSWORD")) == ("key two", None)
+    assert server.managers.reads == {"app/db": 5, "app/key": 2}  # two variables of one secret are one read
+    assert sorted(server.managers.made) == ["fixed", "rotating"]
+
+
+async def test_a_static_variable_that_is_set_after_the_build_waits_for_the_next(server: Server) -> None:
+    server.managers.secrets["key"] = "the value"
+    static = await server.add_credential("fixed", "token")
+    await built(server)
+    await server.worker()
+    await server.take_from(static, "KEY", "key")
+    status = await ran(server, "KEY")
+    assert loaded(status.structured) == {"KEY": None}
+    (warning,) = loaded(status.warnings)
+    assert warning["code"] == "variable_not_deployed"
+    assert "KEY" in warning["message"]
+    assert "windlass deployments redeploy tea" in warning["message"]
+    assert server.managers.reads == {}
+    await built(server)
+    status = await ran(server, "KEY")
+    assert (loaded(status.structured), loaded(status.warnings)) == ({"KEY": mark("the value")}, [])
+
+
+async def test_a_build_that_can_not_read_a_variable_fails_and_changes_no_value(server: Server) -> None:
+    server.managers.secrets |= {"one": "old one", "two": "old two"}
+    static = await server.add_credential("fixed", "token")
+    await server.take_from(static, "ONE", "one")
+    await server.take_from(static, "TWO", "two")
+    await built(server)
+    server.managers.secrets |= {"one": "new one", "two": DENIED}
+    build = await server.build(code=CODE)
+    assert build.state == "failed"
+    assert build.error == (
+        "TWO can't be read from vault (credential fixed): The credential may not read this secret. Grant it."
+    )
+    assert (await stored(server, "ONE"), await stored(server, "TWO")) == ("old one", "old two")
+    version = await server.current()
+    assert version is not None
+    assert version.number == 1
+
+
+async def test_the_value_of_a_variable_that_was_changed_during_the_build_is_not_stored(server: Server) -> None:
+    server.managers.secrets |= {"one": "of one", "two": "of two"}
+    static = await server.add_credential("fixed", "token")
+    await server.take_from(static, "KEY", "one")
+    event = server.managers.hold("one")
+    building = asyncio.create_task(built(server))
+    await until(lambda: answered(bool(server.managers.reads)))
+    await server.database.execute("UPDATE variables SET secret_name = 'two' WHERE name = 'KEY'")
+    event.set()
+    await building
+    assert await stored(server, "KEY") is None
+
+
+async def test_a_failure_ends_the_kickoff_with_each_variable_and_cause(server: Server) -> None:
+    server.managers.secrets |= {"good": "the good value", "bad": DENIED, "json": "[]"}
+    credential = await server.add_credential("prod")
+    await built(server)
+    for name, secret in {"A": "good", "B": "bad", "C": "bad#x", "D": "json#x", "E": "nowhere"}.items():
+        await server.take_from(credential, name, secret)
+    await server.take_from("aws", "F", "any")
+    await server.worker()
+    status = await ran(server, "A")
+    assert (status.state, status.reason, status.attempt) == (State.FAILED, "secrets", 1)
+    assert status.error == (
+        "B, C can't be read from vault (credential prod): The credential may not read this secret. Grant it. "
+        "D can't be read from vault (credential prod): The secret is no JSON object, so it has no keys. "
+        "Leave out `#` and what follows it. "
+        "E can't be read from vault (credential prod): There is no such secret. Check its name. "
+        "F can't be read from its provider: The provider aws has no default credential. "
+        "Choose one: windlass credentials set-default NAME"
+    )
+    (resolved,) = await resolutions(server, status.id)
+    assert [(one["name"], one.get("error")) for one in resolved["variables"]] == [
+        ("A", None),
+        ("B", "access_denied"),
+        ("C", "access_denied"),
+        ("D", "json_key_not_found"),
+        ("E", "not_found"),
+        ("F", "no_credential"),
+    ]
+    assert resolved["variables"][0].keys() == {"name", "provider", "credential", "secret_name", "ms"}
+    assert "the good value" not in json.dumps([resolved, status.error])
+    assert {task["state"] for task in loaded(status.tasks)}.isdisjoint({"pending_run"})
+
+
+async def test_the_names_of_secrets_are_for_the_organization(server: Server) -> None:
+    server.managers.secrets["good"] = "the good value"
+    await server.take_from(await server.add_credential("prod"), "A", "good")
+    await built(server)
+    await server.worker()
+    status = await ran(server, "A")
+    types = [row.type for row in await server.statuses.events(status.id, 0, 100, asker=None)]
+    assert types.count("secrets_resolved") == 1
+    assert "secrets_resolved" not in [
+        row.type for row in await server.statuses.events(status.id, 0, 100, asker=new_id())
+    ]
+
+
+async def test_the_default_credential_of_a_provider_is_the_one_at_the_kickoff(server: Server) -> None:
+    server.managers.secrets["key"] = "the value"
+    await server.add_credential("first", default=True)
+    await server.take_from("vault", "KEY", "key")
+    await built(server)
+    await server.worker()
+    assert await seen(server, "KEY") == {"KEY": mark("the value")}
+    await server.database.execute("UPDATE credentials SET is_default = false")
+    await server.add_credential("second", default=True)
+    assert await seen(server, "KEY") == {"KEY": mark("the value")}
+    assert server.managers.made == ["first", "second"]
+
+
+async def test_a_changed_credential_gets_a_new_manager_and_the_old_one_is_closed(server: Server) -> None:
+    server.managers.secrets["key"] = "the value"
+    await server.take_from(await server.add_credential("prod"), "KEY", "key")
+    await built(server)
+    await server.worker()
+    await seen(server, "KEY")
+    await seen(server, "KEY")
+    assert (server.managers.made, server.managers.closed) == (["prod"], [])
+    await server.database.execute("UPDATE credentials SET updated_at = clock_timestamp()")
+    await seen(server, "KEY")
+    await until(lambda: answered(server.managers.closed == ["prod"]))
+    assert server.managers.made == ["prod", "prod"]
+
+
+async def test_a_provider_that_is_away_is_asked_again_until_the_deadline(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_reads, "FIRST_PAUSE", 0.01)
+    away = ProviderUnavailable("Vault does not answer.")
+    server.managers.secrets |= {"key": "the value"}
+    await server.take_from(await server.add_credential("prod"), "KEY", "key")
+    await built(server)
+    await server.worker()
+    server.managers.secrets["key"] = away
+    kickoff = await server.kickoff(names=["KEY"])
+    await until(lambda: answered(server.managers.reads["key"] > 3))
+    server.managers.secrets["key"] = "the value"
+    assert loaded((await server.result(kickoff)).structured) == {"KEY": mark("the value")}
+    monkeypatch.setattr(resolution, "DEADLINE", 0.2)
+    server.managers.secrets["key"] = away
+    status = await ran(server, "KEY")
+    assert (status.reason, status.error) == (
+        "secrets",
+        "KEY can't be read from vault (credential prod): Vault does not answer.",
+    )
+
+
+async def test_a_provider_that_never_answers(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.managers.secrets["key"] = "the value"
+    await server.take_from(await server.add_credential("prod"), "KEY", "key")
+    await built(server)
+    await server.worker()
+    monkeypatch.setattr(resolution, "DEADLINE", 0.1)
+    event = server.managers.hold("key")
+    status = await ran(server, "KEY")
+    event.set()
+    assert status.reason == "secrets"
+    assert "did not answer within 0.1 s" in (status.error or "")
+
+
+async def test_a_kickoff_that_waits_for_its_secrets_shows_so_and_can_be_stopped(server: Server) -> None:
+    server.managers.secrets["key"] = "the value"
+    await server.take_from(await server.add_credential("prod"), "KEY", "key")
+    await built(server)
+    await server.worker()
+    event = server.managers.hold("key")
+    kickoff = await server.kickoff(names=["KEY"])
+
+    async def waits() -> bool:
+        found = await server.statuses.waiting(kickoff, asker=None)
+        return isinstance(found, Waiting) and found.code == "secrets"
+
+    await until(waits)
+    await Stops(server.kickoffs).stop(kickoff)
+    status = await server.result(kickoff)
+    assert (status.state, server.managers.reads) == (State.CANCELLED, {"key": 2})
+    event.set()
+
+
+async def test_the_timeout_of_a_kickoff_counts_while_its_secrets_are_read(server: Server) -> None:
+    server.managers.secrets["key"] = "the value"
+    await server.take_from(await server.add_credential("prod"), "KEY", "key")
+    await built(server, "[tool.windlass.limits]\ntimeout = 0.3\n")
+    await server.worker()
+    event = server.managers.hold("key")
+    status = await ran(server, "KEY")
+    event.set()
+    assert status.state is State.TIMED_OUT
+
+
+@pytest.mark.parametrize(("options", "attempts"), [(RETRIES, 2), ("", 1)])
+async def test_a_project_may_name_the_reason_for_another_attempt(server: Server, options: str, attempts: int) -> None:
+    server.managers.secrets["key"] = "the value"
+    await server.take_from(await server.add_credential("prod"), "KEY", "key")
+    await built(server, options)
+    await server.worker()
+    server.managers.secrets["key"] = DENIED
+    status = await ran(server, "KEY")
+    assert (status.reason, status.attempt, len(await resolutions(server, status.id))) == ("secrets", attempts, attempts)
+
+
+async def test_the_values_have_a_bound_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolution, "MOST_BYTES", 10)
+    server.managers.secrets |= {"one": "12345", "two": "123456"}
+    credential = await server.add_credential("prod")
+    await built(server)
+    await server.worker()
+    await server.take_from(credential, "ONE", "one")
+    assert await seen(server, "ONE") == {"ONE": mark("12345")}
+    await server.take_from(credential, "TWO", "two")
+    status = await ran(server, "ONE")
+    assert status.reason == "secrets"
+    assert (status.error or "").startswith("ONE, TWO can't be read")
+
+
+async def test_an_unexpected_error_of_a_client_is_not_quoted(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    server.managers.secrets["key"] = RuntimeError("the value is hunter2")
+    await server.take_from(await server.add_credential("prod"), "KEY", "key")
+    await server.worker()
+    build = await server.build(code=CODE)
+    assert build.error == (
+        "KEY can't be read from vault (credential prod): The client of the provider vault failed (RuntimeError)."
+    )
+    assert "hunter2" not in caplog.text
+
+
+async def test_reads_with_one_credential_are_bounded_also_when_their_callers_give_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_reads, "AT_ONCE", 2)
+    server.managers.secrets["key"] = "the value"
+    await server.add_credential("prod")
+    (credential,) = await server.resolver._credentials.all()
+    connections = Connections(server.managers.connect)
+    event = server.managers.hold("key")
+    late = [asyncio.create_task(connections.of(credential).answer("key", 0.05)) for _ in range(5)]
+    assert [answer.error is not None for answer in await asyncio.gather(*late)] == [True] * 5
+    assert server.managers.reads == {"key": 2}
+    event.set()
+    answer = await connections.of(credential).answer("key", DEADLINE)
+    assert (answer.value, answer.error) == ("the value", None)
+    connections.close()
+    await until(lambda: answered(server.managers.closed == ["prod"]))
+
+
+async def test_a_manager_that_nothing_uses_is_closed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.managers.secrets["key"] = "the value"
+    await server.take_from(await server.add_credential("prod"), "KEY", "key")
+    monkeypatch.setattr(secret_reads, "UNUSED", -1.0)
+    await built(server)
+    await built(server)
+    await until(lambda: answered(server.managers.closed == ["prod"]))
+    assert server.managers.made == ["prod", "prod"]
+
+
+async def test_each_load_under_dev_is_a_deploy(server: Server) -> None:
+    server.managers.secrets |= {"fixed": "old", "rotating": "value"}
+    store = VariableStore(server.database)
+    variables = DevVariables(server.deployments, store, server.resolver)
+    lines: list[str] = []
+    assert await variables.read("nothing", lines.append) == {}
+    await server.take_from(await server.add_credential("static", "token"), "FIXED", "fixed")
+    await server.take_from(await server.add_credential("prod"), "ROTATING", "rotating")
+    assert await variables.read("tea", lines.append) == {"FIXED": "old", "ROTATING": "value"}
+    assert (await stored(server, "FIXED"), await stored(server, "ROTATING")) == ("old", None)
+    server.managers.secrets |= {"fixed": "new", "rotating": DENIED}
+    assert await variables.read("tea", lines.append) == {"FIXED": "old"}
+    (line,) = lines
+    assert line.startswith("warning: ROTATING can't be read from vault (credential prod): ")
+
+
+async def answered(value: object) -> object:
+    return value
