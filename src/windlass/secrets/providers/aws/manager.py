@@ -18,9 +18,9 @@ from windlass.secrets.provider import (
     SecretNotFound,
     UnusableSecret,
 )
-from windlass.secrets.providers import aws
+from windlass.secrets.providers import aws, network
 from windlass.secrets.providers.configuration import check_method, missing
-from windlass.secrets.providers.network import CONNECT_TIMEOUT, READ_TIMEOUT, is_overloaded, unavailable
+from windlass.secrets.providers.network import is_overloaded, unavailable
 from windlass.secrets.providers.renewal import Renewed
 from windlass.secrets.providers.words import Meaning, first_meaning
 
@@ -31,6 +31,7 @@ try:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
     from botocore.exceptions import ConnectionError as BotoConnectionError
+    from botocore.parsers import ResponseParserError
 except ModuleNotFoundError:
     raise missing(aws.Aws.title, "aws") from None
 
@@ -183,6 +184,8 @@ class AwsManager:
             return str(found["SecretString"])
         try:
             return bytes(found["SecretBinary"]).decode()
+        except KeyError:
+            raise unavailable(TITLE, "sends an answer that is no secret") from None
         except UnicodeDecodeError:
             raise UnusableSecret("The secret is binary data and no UTF-8 text.", "Store it as base64.") from None
 
@@ -252,8 +255,8 @@ def _boto() -> Any:
 
 def _client(service: str, region: str, endpoint: str | None, keys: Keys | None) -> Any:
     config = Config(
-        connect_timeout=CONNECT_TIMEOUT,
-        read_timeout=READ_TIMEOUT,
+        connect_timeout=network.CONNECT_TIMEOUT,
+        read_timeout=network.READ_TIMEOUT,
         retries={"mode": "standard", "total_max_attempts": 1},
         ignore_configured_endpoint_urls=True,
         user_agent_extra="windlass",
@@ -275,6 +278,8 @@ def _in_words(call: Callable[[], Result]) -> Result:
         raise BadCredential(
             f"AWS can't be asked with this credential and name ({type(error).__name__}).", "Check the region."
         ) from None
+    except (ResponseParserError, LookupError, ValueError):
+        raise unavailable(TITLE, "sends an answer that is not that of AWS") from None
 
 
 def _of_answer(error: ClientError) -> SecretError:

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from windlass.secrets.provider import AccessDenied, BadCredential, CredentialRefused, SecretError, SecretNotFound
-from windlass.secrets.providers import azure
+from windlass.secrets.providers import azure, network
 from windlass.secrets.providers.configuration import check_method, missing
-from windlass.secrets.providers.network import CONNECT_TIMEOUT, READ_TIMEOUT, is_overloaded, session, unavailable
+from windlass.secrets.providers.network import is_overloaded, session, unavailable
 from windlass.secrets.providers.renewal import Renewed
 
 try:
@@ -40,7 +40,8 @@ TITLE = azure.Azure.title
 LIFE = 24 * 3600.0
 """Seconds after which the client is made anew. It renews its tokens before."""
 MOST_LISTED = 2000
-FORBIDDEN = 403
+UNAUTHENTICATED, FORBIDDEN = 401, 403
+OTHER_TENANT = "not configured to acquire tokens for tenant"
 REASONS = {
     "SecretDisabled": "The secret is disabled.",
     "SecretExpired": "The secret has expired.",
@@ -150,8 +151,8 @@ class AzureManager:
     def _network(self) -> dict[str, Any]:
         transport = RequestsTransport(
             session=session(),
-            connection_timeout=CONNECT_TIMEOUT,
-            read_timeout=READ_TIMEOUT,
+            connection_timeout=network.CONNECT_TIMEOUT,
+            read_timeout=network.READ_TIMEOUT,
             connection_verify=self._endpoints.azure_ca or True,
         )
         return {"transport": transport, "retry_total": 0, "permit_redirects": False}
@@ -162,7 +163,7 @@ def _in_words(call: Callable[[], Result]) -> Result:
     try:
         return call()
     except ClientAuthenticationError as error:
-        raise _of_handshake(str(error)) from None
+        raise _of_handshake(error.status_code or 0, str(error)) from None
     except ResourceNotFoundError:
         raise SecretNotFound("The Key Vault has no such secret.", "Check the name and the Key Vault.") from None
     except HttpResponseError as error:
@@ -171,24 +172,24 @@ def _in_words(call: Callable[[], Result]) -> Result:
         raise unavailable(TITLE, f"can't be reached ({type(error).__name__})") from None
     except ValueError:
         raise SecretError(
-            "The Key Vault asks for a token of another host.",
+            "The answer is not that of a Key Vault, or it asks for a token of another host.",
             "Check vault_url; no other host gets one.",
         ) from None
 
 
-def _of_handshake(text: str) -> SecretError:
+def _of_handshake(status: int, text: str) -> SecretError:
+    """`status` is 0 where the clients do not pass on the answer: then it has no error code of Azure either."""
     codes = re.findall(r"AADSTS(\d+)", text)
-    if codes and codes[0] in HANDSHAKES:
-        return CredentialRefused(*HANDSHAKES[codes[0]])
-    if "tenant" in text and not codes:
+    if codes and not is_overloaded(status):
+        known = (f"Azure refuses the credential (AADSTS{codes[0]}).", "Microsoft's documentation lists these codes.")
+        return CredentialRefused(*HANDSHAKES.get(codes[0], known))
+    if OTHER_TENANT in text:
         return CredentialRefused(
             "The Key Vault belongs to another tenant than the application.", "Give the tenant of the Key Vault."
         )
-    if codes:
-        return CredentialRefused(
-            f"Azure refuses the credential (AADSTS{codes[0]}).", "Microsoft's documentation lists these codes."
-        )
-    return CredentialRefused("The Key Vault refuses the token of the credential.", "Check tenant_id and vault_url.")
+    if status == UNAUTHENTICATED:
+        return CredentialRefused("The Key Vault refuses the token of the credential.", "Check tenant_id and vault_url.")
+    return unavailable("The token service of Azure", "can't be reached, is overloaded or sends no answer of Azure")
 
 
 def _of_answer(error: HttpResponseError) -> SecretError:

@@ -19,10 +19,9 @@ from windlass.secrets.provider import (
     UnusableSecret,
 )
 from windlass.secrets.providers import google as configuration
+from windlass.secrets.providers import network
 from windlass.secrets.providers.configuration import check_method, missing
 from windlass.secrets.providers.network import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
     body,
     is_overloaded,
     session,
@@ -184,6 +183,8 @@ class GoogleManager:
             raise CredentialRefused(
                 f"Google Cloud gives no token for the credential ({type(error).__name__}).", "Check the credential."
             ) from None
+        except (ValueError, LookupError, TypeError):  # google-auth does not check the form of an answer
+            raise unavailable("The token service of Google Cloud", "sends an answer that is no token") from None
         left = self._credentials.expiry.replace(tzinfo=UTC) - datetime.now(UTC)
         return str(self._credentials.token), left.total_seconds()
 
@@ -262,7 +263,7 @@ def _request(
             params=wanted,
             headers=headers,
             data=content,
-            timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
+            timeout=(network.CONNECT_TIMEOUT, network.READ_TIMEOUT),
             allow_redirects=False,
             stream=True,
         ) as response:

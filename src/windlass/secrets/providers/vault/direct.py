@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import httpx
 
 from windlass.secrets.provider import BadCredential
-from windlass.secrets.providers.network import CONNECT_TIMEOUT, LARGEST_ANSWER, READ_TIMEOUT, TOTAL_TIMEOUT, unavailable
+from windlass.secrets.providers import network
+from windlass.secrets.providers.network import LARGEST_ANSWER, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,7 +63,7 @@ class Direct:
         try:
             return asyncio.run(self._sent(addresses, method, path, headers, content))
         except TimeoutError:
-            raise unavailable(TITLE, f"does not answer within {TOTAL_TIMEOUT:g} s") from None
+            raise unavailable(TITLE, f"does not answer within {network.TOTAL_TIMEOUT:g} s") from None
         except httpx.HTTPError as error:
             raise unavailable(TITLE, f"can't be reached ({type(error).__name__})") from None
 
@@ -85,10 +86,10 @@ class Direct:
         self, addresses: list[str], method: str, path: str, headers: Mapping[str, str], content: bytes | None
     ) -> tuple[int, bytes]:
         async with (
-            asyncio.timeout(TOTAL_TIMEOUT),
+            asyncio.timeout(network.TOTAL_TIMEOUT),
             httpx.AsyncClient(
                 transport=httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False),
-                timeout=httpx.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT),
+                timeout=httpx.Timeout(network.READ_TIMEOUT, connect=network.CONNECT_TIMEOUT),
                 follow_redirects=False,
                 trust_env=False,
             ) as client,
