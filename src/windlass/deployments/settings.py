@@ -82,6 +82,9 @@ class DeploymentSettings(BaseModel):
         None, description="What is imported before a run's process is forked."
     )
     profile: Literal["documented", "live"] | None = Field(None, description="The form of the result in its statuses.")
+    secret_in_prompt: Literal["warn", "refuse"] | None = Field(
+        None, description="The effect of the value of a secret variable in a prompt: a warning, or the end of the run."
+    )
     cors_origins: Annotated[list[str] | None, AfterValidator(_origins)] = Field(
         None,
         max_length=MOST_ORIGINS,
@@ -137,6 +140,7 @@ def _with_server(options: Options, server: ServerDefaults) -> dict[str, Any]:
         "retention": asdict(options.retention.over(server.retention)),
         "preload": options.preload,
         "profile": options.profile,
+        "secret_in_prompt": options.secret_in_prompt,
     }
 
 

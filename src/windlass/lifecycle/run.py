@@ -250,6 +250,7 @@ class Run:
             project=Project(source["kind"], str(code.root), source["entrypoint"]),
             environment=environment.variables,
             secrets=environment.secrets,
+            secret_in_prompt=self._options.secret_in_prompt,
             inputs=self.claimed.inputs,
             limits=self._limits,
             seconds_left=self._seconds_left,

@@ -30,6 +30,7 @@ class Options:
     - `ignore`: patterns of paths in the project. A change of a matching file does not change the project.
     - `python`: its interpreter, as a path or a version.
     - `profile`: the form of the result in its statuses, for tokens without a profile of their own.
+    - `secret_in_prompt`: the effect of the value of a secret variable in a prompt: a warning, or the end of the run.
     """
 
     concurrency: int | None = None
@@ -44,6 +45,7 @@ class Options:
     ignore: list[str] = field(default_factory=list)
     python: str | None = None
     profile: Literal["documented", "live"] = "documented"
+    secret_in_prompt: Literal["warn", "refuse"] = "warn"  # noqa: S105 - no password
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], file: Path, others: Collection[str] = ()) -> Self:
@@ -140,6 +142,7 @@ CHECKS = {
     "python": Check(_is_python, 'a version such as "3.12", or the path of an interpreter or an environment'),
     "start": _one_of("fork", "exec"),
     "profile": _one_of("documented", "live"),
+    "secret_in_prompt": _one_of("warn", "refuse"),
     "ignore": Check(_are_patterns, 'a list of paths in the project, such as ["data/*", "*.csv"]'),
 }
 

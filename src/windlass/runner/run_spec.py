@@ -52,6 +52,7 @@ class RunSpec:
     reads the entries of earlier attempts. `tokens_used` and `model_calls_made` are the sums of earlier attempts, and
     count against the limits. `folder_user` is None for a run whose folder nobody else uses.
     `secrets` are the names of the variables in `environment` whose values are masked in all that leaves the process.
+    `secret_in_prompt` is the effect of such a value in a prompt.
     """
 
     kickoff_id: str
@@ -73,6 +74,7 @@ class RunSpec:
     model_calls_made: int = 0
     folder_user: FolderUser | None = None
     secrets: frozenset[str] = frozenset()
+    secret_in_prompt: Literal["warn", "refuse"] = "warn"  # noqa: S105 - no password
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def message_of(spec: RunSpec, environment: ProcessEnvironment) -> Run:
     budget = Budget(
         limits.token_limit, limits.model_call_limit, limits.result_limit, spec.tokens_used, spec.model_calls_made
     )
-    return Run(spec.kickoff_id, spec.attempt, spec.project, environment, spec.inputs, budget)
+    return Run(spec.kickoff_id, spec.attempt, spec.project, environment, spec.inputs, budget, spec.secret_in_prompt)
 
 
 def sendable(message: Run | Inspect) -> bytes:

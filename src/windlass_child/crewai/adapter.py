@@ -103,8 +103,8 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
 
     report.warn_all(capabilities.warnings("function"))
     events.end_first_run()
-    guard = Guard(order.budget, report)
     follower = None if first_record is None else TaskFollower([], report, first_record)
+    guard = Guard(order.budget, report, follower)
     events.listen(report, follower.follow if follower else lambda *_: None, guard.count_tokens)
     with guard.watching(), followed_without_events(follower), CrewJournal(report, None, follower).kept():
         yield

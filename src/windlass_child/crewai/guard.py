@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from windlass_child.crewai.capabilities import found, optional
 from windlass_child.crewai.model_calls import Interception
+from windlass_child.crewai.tasks import described
 from windlass_child.journal.step_context import replaced
 from windlass_child.process.budget import Spending
 from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, ProjectFault
 from windlass_child.process.messages import ModelCalled
+from windlass_child.process.prompts import Prompt, texts_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from windlass_child.crewai.tasks import TaskFollower
     from windlass_child.process.messages import Budget
     from windlass_child.process.report import Report
 
@@ -49,8 +52,10 @@ Aborted.__module__ = "litellm.windlass"  # crewai recognises the errors of LiteL
 class Guard:
     """Guards one run. The first reason to end the run is the one that is reported. No model is called after it."""
 
-    def __init__(self, budget: Budget, report: Report) -> None:
+    def __init__(self, budget: Budget, report: Report, follower: TaskFollower | None = None) -> None:
+        """`follower` knows the task records of the tasks that call models."""
         self._spending = Spending(budget)
+        self._follower = follower
         self._report = report
         self._fault: ProjectFault | None = None
 
@@ -99,10 +104,21 @@ class Guard:
     def _before_model_call(self, context: Any) -> None:
         self._before_step(context)
         try:
+            self._check_prompt(context)
             self._spending.begin_call()
         except ProjectFault as fault:
             self.abort(fault)
         self._report.send(ModelCalled())
+
+    def _check_prompt(self, call: Any) -> None:
+        """Warns of secrets in the messages of a model call. Raises SecretRefused if they are refused."""
+        if not self._report.prompts:
+            return
+        task = getattr(call, "task", None)
+        where = "a prompt" if task is None else f"a prompt of the task {described(task)['name'] or 'without a name'}"
+        position = None if task is None or self._follower is None else self._follower.known_position(task)
+        text = "\n".join(texts_in(call.messages))
+        self._report.warn_all(self._report.prompts.check([Prompt(where, text, position)]))
 
     def abort(self, fault: ProjectFault) -> NoReturn:
         self._fault = self._fault or fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windlass_child.crewai.capabilities import first_of, optional
 from windlass_child.journal.step_context import replaced
@@ -21,6 +21,14 @@ STEPS = (
     ("crewai:Task", "_aexecute_core", True),
     ("crewai.flow.flow:Flow", "_execute_method", True),
 )
+
+
+class ModelCall(NamedTuple):
+    """A call that is about to be made."""
+
+    messages: Any
+    task: Any
+
 
 CALLING: ContextVar[Any] = ContextVar("windlass_calling", default=None)
 """The model whose call is in progress: its method may call that of its base class."""
@@ -89,23 +97,23 @@ class Interception:
                         self._stack.enter_context(replaced(model, method, self._call(waits=waits)))
 
     def _step(self, *, waits: bool) -> Callable[[Any], Any]:
-        def act(_: Any) -> None:
+        def act(_: Any, *__: Any, **___: Any) -> None:
             self._look_for_models()
             self._before_step(None)
 
         return lambda run: acting_async(run, act) if waits else acting(run, act)
 
     def _call(self, *, waits: bool) -> Callable[[Any], Any]:
-        def act(model: Any) -> None:
+        def act(model: Any, messages: Any = None, *_: Any, from_task: Any = None, **__: Any) -> None:
             if CALLING.get() is not model:
-                self._before_call(None)
+                self._before_call(ModelCall(messages, from_task))
 
         return lambda run: acting_async(run, act) if waits else acting(run, act)
 
 
-def acting(run: Callable[..., Any], act: Callable[[Any], None]) -> Callable[..., Any]:
+def acting(run: Callable[..., Any], act: Callable[..., None]) -> Callable[..., Any]:
     def act_and_run(owner: Any, *arguments: Any, **named: Any) -> Any:
-        act(owner)
+        act(owner, *arguments, **named)
         token = CALLING.set(owner)
         try:
             return run(owner, *arguments, **named)
@@ -115,9 +123,9 @@ def acting(run: Callable[..., Any], act: Callable[[Any], None]) -> Callable[...,
     return act_and_run
 
 
-def acting_async(run: Callable[..., Any], act: Callable[[Any], None]) -> Callable[..., Any]:
+def acting_async(run: Callable[..., Any], act: Callable[..., None]) -> Callable[..., Any]:
     async def act_and_run(owner: Any, *arguments: Any, **named: Any) -> Any:
-        act(owner)
+        act(owner, *arguments, **named)
         token = CALLING.set(owner)
         try:
             return await run(owner, *arguments, **named)

@@ -63,6 +63,11 @@ class TaskFollower:
                 self._free += 1
             return self._positions[str(task.id)]
 
+    def known_position(self, task: Any) -> int | None:
+        """Returns the position of the task's record, or None if the task has none."""
+        with self._lock:
+            return self._positions.get(str(getattr(task, "id", None)))
+
     def pass_over(self, positions: Iterable[int | None]) -> None:
         """Reserves positions of earlier attempts' task records, so that no other task takes them."""
         self._free = max([self._free, *(position + 1 for position in positions if position is not None)])

@@ -18,9 +18,11 @@ from windlass_child.process.error_text import ProjectFault
 from windlass_child.process.process_env import without_dotenv
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import ModuleType
 
     from windlass_child.process.messages import Project, Run, Succeeded, Warned
+    from windlass_child.process.prompts import Prompt
     from windlass_child.process.report import Report
 
 
@@ -51,6 +53,9 @@ class Loaded(Protocol):
 
     def warnings(self) -> list[Warned]:
         """Returns the parts that will not work, or will work in another way than the author may expect."""
+
+    def prompts(self) -> Iterable[Prompt]:
+        """Returns the texts of the project that models get, as they are written. Inputs are not filled in."""
 
     def construct(self) -> None:
         """Builds what a run builds before it begins, and discards it. `windlass check` calls it."""

@@ -32,13 +32,17 @@ from windlass_child.process.error_text import (
     where,
 )
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
+from windlass_child.process.prompts import Prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
     from windlass_child.process.messages import Project, Run
     from windlass_child.process.report import Report
+
+TEXTS_OF_TASKS = ("description", "expected_output")
+TEXTS_OF_AGENTS = ("role", "goal", "backstory")
 
 
 def load(project: Project) -> LoadedCrew:
@@ -106,6 +110,15 @@ class LoadedCrew:
         asking = [Warned(APPROVALS_NOT_THERE, str(fault), position) for position, fault in self._asking()]
         return [*self._warned, *asking, *capabilities.warnings("crew")]
 
+    def prompts(self) -> Iterator[Prompt]:
+        for position, task in enumerate(self._crew.tasks):
+            for name in TEXTS_OF_TASKS:
+                words = f"the {name.replace('_', ' ')} of the task {task.name or position + 1}"
+                yield Prompt(words, str(getattr(task, name, "")), position)
+        for agent in self._crew.agents:
+            for name in TEXTS_OF_AGENTS:
+                yield Prompt(f"the {name} of an agent", str(getattr(agent, name, "")))
+
     def construct(self) -> None:
         """Does nothing: the crew is built when it is loaded."""
 
@@ -116,7 +129,7 @@ class LoadedCrew:
         report.send(TasksKnown(self._tasks))
         report.warn_all(capabilities.warnings("crew"))
         follower = TaskFollower(self._crew.tasks, report)
-        guard = Guard(order.budget, report)
+        guard = Guard(order.budget, report, follower)
         events.listen(report, follower.follow, guard.count_tokens)
         events.identify(order.kickoff_id)
         journal = CrewJournal(report, self._crew, follower)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from windlass_child.process.messages import Project, Run
+    from windlass_child.process.prompts import Prompt
     from windlass_child.process.report import Report
 
 
@@ -90,6 +91,10 @@ class LoadedFlow:
             if asks_a_person(method)
         ]
         return asking + capabilities.warnings("flow")
+
+    def prompts(self) -> list[Prompt]:
+        """Returns none: its prompts are made while it runs."""
+        return []
 
     def construct(self) -> None:
         """Constructs the flow without a memory of its own, whose import takes a second.

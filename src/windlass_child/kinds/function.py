@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from windlass_child.process.messages import KnownTask, Project, Run
+    from windlass_child.process.prompts import Prompt
     from windlass_child.process.report import Report
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -90,6 +91,10 @@ class LoadedFunction:
         return schema | default_of(one)
 
     def warnings(self) -> list[Warned]:
+        return []
+
+    def prompts(self) -> list[Prompt]:
+        """Returns none: its prompts are made while it runs."""
         return []
 
     def construct(self) -> None:

@@ -40,6 +40,7 @@ from windlass_child.process.process_env import (
     take_output,
     write_stacks_when_asked,
 )
+from windlass_child.process.prompts import REFUSE
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report, end_with_the_worker, end_without_reader
 from windlass_child.process.working_folder import fill
@@ -109,7 +110,8 @@ def serve(channel: Channel, zygote: int) -> None:
     reset_inherited_state(order.project.root)
     refuse_input()
     redaction = Redaction(environment(), order.process_environment.secrets)
-    report = Report(channel, redaction, stopping, journal)
+    refuse = isinstance(order, Run) and order.secret_in_prompt == REFUSE
+    report = Report(channel, redaction, stopping, journal, refuse_secrets=refuse)
     report.restore_journal()
     if isinstance(order, Run):
         library_logs.keep_apart(report, order.project.root)
@@ -201,12 +203,14 @@ def execute(order: Inspect | Run, report: Report) -> None:
     try:
         report.stopping.check()
         crew = kinds.load(order.project)
+        in_prompts = report.prompts.check(crew.prompts()) if report.prompts else []
         if isinstance(order, Inspect):
-            warnings = crew.warnings()
+            warnings = [*crew.warnings(), *in_prompts]
             report.warn_all(warnings)
             report.send(Inspected({**crew.manifest(), "warnings": [in_manifest(one) for one in warnings]}))
         else:
             stage = "run"
+            report.warn_all(in_prompts)
             report.stopping.check()
             result = crew.run(order, report)
             check_result(result, order.budget.result_limit)

@@ -51,7 +51,8 @@ Key = Annotated[str, PrintableAscii(1000)]
 MOST_TOKENS = (1 << 48) - 1
 Count = Annotated[int, range(MOST_TOKENS + 1)]
 Stage = Annotated[str, frozenset({"load", "inputs", "run"})]
-FailureReason = Annotated[str, frozenset({"error", "limit"})]
+FailureReason = Annotated[str, frozenset({"error", "limit", "secrets"})]
+SecretInPrompt = Annotated[str, frozenset({"warn", "refuse"})]
 EndOfTask = Annotated[str, frozenset({"completed", "failed", "skipped"})]
 
 
@@ -225,12 +226,15 @@ class JournalReplay:
 
 @dataclass(frozen=True, slots=True)
 class Run:
+    """`secret_in_prompt` is the effect of the value of a secret variable in a prompt."""
+
     kickoff_id: str
     attempt: int
     project: Project
     process_environment: ProcessEnvironment
     inputs: dict[str, Any]
     budget: Budget = field(default_factory=Budget)
+    secret_in_prompt: SecretInPrompt = "warn"  # noqa: S105 - no password
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +382,7 @@ class Failed:
     never for a status.
 
     `stage` is "load" (the project could not be imported or built), "inputs" (the project refused its inputs) or "run".
-    `reason` is "limit" when the budget was used up, else "error".
+    `reason` is "limit" when the budget was used up, "secrets" when a prompt with a secret was refused, else "error".
     """
 
     stage: Stage

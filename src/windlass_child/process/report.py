@@ -19,6 +19,7 @@ from windlass_child.process.error_text import LimitReached, explain, text_of
 from windlass_child.process.frames import TooLarge
 from windlass_child.process.messages import Event, Succeeded, TaskEnded, TaskStarted, Warned
 from windlass_child.process.process_env import flush_output
+from windlass_child.process.prompts import Prompts
 from windlass_child.process.truncation import beginning, cut, shortened
 
 if TYPE_CHECKING:
@@ -41,11 +42,19 @@ class Report:
     """Sends what happens in a run to the worker. Safe from any thread. A call waits while the worker is busy."""
 
     def __init__(
-        self, channel: Sends, redaction: Redaction, stopping: Stopping | None = None, journal: Journal | None = None
+        self,
+        channel: Sends,
+        redaction: Redaction,
+        stopping: Stopping | None = None,
+        journal: Journal | None = None,
+        *,
+        refuse_secrets: bool = False,
     ) -> None:
+        """With `refuse_secrets`, a prompt with the value of a secret variable ends the run."""
         self._channel = channel
         self._redaction = redaction
         self._chunks = Chunks(redaction.secrets)
+        self.prompts = Prompts(redaction.secrets, refuse=refuse_secrets)
         self.stopping = stopping or Stopping()
         self.journal = journal or Journal(channel)
         self._writers = ThreadPoolExecutor(MOST_WRITERS, "windlass-journal")
