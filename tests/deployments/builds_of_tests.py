@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from deployments.memory_managers import MemoryManagers
+from lifecycle.waiting import until
 from projects_for_tests.making import written
 from projects_for_tests.wheels import index
 from store.whole import whole
@@ -73,10 +74,24 @@ class Server:
         self.sources = SourceStore(self.database)
         self.wheels = folder / "wheels"
         self.managers = MemoryManagers()
-        self.resolver = Resolver(KEYS, CredentialStore(self.database), self.managers.connect)
-        self.crews = CrewEnvironments([], self.resolver)
+        self._resolve_with(Resolver(KEYS, CredentialStore(self.database), self.managers.connect))
         self.deployment = new_id()
         self.use(folder / "machine")
+
+    async def resolve_with(self, resolver: Resolver) -> None:
+        """From now on, variables from secret managers are read by this resolver."""
+        self._resolve_with(await self._stack.enter_async_context(serving(resolver)))
+
+    def _resolve_with(self, resolver: Resolver) -> None:
+        self.resolver = resolver
+        self.crews = CrewEnvironments([], resolver)
+
+    async def waits_for(self, kickoff: UUID, code: str) -> None:
+        async def waits() -> bool:
+            found = await self.statuses.waiting(kickoff, asker=None)
+            return found is not None and found.code == code
+
+        await until(waits)
 
     def use(self, machine: Path) -> None:
         """From now on, code is on another machine, which has none yet."""

@@ -18,7 +18,6 @@ from windlass.deployments.secret_reads import Connections
 from windlass.deployments.variables import open_value
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
-from windlass.kickoffs.waiting import Waiting
 from windlass.lifecycle.accept import Stops
 from windlass.secrets.provider import AccessDenied, ProviderUnavailable
 from windlass.store.variables import VariableStore
@@ -254,12 +253,7 @@ async def test_a_kickoff_that_waits_for_its_secrets_shows_so_and_can_be_stopped(
     await server.worker()
     event = server.managers.hold("key")
     kickoff = await server.kickoff(names=["KEY"])
-
-    async def waits() -> bool:
-        found = await server.statuses.waiting(kickoff, asker=None)
-        return isinstance(found, Waiting) and found.code == "secrets"
-
-    await until(waits)
+    await server.waits_for(kickoff, "secrets")
     await Stops(server.kickoffs).stop(kickoff)
     status = await server.result(kickoff)
     assert (status.state, server.managers.reads) == (State.CANCELLED, {"key": 2})
