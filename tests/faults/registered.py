@@ -12,7 +12,7 @@ from windlass.aio import serving
 from windlass.deployments.registration import Registration
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
-from windlass.secrets.key_ring import load_key_ring
+from windlass.secrets.key_file import load_key_ring
 from windlass.secrets.secret import Secret
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore

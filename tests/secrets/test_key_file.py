@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.secrets.key_ring import MasterKey, MasterKeyError, load_key_ring
+from windlass.secrets.key_file import MasterKeyError, load_key_ring
+from windlass.secrets.key_ring import MasterKey
 from windlass.secrets.secret import Secret
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ ROUNDS = 40
 STARTER = """
 import sys
 from pathlib import Path
-from windlass.secrets.key_ring import load_key_ring
+from windlass.secrets.key_file import load_key_ring
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(int(sys.argv[2])):
