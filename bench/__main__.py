@@ -14,6 +14,7 @@ from bench.hardship import hardship
 from bench.journal import journal
 from bench.latency import latency, start_up
 from bench.limits import limits
+from bench.redaction import redaction
 from bench.results import Results
 from bench.runs import crews
 from bench.scale import scale
@@ -63,12 +64,17 @@ def hard(*, quick: bool) -> Iterator[Figures]:
     yield hardship(seconds=4 if quick else 15)
 
 
+def masks(*, quick: bool) -> Iterator[Figures]:
+    yield redaction(rounds=20 if quick else 200)
+
+
 SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
     "accepting": accepting,
     "runs": runs,
     "queue": queue,
     "scale": large,
     "hardship": hard,
+    "redaction": masks,
 }
 
 
