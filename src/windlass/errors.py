@@ -18,6 +18,7 @@ WindlassError
 ├── BadVariable, NoSuchVariable  (deployments.variables)
 ├── TooManyVariables         (store.variables)
 ├── CredentialExists, CredentialInUse, TooManyCredentials  (store.credentials)
+├── NoSuchCredential         (deployments.credentials)
 ├── SecretError              (secrets.provider) a secret can't be read
 ├── KickoffsStillOpen        (lifecycle.deletion) a user's kickoffs can't be deleted before they have ended
 ├── UnreadableSecrets        (lifecycle.worker_config) values of variables can't be read from their secret managers

@@ -33,6 +33,7 @@ from windlass.api.oidc import Oidc
 from windlass.api.server import HttpServer
 from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.builds import Builds
+from windlass.deployments.credentials import Credentials
 from windlass.deployments.crews import Crews
 from windlass.deployments.deploys import Deploys
 from windlass.deployments.identity import Identity
@@ -48,8 +49,10 @@ from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.deletion import Deletions
 from windlass.lifecycle.statuses import Statuses
 from windlass.secrets.key_ring import KeyRing, MasterKey
+from windlass.secrets.providers import provider
 from windlass.store.audit import AuditStore
 from windlass.store.builds import BuildStore
+from windlass.store.credentials import CredentialStore
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.files import FileStore
@@ -292,6 +295,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             deploys,
             Uploads(),
             identity,
+            Credentials(CredentialStore(database), KEY_RING, provider, identity.subject),
             Deletions(RetentionStore(database)),
             LARGEST_BODY,
             seconds,

@@ -333,6 +333,42 @@ async def test_of_two_rollbacks_at_once_from_one_version_one_is_made(server: Ser
     assert (await developer.value("GET", f"/deployments/{slug}"))["version"] == 2
 
 
+async def test_a_redeploy_builds_the_files_of_the_current_version(server: Server, developer: Person) -> None:
+    slug = await with_versions(server, developer, 2)
+    path = f"/deployments/{slug}"
+    await developer.value("POST", f"{path}/promote", json={"version": 1})
+    build = (await developer.value("POST", f"{path}/redeploy", status=202))["build"]
+    assert (build["state"], build["created_by"], build["origin"]["type"]) == ("queued", developer.name, "zip")
+    assert build["origin"]["message"] == "redeploy of version 1"
+    assert {"build": build["id"]} in [job["args"] for job in await jobs(server, "build")]
+    error = await developer.refused("POST", f"{path}/redeploy", status=409)
+    assert error["details"] == {"build": build["id"]}
+    await finish(server, build)
+    shown = [await developer.value("GET", f"{path}/versions/{number}") for number in (1, 2, 3)]
+    assert shown[2]["current"]
+    assert shown[0]["snapshot"] == shown[2]["snapshot"] != shown[1]["snapshot"]
+    owner = await Person.of(server, Role.OWNER)
+    entries = await owner.value("GET", "/audit", params={"target": slug, "limit": 1})
+    assert [one["action"] for one in entries["items"]] == ["deployment.redeploy"]
+
+
+async def test_a_redeploy_never_replaces_a_deploy_that_waits(server: Server, developer: Person) -> None:
+    slug = await with_versions(server, developer, 1)
+    waiting = await rebuilt(developer, slug)
+    answers = await asyncio.gather(*(developer.request("POST", f"/deployments/{slug}/redeploy") for _ in range(3)))
+    assert {answer.status_code for answer in answers} == {409}
+    await finish(server, waiting)
+    answers = await asyncio.gather(*(developer.request("POST", f"/deployments/{slug}/redeploy") for _ in range(3)))
+    assert sorted(answer.status_code for answer in answers) == [202, 409, 409]
+
+
+async def test_what_was_not_deployed_is_not_redeployed(server: Server, developer: Person, crew: Crew) -> None:
+    await developer.refused("POST", f"/deployments/{crew.deployment.slug}/redeploy", status=404)
+    empty = await developer.value("POST", "/deployments", status=201, json={"name": new_name()}, headers=JSON)
+    await developer.refused("POST", f"/deployments/{empty['deployment']['slug']}/redeploy", status=404)
+    await developer.refused("POST", "/deployments/nowhere/redeploy", status=404)
+
+
 def removals(server: Server) -> Removals:
     retention, stops = RetentionStore(server.database), Stops(server.kickoffs)
     users = UserDeletion(Deletions(retention), server.tokens, stops, server.deployments, patience=1)

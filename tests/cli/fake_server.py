@@ -86,6 +86,21 @@ def deployment(slug: str = "tea", **members: Any) -> dict[str, Any]:
     }
 
 
+def variable(name: str, value: str | None, **members: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "secret": False,
+        "value": value,
+        "source": {"type": "value", "provider": None, "credential": None},
+        "secret_name": None,
+        "read": None,
+        "read_at": None,
+        "updated_at": "2026-01-02T03:04:05Z",
+        "updated_by": "ann",
+        **members,
+    }
+
+
 def build(state: str = "ready", **members: Any) -> dict[str, Any]:
     return {
         "id": BUILD,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cli.fake_crew import problem
-from cli.fake_server import BUILD, FakeServer, build, deployed, deployment, log, names_in
+from cli.fake_server import BUILD, FakeServer, build, deployed, deployment, log, names_in, variable
 from cli.the_command import CommandHere
 from projects_for_tests.making import written
 
@@ -283,12 +284,60 @@ def test_a_line_that_is_no_variable_is_named(windlass: Command, tmp_path: Path) 
 
 
 def test_values_of_secrets_are_not_in_the_list(windlass: Command, server: FakeServer) -> None:
-    row = {"name": "KEY", "secret": True, "value": None, "updated_at": "2026-01-02T03:04:05Z", "updated_by": "ann"}
-    plain = row | {"name": "DEPTH", "secret": False, "value": "2"}
-    server.answers["GET deployments/tea/variables"] = {"items": [row, plain]}
-    lines = [line.split() for line in windlass("env", "list", "tea").out.splitlines()[1:]]
-    assert lines == [
-        ["KEY", "(secret)", "2026-01-02", "03:04:05", "ann"],
-        ["DEPTH", "2", "2026-01-02", "03:04:05", "ann"],
+    of_aws = {"type": "credential", "provider": "aws", "credential": "prod"}
+    at_deploy: dict[str, Any] = {"source": of_aws, "secret_name": "app#db", "read": "at deploy", "secret": True}
+    default = {"type": "default", "provider": "vault", "credential": None}
+    rows = [
+        variable("KEY", None, secret=True),
+        variable("DEPTH", "2"),
+        variable("NEW", None, **at_deploy),
+        variable("OLD", None, **at_deploy, read_at="2026-01-02T03:00:00Z"),
+        variable("NOW", None, source=default, secret_name="db", read="at each kickoff", secret=True),
+        variable("NONE", None, source=default, secret_name="db", secret=True),
     ]
-    assert json.loads(windlass("env", "list", "tea", "--json").out) == [row, plain]
+    server.answers["GET deployments/tea/variables"] = {"items": rows}
+    lines = [re.split("  +", line)[:-2] for line in windlass("env", "list", "tea").out.splitlines()[1:]]
+    assert lines == [
+        ["KEY", "(secret)", "yes", "value", "-", "-"],
+        ["DEPTH", "2", "no", "value", "-", "-"],
+        ["NEW", "(secret)", "yes", "prod", "app#db", "at deploy (not yet)"],
+        ["OLD", "(secret)", "yes", "prod", "app#db", "at deploy (2026-01-02 03:00:00)"],
+        ["NOW", "(secret)", "yes", "default of vault", "db", "at each kickoff"],
+        ["NONE", "(secret)", "yes", "default of vault", "db", "never: no credential"],
+    ]
+    assert json.loads(windlass("env", "list", "tea", "--json").out) == rows
+
+
+def test_variables_are_bound_to_secrets(windlass: Command, server: FakeServer) -> None:
+    server.answers["PUT deployments/tea/variables"] = {"items": [variable("B", None, read="at deploy")]}
+    ended = windlass("env", "set", "tea", "A", "B=app/db#user", "--from", "prod", "--secret-name", "app/key")
+    assert ended.err.splitlines() == [
+        "Set for tea, from the next kickoff on: A (secret)",
+        "Set for tea, from the next deploy on: B. To read it now: windlass deployments redeploy tea",
+    ]
+    source = {"type": "credential", "credential": "prod"}
+    assert server.sent("PUT deployments/tea/variables")["variables"] == [
+        {"name": "A", "source": source, "secret_name": "app/key"},
+        {"name": "B", "source": source, "secret_name": "app/db#user"},
+    ]
+    server.seen.clear()
+    assert windlass("env", "set", "tea", "A=key", "--from-default", "aws").code == 0
+    (given,) = server.sent("PUT deployments/tea/variables")["variables"]
+    assert given["source"] == {"type": "default", "provider": "aws"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["A", "--from", "prod"],
+        ["A=x", "--from", "prod", "--from-default", "aws"],
+        ["A=x", "--from", "prod", "--plain"],
+        ["A=x", "--secret-name", "y"],
+        ["1=x", "--from", "prod"],
+    ],
+)
+def test_a_source_without_its_parts_is_a_usage_error(
+    windlass: Command, server: FakeServer, arguments: list[str]
+) -> None:
+    ended = windlass("env", "set", "tea", *arguments)
+    assert (ended.code, server.seen) == (2, []), ended

@@ -14,9 +14,11 @@ import click
 import pytest
 
 from cli.fake_crew import KICKOFF, TOKEN
-from cli.fake_server import FakeServer, deployment
+from cli.fake_server import FakeServer, deployment, variable
 from cli.the_command import DEADLINE, Command, line, read_to_end
 from windlass.api.control_api.answers import DeploymentAnswer
+from windlass.api.control_api.credentials import CheckAnswer, CredentialItem
+from windlass.api.control_api.settings import VariableItem
 from windlass.cli.commands import windlass as root
 from windlass.cli.doctor import checks
 from windlass.config import Settings
@@ -93,14 +95,37 @@ def test_crews_as_json(windlass: Command, control: FakeServer) -> None:
     assert value(windlass, "deployments", "pause", "tea") == deployment(state="paused")
 
 
+def test_credentials_as_json(windlass: Command, control: FakeServer) -> None:
+    made = dict.fromkeys(CredentialItem.model_fields, "x") | {"configuration": {"region": "eu-west-1"}}
+    check = {"ok": True, "message": "x", "hint": "", "code": None}
+    control.answers |= {
+        "GET credentials": {"items": [made]},
+        "GET credentials/providers": {"items": []},
+        "GET credentials/prod": made,
+        "PATCH credentials/prod": made,
+        "DELETE credentials/prod": {},
+        "POST credentials/prod/test": check,
+        "GET credentials/prod/secrets": {"items": ["db"]},
+    }
+    assert value(windlass, "credentials", "list") == [made]
+    assert made.keys() == documented("credentials list")
+    assert value(windlass, "credentials", "show", "prod") == made
+    assert value(windlass, "credentials", "change", "prod", "region=eu-west-1") == made
+    assert value(windlass, "credentials", "set-default", "prod") == made
+    assert value(windlass, "credentials", "test", "prod").keys() == documented("credentials test") | {"ok"}
+    assert check.keys() == set(CheckAnswer.model_fields)
+    assert value(windlass, "credentials", "secrets", "prod") == ["db"]
+    assert value(windlass, "credentials", "remove", "prod").keys() == documented("credentials remove")
+
+
 def test_logins_and_variables_as_json(windlass: Command, control: FakeServer) -> None:
-    row = {"name": "A", "secret": False, "value": "1", "updated_at": "2026-01-02T03:04:05Z", "updated_by": None}
+    row = variable("A", "1")
     control.answers |= {
         "GET deployments/tea/variables": {"items": [row]},
         "PUT deployments/tea/variables": {"items": [row]},
     }
     assert value(windlass, "env", "list", "tea") == [row]
-    assert row.keys() == documented("env list")
+    assert row.keys() == documented("env list") == set(VariableItem.model_fields)
     assert value(windlass, "env", "set", "tea", "A=1") == [{"name": "A", "secret": False}]
     login = json.loads(windlass("login", control.url, "--name", "work", "--json", typed=control.token).out)
     assert login.keys() == documented("login")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import CommandHere
+from api.fake_vault import SECRET, FakeVault, running
+from cli.the_command import Command, CommandHere
 from projects_for_tests.making import written
 from projects_for_tests.places import folder_for_all
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cli.the_command import Command, Ended, Started
+    from cli.the_command import Ended, Started
 
 pytestmark = pytest.mark.xdist_group("deployed_crews")
 
@@ -122,6 +123,66 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
     assert actions[0] == "deployment.remove"
     assert {"deployment.create", "deployment.deploy", "deployment.rollback", "variable.set"} <= set(actions)
     assert "iced" not in windlass("audit", "--csv").out, "no value of a variable"
+
+
+def test_variables_take_their_values_from_a_secret_manager(windlass: Command, folder: Path) -> None:
+    assert windlass("deploy", project(folder, "mate")).code == 0
+    with running(FakeVault()) as vault:
+        refused = windlass("credentials", "add", "vault", "team", "--method", "token", typed=SECRET)
+        assert (refused.code, "--address" in refused.err) == (2, True)
+        at = ("--address", vault.address)
+        wrong = windlass("credentials", "add", "vault", "team", "--method", "token", *at, "--role", "x", typed=SECRET)
+        assert (wrong.code, "takes no --role" in wrong.err) == (2, True)
+        added = windlass("credentials", "add", "vault", "team", "--method", "token", *at, typed=f"{SECRET}\n")
+        assert (added.code, "at deploy" in added.err) == (0, True), added
+        assert windlass("credentials", "list").out.splitlines()[1].split()[:5] == [
+            "team",
+            "vault",
+            "token",
+            "at",
+            "deploy",
+        ]
+        shown = windlass("credentials", "show", "team").out
+        assert vault.address in shown
+        assert SECRET not in shown
+        assert windlass("credentials", "test", "team").out == "tester\n"
+        assert windlass("credentials", "secrets", "team", "d").out == "db\ndraft\n"
+
+        bound = windlass("env", "set", "mate", "HOW=app/tea#how", "--from", "team")
+        assert "windlass deployments redeploy mate" in bound.err
+        row = windlass("env", "list", "mate").out.splitlines()[1].split()
+        assert row[:8] == ["HOW", "(secret)", "yes", "team", "app/tea#how", "at", "deploy", "(not"]
+        again = windlass("deployments", "redeploy", "mate")
+        assert (again.code, "mate: version 2 is ready." in again.err) == (0, True), again
+        in_use = windlass("credentials", "remove", "team")
+        assert (in_use.code, "mate/HOW" in in_use.err) == (3, True)
+        assert windlass("credentials", "set-default", "team").code == 0
+        assert windlass("env", "set", "mate", "HOW", "--from-default", "vault", "--secret-name", "app/tea").code == 0
+        assert "default of vault" in windlass("env", "list", "mate").out
+
+        on_line = windlass("credentials", "change", "team", f"token={SECRET}")
+        assert (on_line.code, "is secret" in on_line.err) == (2, True)
+        assert (
+            windlass("credentials", "change", "team", "token", "mount=kv", "--rename", "crew", typed="wrong").code == 0
+        )
+        failed = windlass("credentials", "test", "crew")
+        assert (failed.code, failed.err.startswith("error: crew: Vault refuses the token")) == (1, True), failed
+    assert windlass("env", "unset", "mate", "HOW").code == 0
+    assert windlass("credentials", "remove", "crew").code == 0
+
+
+def test_a_shell_completes_names_of_credentials_and_secrets(windlass: Command, folder: Path) -> None:
+    def completed(line: str, position: int) -> list[str]:
+        variables = {"_WINDLASS_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(position)}
+        return Command(folder)(**variables).out.splitlines()
+
+    with running(FakeVault()) as vault:
+        options = ("--method", "token", "--address", vault.address)
+        assert windlass("credentials", "add", "vault", "team", *options, typed=SECRET).code == 0
+        assert completed("windlass credentials test t", 3) == ["plain,team"]
+        assert completed("windlass env set mate KEY --from team --secret-name d", 8) == ["plain,db", "plain,draft"]
+    assert completed("windlass credentials secrets team d", 4) == [""], "an error is not shown"
+    assert windlass("credentials", "remove", "team").code == 0
 
 
 def test_variables_that_the_first_build_needs(windlass: Command, folder: Path) -> None:

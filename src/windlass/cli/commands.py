@@ -18,6 +18,7 @@ COMMANDS = {
     "deploy": ("deploy", "Deploy a project to a server."),
     "deployments": ("deployments", "List the crews of the server, and manage one."),
     "env": ("variables", "List, set and remove the variables of a deployment."),
+    "credentials": ("credentials", "Manage the credentials for secret managers."),
     "login": ("login", "Log in to a server, so that commands use it."),
     "login-crewai": ("login_crewai", "Let `crewai deploy` deploy to a server."),
     "logout": ("login", "Log out of a server: forget its address and token."),

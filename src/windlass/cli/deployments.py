@@ -112,6 +112,33 @@ def show(slug: str, *, control: ControlSession, with_tokens: bool, json_output: 
 
 @deployments.command
 @slug_argument
+@click.option("--no-wait", is_flag=True, help="Do not wait for the end of the build.")
+@json_option
+@server_options
+def redeploy(slug: str, *, control: ControlSession, no_wait: bool, json_output: bool) -> int:
+    """Build the files of the current version again.
+
+    The build reads the secrets of static credentials again, so that kickoffs get rotated ones. The version before
+    serves until the new one is ready. Exits with 1 when the build fails.
+    """
+    from windlass.cli.builds import follow_build, print_end
+    from windlass.cli.deploy import command
+
+    build = control.send("POST", "deployments", slug, "redeploy")["build"]
+    again = command("deployments", "logs", slug, "--build", build["id"], "--follow", control=control)
+    code = 0
+    if no_wait:
+        notify(f"Follow the build with: {again}")
+    else:
+        build = follow_build(control, build["id"], again=again)
+        code = print_end(build, slug)
+    if json_output:
+        print_json({"deployment": slug, "build": build})
+    return code
+
+
+@deployments.command
+@slug_argument
 @click.option("--build", metavar="ID", help="The build, by default the latest one.")
 @click.option("-f", "--follow", is_flag=True, help="Print new lines until the build has ended.")
 @click.option("--json", "json_output", is_flag=True, help="Print each line whole, as one line of JSON.")

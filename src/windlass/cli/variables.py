@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from windlass.cli.credentials import complete_credential, complete_secret
 from windlass.cli.lists import second
 from windlass.cli.printing import json_option, notify, print_json, print_table
 from windlass.cli.servers import server_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from windlass.cli.control_session import ControlSession
 
-HEADINGS = ("NAME", "VALUE", "UPDATED", "BY")
+HEADINGS = ("NAME", "VALUE", "SECRET", "SOURCE", "SECRET NAME", "READ", "UPDATED", "BY")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LONGEST_FILE = 1 << 20
 HIDDEN = "(secret)"
@@ -30,14 +31,27 @@ PASSWORD_IN_URL = re.compile(r"://[^\s/:@]*:[^\s/@]+@")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A variable to set."""
+    """A variable to set. With the value None it keeps the one that it has."""
 
     name: str
-    value: str
+    value: str | None
     secret: bool
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "value": self.value, "secret": self.secret}
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """A variable to set whose value comes from a secret manager. `source` has the members of the control API."""
+
+    name: str
+    source: dict[str, str]
+    secret_name: str
+    secret: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "source": self.source, "secret_name": self.secret_name}
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -61,11 +75,16 @@ def env_file(file: TextIO, *, secret: bool | None = None) -> list[Given]:
 
 
 def _given(name: str, value: str, secret: bool | None) -> Given:
+    return Given(_checked_name(name), value, looks_secret(name, value) if secret is None else secret)
+
+
+def _checked_name(name: str) -> str:
+    """Raises click.UsageError."""
     if not NAME.fullmatch(name):
         raise click.UsageError(f"{name!r} is no name of a variable: letters, digits and _, no digit first.")
     if name.startswith("WINDLASS_"):
         raise click.UsageError(f"{name}: names that begin with WINDLASS_ are for the server.")
-    return Given(name, value, looks_secret(name, value) if secret is None else secret)
+    return name
 
 
 @click.group
@@ -84,7 +103,8 @@ def env() -> None:
 def list_(deployment: str, *, control: ControlSession, json_output: bool) -> None:
     """List the variables of a deployment.
 
-    Values of secret variables are never shown. Times are UTC.
+    Values of secret variables are never shown. READ is when the value is read from a secret manager, with the time of
+    the last read at a deploy. Times are UTC.
     """
     rows = control.get("deployments", deployment, "variables")["items"]
     if json_output:
@@ -97,7 +117,23 @@ def list_(deployment: str, *, control: ControlSession, json_output: bool) -> Non
 
 def _cells(row: dict[str, Any]) -> list[str]:
     shown = HIDDEN if row["secret"] else row["value"] if row["value"] is not None else "(for developers)"
-    return [row["name"], shown, second(row["updated_at"]), row["updated_by"] or "-"]
+    facts = [row["name"], shown, "yes" if row["secret"] else "no", source_in_words(row["source"])]
+    return [*facts, row["secret_name"] or "-", _read(row), second(row["updated_at"]), row["updated_by"] or "-"]
+
+
+def source_in_words(source: dict[str, Any]) -> str:
+    if source["type"] == "value":
+        return "value"
+    return source["credential"] or f"default of {source['provider']}"
+
+
+def _read(row: dict[str, Any]) -> str:
+    """Returns when the value is read, and when the last deploy read it."""
+    if row["source"]["type"] == "value":
+        return "-"
+    if row["read"] == "at deploy":
+        return f"at deploy ({second(row['read_at']) if row['read_at'] else 'not yet'})"
+    return row["read"] or "never: no credential"
 
 
 @env.command("set")
@@ -109,6 +145,25 @@ def _cells(row: dict[str, Any]) -> list[str]:
     type=click.File(encoding="utf-8"),
     metavar="FILE",
     help="Set the variables of FILE, a .env file (- for standard input).",
+)
+@click.option(
+    "--from",
+    "credential",
+    metavar="CREDENTIAL",
+    shell_complete=complete_credential,
+    help="Take the values from a secret manager, with this credential.",
+)
+@click.option(
+    "--from-default",
+    "provider",
+    metavar="PROVIDER",
+    help="Take the values from a secret manager, with the default credential of PROVIDER, such as aws.",
+)
+@click.option(
+    "--secret-name",
+    metavar="NAME",
+    shell_complete=complete_secret,
+    help="The name of the secret: NAME, or NAME#KEY for a member of a JSON object.",
 )
 @click.option(
     "--secret/--plain",
@@ -123,6 +178,9 @@ def set_(
     *,
     control: ControlSession,
     file: TextIO | None,
+    credential: str | None,
+    provider: str | None,
+    secret_name: str | None,
     secret: bool | None,
     json_output: bool,
 ) -> None:
@@ -138,18 +196,66 @@ def set_(
 
     A value is secret if the name has KEY, TOKEN, SECRET, PASS, CREDENTIAL, AUTH or DSN in it, or if the value is a URL
     with a password. --secret and --plain decide it for all values of the command.
+
+    With --from or --from-default, the values come from a secret manager (docs/secrets.md). VALUE is then the name of
+    the secret, which --secret-name can give too:
+
+    \b
+        windlass env set my-crew DB_PASSWORD --from prod --secret-name 'app/db#password'
+        windlass env set my-crew 'DB_USER=app/db#user' 'DB_HOST=app/db#host' --from prod
     """  # noqa: D301 - \b keeps click from wrapping the lines
     if "=" in deployment:
         name = deployment.partition("=")[0]
         raise click.UsageError(f"Give the deployment first: windlass env set DEPLOYMENT {name}=...")
-    given = _together([*(env_file(file, secret=secret) if file else []), *_from_arguments(deployment, pairs, secret)])
+    given: Sequence[Given | Managed]
+    if credential or provider:
+        if file or secret is not None or (credential and provider):
+            raise click.UsageError(
+                "--from and --from-default go with no other source, and without --secret and --plain."
+            )
+        given = _managed(pairs, credential, provider, secret_name)
+    elif secret_name:
+        raise click.UsageError("--secret-name goes with --from CREDENTIAL or --from-default PROVIDER.")
+    else:
+        values = [*(env_file(file, secret=secret) if file else []), *_from_arguments(deployment, pairs, secret)]
+        given = _together(values)
     if not given:
         raise click.UsageError("Give NAME=VALUE, NAME, or --from-file FILE.")
     body = {"variables": [one.to_json() for one in given]}
-    control.send("PUT", "deployments", deployment, "variables", body=body)
+    rows = control.send("PUT", "deployments", deployment, "variables", body=body)["items"]
     if json_output:
         print_json([{"name": one.name, "secret": one.secret} for one in given])
-    notify(f"Set for {deployment}, from the next kickoff on: {in_words(given)}")
+    later = _at_deploy(given, rows)
+    if now := [one for one in given if one.name not in later]:
+        notify(f"Set for {deployment}, from the next kickoff on: {in_words(now)}")
+    if later:
+        notify(
+            f"Set for {deployment}, from the next deploy on: {', '.join(sorted(later))}. To read "
+            f"{'them' if len(later) > 1 else 'it'} now: windlass deployments redeploy {deployment}"
+        )
+
+
+def _managed(
+    pairs: tuple[str, ...], credential: str | None, provider: str | None, secret_name: str | None
+) -> list[Managed]:
+    source = (
+        {"type": "credential", "credential": credential} if credential else {"type": "default", "provider": provider}
+    )
+    given = {name: value or secret_name for name, _, value in (pair.partition("=") for pair in pairs)}
+    if missing := [name for name, secret in given.items() if not secret]:
+        raise click.UsageError(
+            f"Give the name of the secret of {missing[0]}: --secret-name NAME, or {missing[0]}=NAME."
+        )
+    return [
+        Managed(_checked_name(name), {k: v for k, v in source.items() if v}, secret or "")
+        for name, secret in given.items()
+    ]
+
+
+def _at_deploy(given: Iterable[Given | Managed], rows: list[dict[str, Any]]) -> set[str]:
+    """Returns the names of the variables that are read at the next deploy."""
+    read = {row["name"]: row.get("read") for row in rows}
+    return {one.name for one in given if read.get(one.name) == "at deploy"}
 
 
 def _from_arguments(deployment: str, pairs: tuple[str, ...], secret: bool | None) -> Iterable[Given]:
@@ -159,7 +265,7 @@ def _from_arguments(deployment: str, pairs: tuple[str, ...], secret: bool | None
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign:
-            yield _given(name, _asked(name), secret is None or secret)
+            yield Given(_checked_name(name), _asked(name), secret is None or secret)
             continue
         one = _given(name, value, secret)
         if one.secret:
@@ -170,9 +276,11 @@ def _from_arguments(deployment: str, pairs: tuple[str, ...], secret: bool | None
         yield one
 
 
-def _asked(name: str) -> str:
+def _asked(name: str) -> str | None:
+    """Returns the value, None for an empty one at the prompt: the variable then keeps its value."""
     if sys.stdin.isatty():
-        return str(click.prompt(name, hide_input=True, err=True))
+        text = f"{name} (empty: keep its value)"
+        return click.prompt(text, default="", show_default=False, hide_input=True, err=True) or None
     return sys.stdin.read(LONGEST_FILE).rstrip("\r\n")
 
 
@@ -181,7 +289,7 @@ def _together(given: list[Given]) -> list[Given]:
     return list({one.name: one for one in given}.values())
 
 
-def in_words(given: Iterable[Given]) -> str:
+def in_words(given: Iterable[Given | Managed]) -> str:
     return ", ".join(f"{one.name} (secret)" if one.secret else one.name for one in given)
 
 

@@ -1,18 +1,370 @@
-"""Credentials: how the server proves to secret managers who it is."""
+"""Credentials: how the server proves to secret managers who it is (docs/secrets.md).
+
+The providers define the methods of their credentials, and a model for the configuration of each method. A secret member
+of a configuration is stored encrypted and never shown.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from windlass import log
+from windlass.access.authentication import Rate, TooManyRequests
+from windlass.deployments.variables import Reading, when_read
+from windlass.errors import WindlassError
+from windlass.kickoffs.ids import new_id
 from windlass.secrets.key_ring import Sealed
+from windlass.secrets.provider import BadCredential, ProviderUnavailable, SecretError
+from windlass.secrets.providers import NAMES
+from windlass.store.audit import Change
+from windlass.store.credentials import CredentialRow, NewCredential
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
     from uuid import UUID
 
     from windlass.secrets.key_ring import KeyRing
-    from windlass.store.credentials import CredentialRow
+    from windlass.secrets.provider import Manager, Provider, Subject
+    from windlass.secrets.providers import Providers
+    from windlass.store.audit import Actor
+    from windlass.store.credentials import CredentialStore
+
+SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+RESERVED = {"providers", "test"}
+"""Names that would be ambiguous in paths of the control API."""
+LONGEST_SHOWN = 100
+AT_ONCE = 4
+"""Requests to secret managers that a server makes at once for people. Each takes a thread until it is over."""
+SECONDS = 20.0
+"""The longest wait for a secret manager."""
+PER_SECOND, BURST = 0.5, 10.0
+"""Requests to secret managers for one person: on average, and at once."""
+MOST_NAMES = 100
+
+Found = TypeVar("Found")
+logger = log.logger(__name__)
+
+
+class NoSuchCredential(WindlassError):  # noqa: N818 - describes the credential
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is no credential {name[:LONGEST_SHOWN]!r}.",
+            "`windlass credentials list` and GET /credentials list them.",
+        )
+
+
+class BadConfiguration(BadCredential):
+    """`invalid` maps the names of members to the reasons. No reason quotes a value."""
+
+    def __init__(self, invalid: dict[str, str]) -> None:
+        listed = "; ".join(f"{name}: {why}" for name, why in invalid.items())
+        super().__init__(f"The configuration of the credential is not valid. {listed}.")
+        self.invalid = invalid
+
+
+@dataclass(frozen=True, slots=True)
+class GivenCredential:
+    """A credential to add. `configuration` has the members of the method's model."""
+
+    name: str
+    provider: str
+    method: str
+    configuration: Mapping[str, Any]
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialPatch:
+    """What to change of a credential. None leaves a value as it is.
+
+    A member of `configuration` that is None is removed, except that a secret member that is None or empty is kept.
+    """
+
+    name: str | None = None
+    method: str | None = None
+    configuration: Mapping[str, Any] | None = None
+    is_default: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A credential as it is shown. `configuration` has its members that are not secret.
+
+    `variables` is the number of variables that use it. `created_by` and `updated_by` are names of users.
+    """
+
+    name: str
+    provider: str
+    method: str
+    read: Reading
+    configuration: dict[str, Any]
+    is_default: bool
+    variables: int
+    created_at: datetime
+    created_by: str | None
+    updated_at: datetime
+    updated_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of a handshake with a secret manager, in words. `code` is that of the error."""
+
+    ok: bool
+    message: str
+    hint: str = ""
+    code: str | None = None
+
+
+class Credentials:
+    """Keeps the credentials of this server. `subject` returns the tokens that identify the server to providers."""
+
+    def __init__(self, store: CredentialStore, key_ring: KeyRing, provider: Providers, subject: Subject) -> None:
+        self._store = store
+        self._key_ring = key_ring
+        self._provider = provider
+        self._subject = subject
+        self._asking: set[asyncio.Task[Any]] = set()
+        self._rate: Rate[str] = Rate(PER_SECOND, BURST)
+
+    def providers(self) -> list[Provider]:
+        return [self._provider(name) for name in NAMES]
+
+    async def all(self) -> list[Credential]:
+        """Returns the credentials in the order of their names."""
+        uses = await self._store.uses()
+        return [self._shown(row, uses.get(row.id, 0)) for row in await self._store.all()]
+
+    async def get(self, name: str) -> Credential:
+        """Raises NoSuchCredential."""
+        row = await self._row(name)
+        return self._shown(row, (await self._store.uses()).get(row.id, 0))
+
+    async def add(self, given: GivenCredential, by: Actor) -> Credential:
+        """Raises BadCredential, CredentialExists and TooManyCredentials."""
+        check_name(given.name)
+        configuration = validated(self._provider(given.provider), given.method, given.configuration)
+        new = self._sealed(new_id(), given.name, given.provider, given.method, configuration, given.is_default)
+        facts = {"provider": given.provider, "method": given.method, "default": given.is_default}
+        await self._store.add(new, Change(by, "credential.add", given.name, facts))
+        logger.event("credential.added", credential=given.name, provider=given.provider, method=given.method)
+        return await self.get(given.name)
+
+    async def change(self, name: str, patch: CredentialPatch, by: Actor) -> Credential:
+        """Raises NoSuchCredential, BadCredential, CredentialExists, and CredentialInUse when variables use the default
+        credential of the provider, and it would no longer be one.
+        """
+        if patch.name is not None:
+            check_name(patch.name)
+
+        def altered(row: CredentialRow) -> NewCredential:
+            provider, method = self._provider(row.provider), patch.method or row.method
+            given = merged(
+                model_of(provider, method), open_configuration(self._key_ring, row), patch.configuration or {}
+            )
+            configuration = validated(provider, method, given)
+            is_default = row.is_default if patch.is_default is None else patch.is_default
+            return self._sealed(row.id, patch.name or row.name, row.provider, method, configuration, is_default)
+
+        changed = {one: getattr(patch, one) for one in ("name", "method", "is_default")}
+        facts = {one: value for one, value in changed.items() if value is not None}
+        change = Change(by, "credential.change", name, {**facts, "members": sorted(patch.configuration or ())})
+        if not await self._store.change(name, altered, change):
+            raise NoSuchCredential(name)
+        logger.event("credential.changed", credential=name)
+        return await self.get(patch.name or name)
+
+    async def remove(self, name: str, by: Actor) -> None:
+        """Raises NoSuchCredential, and CredentialInUse while variables use it."""
+        if not await self._store.remove(name, Change(by, "credential.remove", name)):
+            raise NoSuchCredential(name)
+        logger.event("credential.removed", credential=name)
+
+    async def test(self, name: str, by: Actor) -> Check:
+        """Proves to the secret manager who the server is. Reads no secret.
+
+        Raises NoSuchCredential, and TooManyRequests as `names` does.
+        """
+        row = await self._row(name)
+        provider = self._provider(row.provider)
+        return await self._checked(provider, row.method, open_configuration(self._key_ring, row), by)
+
+    async def test_unsaved(self, given: GivenCredential, by: Actor) -> Check:
+        """As `test`, with a credential that is not stored. Raises BadCredential."""
+        return await self._checked(self._provider(given.provider), given.method, given.configuration, by)
+
+    async def names(self, name: str, prefix: str, by: Actor) -> list[str]:
+        """Returns names of secrets that begin with `prefix`, MOST_NAMES at most.
+
+        Raises NoSuchCredential, SecretError, and TooManyRequests for too many requests of one person or at once.
+        """
+        row = await self._row(name)
+        provider = self._provider(row.provider)
+        configuration = validated(provider, row.method, open_configuration(self._key_ring, row))
+        found = await self._ask(provider, row.method, configuration, by, lambda one: one.names(prefix, MOST_NAMES))
+        return found[:MOST_NAMES]
+
+    async def _checked(self, provider: Provider, method: str, given: Mapping[str, Any], by: Actor) -> Check:
+        configuration = validated(provider, method, given)
+        try:
+            return Check(True, await self._ask(provider, method, configuration, by, lambda one: one.check()))
+        except SecretError as error:
+            return Check(False, error.message, error.hint, error.code)
+
+    async def _ask(
+        self, provider: Provider, method: str, configuration: BaseModel, by: Actor, ask: Callable[[Manager], Found]
+    ) -> Found:
+        """Returns what `ask` returns for the secret manager. It goes on in its thread when the caller does not wait."""
+        if seconds := self._rate.take(by.user):
+            raise TooManyRequests("You have sent many requests to secret managers.", "Wait a little.", seconds)
+        if len(self._asking) >= AT_ONCE:
+            raise TooManyRequests(f"The server sends {AT_ONCE} requests to secret managers at once.", "Try again.", 1.0)
+        work = asyncio.to_thread(self._asked, provider, method, configuration, ask)
+        task: asyncio.Task[Found] = asyncio.create_task(work)
+        self._asking.add(task)
+        task.add_done_callback(self._end)
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise ProviderUnavailable(
+                f"{provider.title} does not answer within {SECONDS:g} s.", "Check its address and the network."
+            ) from None
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._asking.discard(task)
+        if not task.cancelled():
+            task.exception()  # of a task that nobody waits for any more
+
+    def _asked(
+        self, provider: Provider, method: str, configuration: BaseModel, ask: Callable[[Manager], Found]
+    ) -> Found:
+        try:
+            manager = provider.connect(method, configuration, self._subject)
+            try:
+                return ask(manager)
+            finally:
+                manager.close()
+        except WindlassError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a client of a provider may raise any; its text may quote a secret
+            logger.event("credential.client_failed", provider=provider.name, error=type(error).__name__)
+            raise SecretError(
+                f"The client of {provider.title} failed ({type(error).__name__}).", "Check the configuration."
+            ) from None
+
+    async def _row(self, name: str) -> CredentialRow:
+        found = await self._store.get(name)
+        if found is None:
+            raise NoSuchCredential(name)
+        return found
+
+    def _sealed(
+        self, id_: UUID, name: str, provider: str, method: str, configuration: BaseModel, is_default: bool
+    ) -> NewCredential:
+        sealed = seal_configuration(self._key_ring, id_, plain(configuration))
+        return NewCredential(id_, name, provider, method, sealed, is_default, when_read(method) == "at deploy")
+
+    def _shown(self, row: CredentialRow, variables: int) -> Credential:
+        configuration = open_configuration(self._key_ring, row)
+        hidden = secret_members(model_of(self._provider(row.provider), row.method))
+        return Credential(
+            row.name,
+            row.provider,
+            row.method,
+            when_read(row.method) or "at deploy",
+            {name: value for name, value in configuration.items() if name not in hidden},
+            row.is_default,
+            variables,
+            row.created_at,
+            row.created_by,
+            row.updated_at,
+            row.updated_by,
+        )
+
+
+def check_name(name: str) -> None:
+    """Raises BadCredential."""
+    if not SLUG.fullmatch(name) or name in RESERVED:
+        raise BadCredential(
+            f"{name[:LONGEST_SHOWN]!r} is no name of a credential.",
+            "A name has small letters, digits and hyphens, at most 63 of them, and no hyphen at an end. "
+            f"The names {' and '.join(sorted(RESERVED))} are reserved.",
+        )
+
+
+def model_of(provider: Provider, method: str) -> type[BaseModel]:
+    """Raises BadCredential."""
+    if method not in provider.methods:
+        raise BadCredential(
+            f"{provider.title} has no method {method[:LONGEST_SHOWN]!r}.",
+            f"Its methods are {', '.join(provider.methods)}.",
+        )
+    return provider.methods[method]
+
+
+def validated(provider: Provider, method: str, given: Mapping[str, Any]) -> BaseModel:
+    """Returns the configuration as the model of the method. Raises BadCredential."""
+    try:
+        return model_of(provider, method).model_validate(dict(given))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        raise BadConfiguration({_place(one["loc"]): _reason(one) for one in found}) from None
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, loc))[:LONGEST_SHOWN] or "configuration"
+
+
+def _reason(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "extra_forbidden":
+        return "there is no such member"
+    return str(fault["msg"]).removeprefix("Value error, ")
+
+
+def merged(model: type[BaseModel], stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the stored configuration with the given members. Keeps secret members for which an empty value is given,
+    and no stored member that the model does not have.
+
+    Raises BadConfiguration for another place to which a kept secret member would be sent: a person who does not know
+    its value could learn it that way.
+    """
+    kept = {name: value for name, value in stored.items() if name in model.model_fields}
+    hidden = secret_members(model)
+    new = {name: value for name, value in given.items() if value not in (None, "") or name not in hidden}
+    moved = [name for name in getattr(model, "destinations", ()) if new.get(name, kept.get(name)) != kept.get(name)]
+    if moved and (unknown := (hidden & kept.keys()) - new.keys()):
+        raise BadConfiguration(dict.fromkeys(sorted(unknown), f"must be given again with another {moved[0]}"))
+    return {name: value for name, value in {**kept, **new}.items() if value is not None}
+
+
+@cache
+def secret_members(model: type[BaseModel]) -> frozenset[str]:
+    """Returns the names of the members that are never shown."""
+    members = model.model_json_schema()["properties"]
+    return frozenset(name for name, member in members.items() if _is_secret(member))
+
+
+def _is_secret(member: Mapping[str, Any]) -> bool:
+    return bool(member.get("writeOnly")) or any(_is_secret(one) for one in member.get("anyOf", ()))
+
+
+def plain(configuration: BaseModel) -> dict[str, Any]:
+    """Returns the members as plain JSON, with the values of the secret ones."""
+    found = configuration.model_dump(mode="json", exclude_none=True)
+    for name in found:
+        value = getattr(configuration, name)
+        if isinstance(value, SecretStr):
+            found[name] = value.get_secret_value()
+    return found
 
 
 def seal_configuration(key_ring: KeyRing, credential: UUID, configuration: Mapping[str, Any]) -> str:

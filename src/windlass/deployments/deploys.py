@@ -110,6 +110,14 @@ class Deploys:
         assert build is not None  # noqa: S101 - there is a source
         return build
 
+    async def redeploy(self, slug: str, by: Actor) -> Build:
+        """Starts a build of the files of the current version. It reads the values of static variables again.
+
+        Raises NoSuchDeployment, NoSuchVersion without a deployed version, and BuildOpen while a build has not ended.
+        """
+        change = Change(by, "deployment.redeploy", slug)
+        return await self._managing.begin_build(slug, change, partial(self._start_again, slug, by))
+
     async def builds_of(self, deployment: UUID, *, before: UUID | None, limit: int) -> list[Build]:
         """Returns builds, the newest first."""
         return await self._builds.of_deployment(deployment, limit=limit, before=before or NEWEST)
@@ -156,6 +164,11 @@ class Deploys:
         if source is None:
             return None
         return await self._builds.start(deployment, source.origin, source.snapshot, by.user_id, connection)
+
+    async def _start_again(self, slug: str, by: Actor, connection: Connection, deployment: UUID) -> Build:
+        files = await self._managing.current_files(slug, connection, deployment)
+        origin = {**files.origin, "message": f"redeploy of version {files.number}"}
+        return await self._builds.start(deployment, origin, files.snapshot, by.user_id, connection)
 
 
 def _is_removed(build: Build) -> bool:

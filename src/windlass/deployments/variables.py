@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from windlass.errors import WindlassError
 from windlass.secrets.key_ring import Sealed
 from windlass.secrets.provider import WORKLOAD_IDENTITY, NoCredential, parse_reference
+from windlass.secrets.providers import provider
 from windlass.store.audit import Change
 from windlass.store.variables import SealedVariable
 
@@ -161,8 +162,8 @@ class Variables:
 def managed(given: GivenVariable, before: SealedVariable | None, usable: Sequence[CredentialRow]) -> SealedVariable:
     """Returns a variable whose value comes from a secret manager.
 
-    One that is read at deploy keeps its value until then. Raises NoCredential, and BadVariable for a credential of
-    another provider than the given one.
+    One that is read at deploy keeps its value until then. Raises NoCredential, BadCredential for a name that no secret
+    can have, and BadVariable for a credential of another provider than the given one.
     """
     source, credential = given.source, credential_of(given.source, usable)
     if source.provider not in {None, credential.provider}:
@@ -170,6 +171,8 @@ def managed(given: GivenVariable, before: SealedVariable | None, usable: Sequenc
             f"The credential {credential.name} of {given.name} is of the provider {credential.provider}.",
             "Leave out the provider.",
         )
+    name, _ = parse_reference(given.secret_name or "")
+    provider(credential.provider).check_name(name)
     value = before.value if before and when_read(credential.method) == "at deploy" else None
     is_default = source.type == "default"
     return SealedVariable(

@@ -61,6 +61,24 @@ class KickoffsOpen(WindlassError):  # noqa: N818 - describes the kickoffs
     pass
 
 
+class BuildOpen(WindlassError):  # noqa: N818 - describes the build
+    def __init__(self, slug: str, build: UUID) -> None:
+        super().__init__(
+            f"A build of {slug} has not ended yet.",
+            f"Redeploy when it has. Follow it with: windlass deployments logs {slug} --follow",
+        )
+        self.build = build
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentFiles:
+    """The files of the current version: the version's number, their digest, and the `origin` of its build."""
+
+    number: int
+    snapshot: str
+    origin: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class VersionRow:
     """A version. `source` and `manifest` are None in lists. `build` is the build that made it."""
@@ -98,6 +116,19 @@ class ManagingStore:
             begun = await begin(connection, row["id"])
             await record(connection, change)
         return begun
+
+    async def current_files(self, slug: str, connection: Connection, deployment: UUID) -> CurrentFiles:
+        """Returns the files of the current version. The caller holds the lock of the deployment.
+
+        Raises NoSuchVersion if no deployed version is current, and BuildOpen while a build has not ended: a build of
+        the current files after it would replace what it makes.
+        """
+        (row,) = await fetch(connection, SQL["current_files"], {"deployment": deployment})
+        if row["open_build"]:
+            raise BuildOpen(slug, row["open_build"])
+        if row["snapshot"] is None:
+            raise NoSuchVersion(f"{slug} has no deployed version.", "Deploy it with: windlass deploy PATH")
+        return CurrentFiles(row["number"], row["snapshot"], row["origin"] or {"type": "zip"})
 
     async def versions(self, deployment: UUID, *, below: int | None, limit: int) -> list[VersionRow]:
         """Returns versions, the newest first, with numbers below `below`."""

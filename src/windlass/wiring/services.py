@@ -28,6 +28,7 @@ from windlass.api.streaming_json import LargeAnswers
 from windlass.deployments.building import Building
 from windlass.deployments.builds import Builds
 from windlass.deployments.checkouts import Checkouts
+from windlass.deployments.credentials import Credentials
 from windlass.deployments.crews import Crews
 from windlass.deployments.deployed_code import DeployedCode, Removal
 from windlass.deployments.deploys import Deploys
@@ -288,6 +289,12 @@ class Services:
             ),
             Uploads(),
             infrastructure.identity,
+            Credentials(
+                CredentialStore(infrastructure.database),
+                infrastructure.key_ring,
+                infrastructure.providers,
+                infrastructure.identity.subject,
+            ),
             Deletions(RetentionStore(infrastructure.database)),
             self.settings.max_body,
             self.settings.request_timeout,

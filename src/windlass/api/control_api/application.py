@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from windlass import __version__
-from windlass.api.control_api import builds, deployments, identity, kickoffs, people, settings
+from windlass.api.control_api import builds, credentials, deployments, identity, kickoffs, people, settings
 from windlass.api.control_api.answers import ErrorBody
 from windlass.api.control_api.callers import ControlRoute
 from windlass.api.control_api.errors import invalid, translated
@@ -33,7 +33,15 @@ METHOD_NOT_ALLOWED = 405
 EVERYWHERE = (400, 401, 403, 404, 405, 408, 413, 421, 429, 431, 500, 503)
 
 
-ROUTERS = (people.router, deployments.router, builds.router, settings.router, kickoffs.router, identity.router)
+ROUTERS = (
+    people.router,
+    deployments.router,
+    builds.router,
+    settings.router,
+    credentials.router,
+    kickoffs.router,
+    identity.router,
+)
 
 
 class ControlApplication(FastAPI):

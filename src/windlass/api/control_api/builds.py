@@ -193,6 +193,15 @@ async def start_build(
     return StartedAnswer(build=_build(await control.deploys.build(slug, source, caller.actor)))
 
 
+@router.post("/deployments/{slug}/redeploy", status_code=202)
+async def redeploy(caller: Developer, control: Control, slug: Slug) -> StartedAnswer:
+    """Starts a build of the files of the current version. It reads the secrets of static credentials again.
+
+    409 while a build of the deployment has not ended: `details.build` is its id.
+    """
+    return StartedAnswer(build=_build(await control.deploys.redeploy(slug, caller.actor)))
+
+
 @router.get("/deployments/{slug}/builds")
 async def list_builds(_: Viewer, control: Control, slug: Slug, query: Annotated[Query, InQuery()]) -> Page[BuildAnswer]:
     """Lists the builds of a deployment, newest first."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from windlass.access.authentication import TokenAuthenticator
     from windlass.access.tokens import Tokens
     from windlass.api.control_api.uploads import Uploads
+    from windlass.deployments.credentials import Credentials
     from windlass.deployments.deploys import Deploys
     from windlass.deployments.identity import Identity
     from windlass.deployments.management import Management
@@ -39,6 +40,7 @@ class ControlApi:
     deploys: Deploys
     uploads: Uploads
     identity: Identity
+    credentials: Credentials
     deletions: Deletions
     largest_body: int
     request_timeout: float

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from windlass.access.tokens import LastOwner, NoSuchToken, NoSuchUser, TooManyTokens, UserCanNot, UserExists
-from windlass.api.errors import Problem, bad_request, wrong_method
+from windlass.api.errors import RETRY_AFTER, Problem, bad_request, wrong_method
+from windlass.deployments.credentials import BadConfiguration, NoSuchCredential
 from windlass.deployments.deploys import BadName, NoSuchBuild
 from windlass.deployments.identity import KeysAreFixed
 from windlass.deployments.settings import BadSettings
 from windlass.deployments.variables import BadVariable, NoSuchVariable
 from windlass.errors import ProjectError
 from windlass.lifecycle.deletion import KickoffsStillOpen
-from windlass.secrets.provider import BadCredential, NoCredential, NoIssuer
+from windlass.secrets.provider import NoIssuer, ProviderUnavailable, SecretError
+from windlass.store.credentials import CredentialExists, CredentialInUse, TooManyCredentials
 from windlass.store.managing import (
     AnotherVersion,
+    BuildOpen,
     KickoffsOpen,
     NameTaken,
     NoEarlierVersion,
@@ -30,19 +33,22 @@ if TYPE_CHECKING:
     from windlass.kickoffs.roles import Role
 
 STATUSES: dict[type, int] = {
-    BadCredential: 400,
     BadName: 400,
     BadSettings: 400,
     BadVariable: 400,
-    NoCredential: 400,
     ProjectError: 400,
+    SecretError: 400,
     NoSuchBuild: 404,
+    NoSuchCredential: 404,
     NoSuchDeployment: 404,
     NoSuchToken: 404,
     NoSuchUser: 404,
     NoSuchVariable: 404,
     NoSuchVersion: 404,
     AnotherVersion: 409,
+    BuildOpen: 409,
+    CredentialExists: 409,
+    CredentialInUse: 409,
     KeyWaits: 409,
     KeysAreFixed: 409,
     KickoffsOpen: 409,
@@ -51,6 +57,7 @@ STATUSES: dict[type, int] = {
     NameTaken: 409,
     NoIssuer: 503,
     NoEarlierVersion: 409,
+    TooManyCredentials: 409,
     TooManyTokens: 409,
     TooManyVariables: 409,
     UserCanNot: 409,
@@ -68,6 +75,9 @@ def translated(error: Exception) -> Exception:
         case HTTPException():  # FastAPI replaces errors at the reading of a body
             unread = "The server can't read the body. Send JSON, with `Content-Type: application/json`."
             return error.__cause__ if isinstance(error.__cause__, Exception) else bad_request(unread)
+        case ProviderUnavailable():
+            headers = {"Retry-After": str(RETRY_AFTER)}
+            return Problem(503, str(error), _details(error), headers=headers)
     status = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), None)
     return Problem(status, str(error), _details(error)) if status else error
 
@@ -76,8 +86,14 @@ def _details(error: Exception) -> dict[str, Any]:
     match error:
         case NameTaken():
             return {"slug": error.slug}
-        case BadSettings():
+        case BuildOpen():
+            return {"build": str(error.build)}
+        case BadSettings() | BadConfiguration():
             return {"invalid": error.invalid}
+        case CredentialInUse():
+            return {"variables": error.variables}
+        case SecretError():
+            return {"code": error.code}
     return {}
 
 

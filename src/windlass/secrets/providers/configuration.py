@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, StringConstraints
 
@@ -18,6 +18,9 @@ class Configuration(BaseModel):
     """A model whose errors quote no value, because the value may be a secret in the wrong member."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, str_strip_whitespace=True)
+
+    destinations: ClassVar[frozenset[str]] = frozenset()
+    """The members that decide where the secret ones are sent. Whoever changes one gives the secret ones again."""
 
 
 def _usable(value: SecretStr) -> SecretStr:

@@ -9,6 +9,15 @@ SELECT deployments.id, versions.number, current_version
  WHERE slug = %(slug)s AND removed_at IS NULL
    FOR NO KEY UPDATE OF deployments
 
+-- name: current_files
+-- The files of the current version, and the build that has not ended, if any.
+SELECT versions.number, versions.snapshot,
+       (SELECT origin FROM builds WHERE builds.deployment_id = deployments.id AND version_id = versions.id) AS origin,
+       (SELECT id FROM builds WHERE builds.deployment_id = deployments.id AND state IN ('queued', 'building') ORDER BY id DESC LIMIT 1) AS open_build
+  FROM deployments
+  LEFT JOIN versions ON versions.id = current_version
+ WHERE deployments.id = %(deployment)s
+
 -- name: set_deployed
 UPDATE deployments SET deployed = true WHERE id = %(deployment)s
 

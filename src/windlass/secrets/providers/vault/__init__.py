@@ -55,6 +55,8 @@ MountPath = Annotated[
 
 
 class _AtAddress(Configuration):
+    destinations: ClassVar[frozenset[str]] = frozenset({"address"})
+
     address: Annotated[str, StringConstraints(max_length=2000), AfterValidator(_address)] = Field(
         description="Address of the Vault or OpenBao server.", examples=["https://vault.example.com:8200"]
     )
