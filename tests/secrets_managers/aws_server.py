@@ -187,21 +187,26 @@ class AwsServer:
         self._assumed = self._role("assumed", _document(**trusted, Condition=condition))
         assume = _document(Action="sts:AssumeRole", Resource=self._assumed)
         self._iam.put_user_policy("assuming", "assume", assume)
-        self._federated: list[str] = []
+        self._federated: dict[tuple[str, str], str] = {}
+        self._trusting = ""
         self._permit(READING)
 
     def trust(self, issuer: str, subject: str) -> None:
+        if (issuer, subject) not in self._federated:
+            self._federated[issuer, subject] = self._trusting_role(issuer, subject)
+            self._permit(READING)
+        self._trusting = self._federated[issuer, subject]
+
+    def _trusting_role(self, issuer: str, subject: str) -> str:
         host = issuer.partition("://")[2]
         provider = self._iam.create_open_id_connect_provider(issuer, ["0" * 40], [AUDIENCE], [])
         condition = {"StringEquals": {f"{host}:aud": AUDIENCE, f"{host}:sub": subject}}
         trusted = {"Principal": {"Federated": provider.arn}, "Action": "sts:AssumeRoleWithWebIdentity"}
-        role = f"federated-{len(self._federated)}"
-        self._federated.append(self._role(role, _document(**trusted, Condition=condition)))
-        self._permit(READING)
+        return self._role(f"federated-{len(self._federated)}", _document(**trusted, Condition=condition))
 
     def configuration(self, method: str) -> dict[str, Any]:
         if method == "workload_identity":
-            return {"region": REGION, "role_arn": self._federated[-1]}
+            return {"region": REGION, "role_arn": self._trusting}
         key = self._keys["reader" if method == "access_keys" else "assuming"]
         keys = {"region": REGION, "access_key_id": key.access_key_id, "secret_access_key": key.secret_access_key}
         return keys if method == "access_keys" else {**keys, "role_arn": self._assumed, "external_id": EXTERNAL_ID}
@@ -240,7 +245,7 @@ class AwsServer:
         listing = _document(Action=[one for one in actions if one.endswith("ListSecrets")] or actions, Resource="*")
         for name, document in (("read", policy), ("list", listing)):
             self._iam.put_user_policy("reader", name, document)
-            for arn in (self._assumed, *self._federated):
+            for arn in (self._assumed, *self._federated.values()):
                 self._iam.put_role_policy(arn.rpartition("/")[2], name, document)
 
 

@@ -71,7 +71,7 @@ class GoogleServer:
         return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     def trust(self, issuer: str, subject: str) -> None:
-        self._parties[issuer] = RelyingParty(issuer)
+        self._parties = {issuer: RelyingParty(issuer)}  # a provider has one issuer
         self._subjects.add(subject)
 
     def configuration(self, method: str) -> dict[str, Any]:

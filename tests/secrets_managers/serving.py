@@ -58,7 +58,7 @@ class Faults:
         if self._fault == "slow":
             self._over.wait(30)
         if self._fault == "huge":
-            return Response(b"x" * (1 << 20) for _ in range(50))
+            return Response(b"x" * (1 << 20) for _ in range(4))
         if self._fault == "redirect":
             return Response(status=307, headers={"Location": f"{request.host_url}elsewhere"})
         return Response(b"<p>not what was expected</p>", 502 if self._fault == "server_error" else 200)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ import pytest
 
 from secrets_managers.token_issuer import OTHER_ORGANIZATION
 from windlass.secrets.provider import (
-    WORKLOAD_IDENTITY,
     AccessDenied,
     CredentialRefused,
     ProviderUnavailable,
@@ -24,13 +22,13 @@ from windlass.secrets.provider import (
 from windlass.secrets.providers import NAMES, network, provider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from secrets_managers.conftest import Connect
     from secrets_managers.managers_of_tests import ManagerOfTests
     from secrets_managers.serving import Fault
     from secrets_managers.token_issuer import TokenIssuer
-    from windlass.secrets.provider import Manager, Subject
-    from windlass.secrets.providers.endpoints import Endpoints
+    from windlass.secrets.provider import Subject
 
 pytestmark = pytest.mark.xdist_group("secrets_managers")
 
@@ -41,31 +39,6 @@ SECRET = "marked-secret-7f3a"
 
 each_method = pytest.mark.parametrize(("name", "method"), METHODS)
 each_provider = pytest.mark.parametrize("name", NAMES)
-
-Connect = Callable[..., "Manager"]
-
-
-@pytest.fixture
-def connect(issuer: TokenIssuer, server_of: Callable[[str], ManagerOfTests]) -> Iterator[Connect]:
-    """Connects to the server of a provider, with tokens of the issuer."""
-    made: list[Manager] = []
-
-    def connect(
-        name: str,
-        method: str = WORKLOAD_IDENTITY,
-        subject: Subject | None = None,
-        endpoints: Endpoints | None = None,
-        **change: Any,
-    ) -> Manager:
-        server = server_of(name)
-        model = provider(name).methods[method].model_validate({**server.configuration(method), **change})
-        manager = provider(name, endpoints or server.endpoints).connect(method, model, subject or issuer.token)
-        made.append(manager)
-        return manager
-
-    yield connect
-    for one in made:
-        one.close()
 
 
 @contextmanager
