@@ -117,12 +117,19 @@ class VaultServer:
 
 @contextmanager
 def vault_server(port: int = 0) -> Iterator[VaultServer]:
-    with TemporaryDirectory() as folder, _process(Path(folder)) as address:
+    with openbao() as address:
         server = VaultServer(address)
         with served(server.faults, port=port) as own:
             server.set_up(own)
             yield server
         server.close()
+
+
+@contextmanager
+def openbao() -> Iterator[str]:
+    """Starts OpenBao without any settings, and returns its address. ROOT_TOKEN may do everything."""
+    with TemporaryDirectory() as folder, _process(Path(folder)) as address:
+        yield address
 
 
 @contextmanager
