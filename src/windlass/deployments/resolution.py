@@ -192,7 +192,7 @@ class DevVariables:
         try:
             resolved = await self._resolver.resolve(deployment.id, variables, at_deploy=True)
         except UnreadableSecrets as error:
-            notify(f"warning: {error} The next change of a file, or of the start of windlass dev, tries again.")
+            notify(f"warning: {error} To try again, change a file of the project or start windlass dev again.")
             return self._resolver.stored(deployment.id, variables)
         if resolved.read_at_deploy:
             await self._variables.store_read(deployment.id, resolved.read_at_deploy)

@@ -109,7 +109,7 @@ async def _serve_projects(
         for one, files in zip(given, seen, strict=True)
     ]
     # before any load and any run: providers fetch the issuer's keys from it
-    address = await services.start_http(given[0].slug if alone else None)
+    address = await services.start_http(given[0].slug if alone else None, worker_follows=True)
     deployments = await _load_all(crews, alone=alone)
     await services.start_side_jobs()
     await services.start_builds(runner, environments)

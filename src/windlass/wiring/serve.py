@@ -50,7 +50,9 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
             if offline_model
             else CrewEnvironments(settings.crew_env, services.resolver)
         )
-        address = await services.start_http(None)  # before any run: providers fetch the issuer's keys from it
+        address = await services.start_http(
+            None, worker_follows=True
+        )  # before any run: providers fetch the issuer's keys from it
         await services.start_builds(runner, environments)
         await services.start_worker(runner, environments)
         services.stack.callback(settings.address_file.unlink, missing_ok=True)

@@ -99,6 +99,7 @@ class Services:
         self.notify = notify
         self.stack = stack
         self._worker: Worker | None = None
+        self._worker_follows = False
 
     @cached_property
     def _kickoffs(self) -> KickoffStore:
@@ -210,8 +211,12 @@ class Services:
         self._worker = await self.stack.enter_async_context(serving(worker))
         return worker
 
-    async def start_http(self, root: str | None) -> str:
-        """Starts the HTTP server. Returns the URL at which clients reach it. `root` is the crew at the root, if any."""
+    async def start_http(self, root: str | None, *, worker_follows: bool = False) -> str:
+        """Starts the HTTP server. Returns the URL at which clients reach it. `root` is the crew at the root, if any.
+
+        With `worker_follows`, the server is not ready before a worker is started.
+        """
+        self._worker_follows = worker_follows
         settings, infrastructure = self.settings, self.infrastructure
         database, listener = infrastructure.database, infrastructure.listener
         rates = RateLimits(settings.failed_auth_limit, settings.request_limit, settings.user_request_limit)
@@ -316,7 +321,7 @@ class Services:
         return await database.answers() and await is_migrated(database)
 
     async def _claiming(self) -> bool:
-        return self._worker is None or self._worker.claiming
+        return self._worker.claiming if self._worker else not self._worker_follows
 
     async def _report_access(self, access: TokenAuthenticator) -> None:
         """Writes the times at which tokens were used, and reports failed authentications, also at the stop."""
