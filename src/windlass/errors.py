@@ -22,7 +22,10 @@ WindlassError
 ├── SecretError              (secrets.provider) a secret can't be read
 ├── KickoffsStillOpen        (lifecycle.deletion) a user's kickoffs can't be deleted before they have ended
 ├── UnreadableSecrets        (lifecycle.worker_config) values of variables can't be read from their secret managers
-├── MasterKeyError           (secrets.key_ring) the key file or variable can't be used
+├── BadSigningKey            (secrets.oidc) a key of OIDC_PRIVATE_KEY can't sign tokens
+├── KeyWaits, KeysAreFixed   (store.signing_keys, deployments.identity) the signing key can't be rotated now
+├── NotRotated, KeysInUse    (wiring.master_keys, store.sealed_values) the master key can't be rotated now
+├── MasterKeyError           (secrets.key_file) the key file or variable can't be used
 ├── UnknownKey, Damaged      (secrets.key_ring) a sealed value can't be opened
 ├── CrewError                (client.errors) the base class of the errors of a crew's client
 ├── BackupError              (embedded_postgres.backup_file) a backup can't be made or used

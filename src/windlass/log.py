@@ -34,6 +34,10 @@ EVENTS: dict[str, Event] = {
     "server.without_tls": Event(WARNING, "The server is reached over plain HTTP; put a proxy with TLS before it."),
     "server.stopping": Event(INFO, "The server was asked to stop and finishes its requests."),
     "master_key.created": Event(INFO, "There was no master key, so the server made one. Back up the file."),
+    "master_key.changed": Event(INFO, "The server encrypts with another master key from now on."),
+    "master_key.unreadable": Event(
+        ERROR, "The key file changed and can't be used; the server goes on with the keys that it has."
+    ),
     "signing_key.created": Event(INFO, "The server made its first key for the tokens that identify it to providers."),
     "signing_key.rotated": Event(INFO, "A signing key was added, or signs at once; old ones may have been removed."),
     "signing_key.unreadable": Event(

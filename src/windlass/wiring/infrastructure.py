@@ -16,7 +16,7 @@ from windlass.embedded_postgres.home import make_home
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, UserDeletion
-from windlass.secrets.key_ring import KeyRing, load_key_ring
+from windlass.secrets.key_file import load_key_ring
 from windlass.secrets.oidc import SigningKey, doubt_about, keys_of_variable
 from windlass.secrets.providers import Providers, provider
 from windlass.secrets.providers.endpoints import Endpoints
@@ -24,7 +24,7 @@ from windlass.secrets.secret import Secret
 from windlass.store.database import Database, PoolRecovery
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
-from windlass.store.listener import Listener
+from windlass.store.listener import MASTER_KEYS, Listener
 from windlass.store.migrate import migrate
 from windlass.store.retention import RetentionStore
 from windlass.store.signing_keys import SigningKeyStore
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from windlass.config import Settings
+    from windlass.secrets.key_ring import KeyRing
 
     Notify = Callable[[str], None]
 
@@ -74,6 +75,15 @@ class Infrastructure:
 
 @asynccontextmanager
 async def administration(settings: Settings) -> AsyncIterator[Administration]:
+    """Opens the parts of `Administration` on the database of `database_for_commands`."""
+    async with database_for_commands(settings) as database:
+        tokens = await Tokens.open(TokenStore(database), key_ring_of(settings))
+        deployments = DeploymentStore(database)
+        yield Administration(tokens, deployments, user_deletion(settings, database, tokens), database.url)
+
+
+@asynccontextmanager
+async def database_for_commands(settings: Settings) -> AsyncIterator[Database]:
     """Opens the database of the settings, else that of a server that runs on this home.
 
     When there is neither, starts the embedded database for the time of the block.
@@ -86,9 +96,7 @@ async def administration(settings: Settings) -> AsyncIterator[Administration]:
         )
         database = await stack.enter_async_context(Database(url, connections=2))
         await migrate(database)
-        tokens = await Tokens.open(TokenStore(database), key_ring_of(settings))
-        deployments = DeploymentStore(database)
-        yield Administration(tokens, deployments, user_deletion(settings, database, tokens), url)
+        yield database
 
 
 def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> UserDeletion:
@@ -115,6 +123,8 @@ async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify:
     listener = Listener(url)
     identity = await Identity.open(SigningKeyStore(database), key_ring, settings.issuer, signing_keys)
     identity.follow(listener)
+    listener.on(MASTER_KEYS, lambda _: key_ring.master_keys.look_again())
+    listener.on_gap(key_ring.master_keys.look_again)
     recovery = PoolRecovery(database)
     listener.on_gap(recovery.begin)
     stack.push_async_callback(recovery.stop)
