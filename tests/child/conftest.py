@@ -33,9 +33,16 @@ async def bench(recording: RecordingInterpreter, scratch: Path) -> AsyncIterator
         yield bench
 
 
-@pytest.fixture(scope="module")
-def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenZygote]:
-    """One with crewai, that tests speak with over its raw socket."""
+@pytest.fixture(scope="session")
+def shared_zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenZygote]:
+    """One with crewai for all modules: its start takes seconds."""
     with DrivenZygote(tmp_path_factory.mktemp("zygote"), "crewai") as zygote:
         zygote.ready()
         yield zygote
+
+
+@pytest.fixture
+def zygote(shared_zygote: DrivenZygote) -> Iterator[DrivenZygote]:
+    """One with crewai, that tests speak with over its raw socket."""
+    yield shared_zygote
+    shared_zygote.leave_children()

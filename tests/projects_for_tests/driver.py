@@ -212,6 +212,8 @@ class DrivenZygote:
     ) -> None:
         self._stack = contextlib.ExitStack()
         self.children: list[DrivenChild] = []
+        self._of_children = contextlib.ExitStack()
+        self._forked = 0
         folder.mkdir(parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
         self.channel = self._stack.enter_context(ours)
@@ -238,9 +240,15 @@ class DrivenZygote:
             self.channel.shutdown(socket.SHUT_WR)
         self.process.wait(SECONDS)
         self._stack.close()
+        self.leave_children()
+
+    def leave_children(self) -> None:
+        """Closes the sockets and pipes of all children, which end then. Each look reads those of every child."""
+        self._of_children.close()
         for child in self.children:
             for descriptor in child.talk.descriptors:
                 os.close(descriptor)
+        self.children.clear()
 
     def until(self, found: Callable[[], T], seconds: float = SECONDS) -> T:
         """As the function of this name; meanwhile all that comes is read."""
@@ -266,15 +274,16 @@ class DrivenZygote:
         return child
 
     def fork(self, start: str = "fork") -> DrivenChild:
-        name = f"child {len(self.children)}"
+        name = f"child {self._forked}"
+        self._forked += 1
         channel, far_end = socket.socketpair()
-        self._stack.enter_context(channel)
+        self._of_children.enter_context(channel)
         with far_end:
             pipes = [os.pipe(), os.pipe()]
             self.talk.send(Fork(name, start), [far_end.fileno(), *(write for _, write in pipes)])
             for read, write in pipes:
                 os.close(write)
-                self._stack.callback(os.close, read)
+                self._of_children.callback(os.close, read)
         child = DrivenChild(self, name, channel, *(read for read, _ in pipes))
         self.children.append(child)
         return child
