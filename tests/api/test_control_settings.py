@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,6 +69,27 @@ async def test_settings_act_on_the_queue_and_the_status_at_once(crew: Crew, deve
     assert row == {"concurrency": 3, "weight": 4, "max_waiting": 1, "profile": "live"}
     await crew.kickoff()
     assert (await crew.post({"inputs": {"topic": "x", "audience": "y"}})).status_code == 429
+
+
+async def test_a_deployment_has_the_warnings_of_its_version_and_of_its_newest_kickoffs(
+    crew: Crew, developer: Person
+) -> None:
+    version, slug = crew.deployment.version, crew.deployment.slug
+    assert version is not None
+    of_version = {"code": "secret_in_prompt", "message": "The value of A is in a prompt."}
+    manifest = replace(version.manifest, warnings=(of_version,))
+    await crew.server.deployments.register(slug, digest="1" * 64, source=version.source, manifest=manifest)
+    ids = [await crew.kickoff() for _ in range(3)]
+    again = [of_version, {"code": "unstable_task_description", "message": "The description differs."}]
+    large = [{"code": "large", "message": os.urandom(50_000).hex()}]
+    for kickoff, warnings in zip(ids, [again, again, large], strict=True):
+        values = {"id": kickoff, "warnings": json.dumps(warnings)}
+        await crew.server.database.execute("UPDATE kickoffs SET warnings = %(warnings)s WHERE id = %(id)s", values)
+    found = await developer.value("GET", f"/deployments/{slug}")
+    assert [(one["code"], one["kickoff_id"], one["kickoffs"]) for one in found["warnings"]] == [
+        ("secret_in_prompt", None, 2),
+        ("unstable_task_description", str(ids[1]), 2),
+    ]
 
 
 async def test_settings_stay_when_a_new_version_is_registered(crew: Crew, developer: Person) -> None:

@@ -82,7 +82,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 @json_option
 @server_options
 def show(slug: str, *, control: ControlSession, with_tokens: bool, json_output: bool) -> None:
-    """Show a deployment: its address, version, latest build and queue."""
+    """Show a deployment: its address, version, latest build, queue and warnings."""
     from windlass.cli.deploy import base_url_of
 
     found = control.get("deployments", slug)
@@ -106,8 +106,13 @@ def show(slug: str, *, control: ControlSession, with_tokens: bool, json_output: 
     if tokens:
         facts.append(["Bearer Token", tokens["organization_token"]])
         facts.append([f"User Bearer Token of {tokens['user']}", tokens["user_token"]])
-    for line in columns(facts):
+    for line in [*columns(facts), *map(_warning, found.get("warnings", []))]:
         print_result(line)
+
+
+def _warning(found: dict[str, Any]) -> str:
+    where = f" (kickoff {found['kickoff_id']})" if found["kickoff_id"] else ""
+    return f"Warning: {found['message']}{where}"
 
 
 @deployments.command

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from windlass.deployments.variables import GivenVariable, Variable, Variables
     from windlass.store.audit import Actor
     from windlass.store.deployments import Deployment, DeploymentStore
-    from windlass.store.overview import DeploymentRow, OverviewStore
+    from windlass.store.overview import DeploymentRow, OverviewStore, WarningRow
 
 
 logger = log.logger(__name__)
@@ -50,6 +50,12 @@ class Management:
         if not found:
             raise NoSuchDeployment(slug)
         return found[0]
+
+    async def warnings(self, slug: str) -> tuple[Sequence[Mapping[str, str]], list[WarningRow]]:
+        """Returns the warnings of the current version, and those of the newest kickoffs."""
+        deployment = await self.get(slug)
+        of_version = deployment.version.manifest.warnings if deployment.version else ()
+        return of_version, await self._overview.warnings(deployment.id)
 
     async def pause(self, slug: str, by: Actor) -> DeploymentRow:
         """Stops further starts of kickoffs. Of two calls at once, both succeed: the deployment is paused."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Notify = Callable[[str], None]
 
+    from windlass.lifecycle.worker_config import CrewEnvironment
     from windlass.projects.findings import Finding
     from windlass.runner import Runner
     from windlass.store.deployments import Deployment, DeploymentStore
@@ -96,11 +97,14 @@ class Registration:
         runner: Runner,
         environment: Mapping[str, str],
         warn: Notify | None = None,
+        *,
+        secrets: Collection[str] = (),
     ) -> Deployment:
         """Loads the project in a process of its own, and registers its manifest as a version.
 
-        Calls `warn` with a message for each part of the project that will not work. Raises ProjectError, with a message
-        for a person.
+        Calls `warn` with a message for each part of the project that will not work. `secrets` are the names of the
+        variables whose values are masked in the manifest and in messages. Raises ProjectError, with a message for a
+        person.
         """
 
         async def report(message: object) -> None:
@@ -109,7 +113,9 @@ class Registration:
 
         project, preload = self.recognised.project, self.recognised.preload
         limits = self.recognised.options.limits
-        manifest = await runner.inspect(self.interpreter, preload, project, environment, report, limits)
+        manifest = await runner.inspect(
+            self.interpreter, preload, project, environment, report, limits, secrets=secrets
+        )
         deployment = await store.register(self.slug, digest=self.digest, source=self.source, manifest=manifest)
         version = deployment.version
         logger.event("deployment.registered", deployment=self.slug, version=version.number if version else None)
@@ -137,21 +143,28 @@ async def loaded(
     registration: Registration,
     store: DeploymentStore,
     runner: Runner,
-    environment: Mapping[str, str],
+    environment: CrewEnvironment,
     notify: Notify,
 ) -> Deployment:
     """Loads the project and registers it as a deployment. Raises ProjectError when the project can't be loaded.
 
     In both cases, reports the packages, variables and files that the project needs and that are missing.
     """
+
+    def warn(message: str) -> None:
+        notify(f"warning: {message}")
+
+    async def findings() -> list[Finding]:
+        return await additional_findings(registration.path, runner, environment.variables, registration.chosen)
+
     try:
         deployment = await registration.inspect(
-            store, runner, environment, lambda message: notify(f"warning: {message}")
+            store, runner, environment.variables, warn, secrets=environment.secrets & environment.variables.keys()
         )
     except ProjectError:
-        notify_errors(await additional_findings(registration.path, runner, environment, registration.chosen), notify)
+        notify_errors(await findings(), notify)
         raise
-    notify_findings(await additional_findings(registration.path, runner, environment, registration.chosen), notify)
+    notify_findings(await findings(), notify)
     return deployment
 
 

@@ -198,6 +198,12 @@ class DevVariables:
             await self._variables.store_read(deployment.id, resolved.read_at_deploy)
         return resolved.values
 
+    async def secrets(self, slug: str) -> frozenset[str]:
+        """Returns the names of the secret variables."""
+        deployment = await self._deployments.get(slug)
+        found = [] if deployment is None else await self._variables.sealed(deployment.id)
+        return frozenset(one.name for one in found if one.secret)
+
 
 def credential_of(variable: SealedVariable, credentials: Sequence[CredentialRow]) -> CredentialRow | None:
     """Returns the credential by which the variable names, or the default one of its provider."""

@@ -28,6 +28,10 @@ FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
 CLOCKS_APART = timedelta(minutes=5)
 """How far the clocks of two servers may differ. A kickoff has its id from a server, and its time from PostgreSQL."""
 
+NEWEST = 20
+"""The kickoffs of a deployment whose warnings are shown with it."""
+MOST_WARNINGS = 20
+
 DeploymentState = Literal["building", "online", "paused", "failed"]
 DeploymentOrder = Literal["slug", "-slug", "created_at", "-created_at"]
 
@@ -52,6 +56,18 @@ class DeploymentRow:
     last_kickoff_at: datetime | None
     build: UUID | None
     build_state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WarningRow:
+    """A warning of the newest kickoffs of a deployment. `kickoff` is the newest one that has it, `kickoffs` how many
+    have it.
+    """
+
+    code: str
+    message: str
+    kickoff: UUID
+    kickoffs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +146,11 @@ class OverviewStore:
         values = {name: getattr(wanted, name) for name in DeploymentFilter.__slots__}
         rows = await self._database.rows(SQL["deployments"], {**values, "limit": limit}, soon=True)
         return [DeploymentRow(**row) for row in rows]
+
+    async def warnings(self, deployment: UUID) -> list[WarningRow]:
+        """Returns the warnings of the newest kickoffs of a deployment, one for each code."""
+        values = {"deployment": deployment, "newest": NEWEST, "limit": MOST_WARNINGS}
+        return [WarningRow(**row) for row in await self._database.rows(SQL["warnings"], values, soon=True)]
 
     async def kickoffs(self, wanted: KickoffsFilter, *, limit: int) -> tuple[list[KickoffRow], UUID | None]:
         """Returns the newest kickoffs that match, and the `before` of the next page, None after the last one.

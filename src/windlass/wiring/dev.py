@@ -16,6 +16,7 @@ from windlass.deployments.registration import read_project
 from windlass.deployments.resolution import DevVariables
 from windlass.errors import ProjectError
 from windlass.files import write_whole
+from windlass.lifecycle.worker_config import CrewEnvironment
 from windlass.projects import ServedCode, glance
 from windlass.store.deployments import DeploymentStore
 from windlass.store.variables import VariableStore
@@ -24,7 +25,7 @@ from windlass.wiring.process import run_until_shutdown
 from windlass.wiring.reloading import Reloading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from windlass.access.tokens import ShownTokens
@@ -131,10 +132,11 @@ async def _serve_projects(
 
 async def _environment(
     environments: CrewEnvironments, variables: DevVariables, one: Registration, notify: Notify
-) -> Mapping[str, str]:
+) -> CrewEnvironment:
     """Returns the environment in which the project is loaded: that of its kickoffs."""
     own = await environments.of_project(one.root)
-    return {**own, **without_ours(await variables.read(one.slug, notify))}
+    found = {**own, **without_ours(await variables.read(one.slug, notify))}
+    return CrewEnvironment(found, await variables.secrets(one.slug))
 
 
 async def refuse_deployed(store: DeploymentStore, given: Sequence[Registration]) -> None:

@@ -22,11 +22,12 @@ from windlass.removal import removed
 from windlass.wiring.change_notices import ChangeNotices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection
     from concurrent.futures import Future
     from pathlib import Path
 
     from windlass.deployments.registration import Registration
+    from windlass.lifecycle.worker_config import CrewEnvironment
     from windlass.projects import Interpreters, ServedCode
     from windlass.projects.digest import Snapshot
     from windlass.runner import Runner
@@ -62,7 +63,7 @@ class Reloading:
         seen: Snapshot,
         store: DeploymentStore,
         runner: Runner,
-        environment: Callable[[], Awaitable[Mapping[str, str]]],
+        environment: Callable[[], Awaitable[CrewEnvironment]],
         *,
         notify: Notify,
         interpreters: Interpreters,

@@ -120,7 +120,7 @@ class Report:
 
     def _send_event(self, name: str, payload: dict[str, Any], at: float) -> None:
         # Cut after the redaction: the redaction does not recognise half a secret.
-        self.send(Event(name, at, shortened(self._redaction.plain(payload))))
+        self.send(Event(self._redaction.secrets.masked(name), at, shortened(self._redaction.plain(payload))))
 
     def _send_held_chunks(self) -> None:
         for name, payload in self._chunks.end():

@@ -51,9 +51,10 @@ class SecretValues:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = {name: value.strip() for name, value in values.items()}
+        self._any = any(len(value) >= SHORTEST for value in self._values.values())
 
     def __bool__(self) -> bool:
-        return any(len(value) >= SHORTEST for value in self._values.values())
+        return self._any
 
     @property
     def size(self) -> int:

@@ -90,6 +90,23 @@ class DeploymentAnswer(BaseModel):
     latest_build: BuildSummary | None
 
 
+class DeploymentWarning(BaseModel):
+    """A warning of the current version, or of the newest kickoffs."""
+
+    code: str
+    message: str
+    kickoff_id: UUID | None = Field(description="The newest kickoff with it. Null: it is one of the version.")
+    kickoffs: int = Field(description="How many of the 20 newest kickoffs have it.")
+
+
+class DeploymentDetails(DeploymentAnswer):
+    """A deployment, the load of its queue, and its warnings."""
+
+    warnings: list[DeploymentWarning] = Field(
+        description="Warnings of the current version, and of its 20 newest kickoffs, one for each code."
+    )
+
+
 class ShownTokensAnswer(BaseModel):
     """The two tokens of a crew that can be shown again."""
 

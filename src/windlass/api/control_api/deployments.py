@@ -6,7 +6,16 @@ from fastapi import APIRouter, Path
 from fastapi import Query as InQuery
 from pydantic import Field
 
-from windlass.api.control_api.answers import BuildSummary, DeploymentAnswer, Page, Query, ShownTokensAnswer, Text
+from windlass.api.control_api.answers import (
+    BuildSummary,
+    DeploymentAnswer,
+    DeploymentDetails,
+    DeploymentWarning,
+    Page,
+    Query,
+    ShownTokensAnswer,
+    Text,
+)
 from windlass.api.control_api.callers import ControlRoute, Developer, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.store.overview import DeploymentFilter, DeploymentRow
@@ -40,9 +49,24 @@ async def list_deployments(
 
 
 @router.get("/deployments/{slug}")
-async def show_deployment(_: Viewer, control: Control, slug: Slug) -> DeploymentAnswer:
-    """Returns a deployment, with the load of its queue."""
-    return deployment_answer(control, await control.management.show(slug))
+async def show_deployment(_: Viewer, control: Control, slug: Slug) -> DeploymentDetails:
+    """Returns a deployment, with the load of its queue and its warnings."""
+    found = deployment_answer(control, await control.management.show(slug))
+    of_version, of_kickoffs = await control.management.warnings(slug)
+    counts = {one.code: one.kickoffs for one in of_kickoffs}
+    warnings = [
+        DeploymentWarning(
+            code=one["code"], message=one["message"], kickoff_id=None, kickoffs=counts.get(one["code"], 0)
+        )
+        for one in of_version
+    ]
+    known = {one.code for one in warnings}
+    warnings += [
+        DeploymentWarning(code=one.code, message=one.message, kickoff_id=one.kickoff, kickoffs=one.kickoffs)
+        for one in of_kickoffs
+        if one.code not in known
+    ]
+    return DeploymentDetails(**found.model_dump(), warnings=warnings)
 
 
 @router.post("/deployments/{slug}/pause")

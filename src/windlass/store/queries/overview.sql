@@ -37,6 +37,16 @@ SELECT page.*,
  ORDER BY CASE WHEN %(order)s::text = 'slug' THEN slug END, CASE WHEN %(order)s::text = '-slug' THEN slug END DESC,
           CASE WHEN %(order)s::text = 'created_at' THEN id END, CASE WHEN %(order)s::text = '-created_at' THEN id END DESC
 
+-- name: warnings
+-- Returns the warnings of the newest kickoffs of a deployment, one for each code, as the newest kickoff has it. Kickoffs with long lists of
+-- warnings are left out: their texts would have to be read.
+SELECT code, (array_agg(message ORDER BY id DESC))[1] AS message, (array_agg(id ORDER BY id DESC))[1] AS kickoff, count(DISTINCT id) AS kickoffs
+  FROM (SELECT id, warnings FROM kickoffs WHERE deployment_id = %(deployment)s ORDER BY id DESC LIMIT %(newest)s) AS newest
+ CROSS JOIN LATERAL json_to_recordset(CASE WHEN pg_column_size(warnings) < 20000 THEN warnings ELSE '[]' END) AS warning (code text, message text)
+ GROUP BY code
+ ORDER BY kickoff DESC, code
+ LIMIT %(limit)s
+
 -- name: kickoffs
 -- Returns one page of the kickoffs of all crews or of one, newest first, and in each row the edge of the search, as `listed` of reading.sql
 -- does. Ids are in the order of creation, so `before` and `from` narrow the range that is read.
