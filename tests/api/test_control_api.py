@@ -82,6 +82,7 @@ async def test_a_deployment_shows_its_state_and_its_load(crew: Crew, developer: 
         "last_kickoff_at": None,
         "created_at": None,
         "latest_build": None,
+        "warnings": [],
     }
     await crew.kickoff()
     found = await developer.value("GET", f"/deployments/{slug}")
