@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):  # noqa: TID251 - what the tests of a machine find there is not theirs
-        if name.startswith("WINDLASS_"):
+        if name.startswith(("WINDLASS_", "OIDC_")):
             monkeypatch.delenv(name)
 
 
@@ -68,6 +68,8 @@ def test_a_master_key_that_is_empty_is_an_error(monkeypatch: pytest.MonkeyPatch)
 def test_secrets_are_read_once_and_taken_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDLASS_MASTER_KEY", "hidden one")
     monkeypatch.setenv("WINDLASS_DATABASE_URL", "hidden too")
+    monkeypatch.setenv("OIDC_PRIVATE_KEY", "hidden as well")
+    assert "OIDC_PRIVATE_KEY" not in config.environment(), "a crew never gets it, however early it starts"
     settings = load()
     assert not set(config.SECRETS) & variables().keys()
     assert settings.master_key is not None
@@ -124,6 +126,25 @@ def test_the_words_of_an_error_keep_the_case_of_what_may_be_given(monkeypatch: p
     monkeypatch.setenv("WINDLASS_LOG_LEVEL", "loud")
     with pytest.raises(SettingsError, match="input should be 'DEBUG', 'INFO', 'WARNING' or 'ERROR'"):
         load()
+
+
+@pytest.mark.parametrize("url", ["crews.example.com", "https://", "https://crews.example.com/?x=1", "ftp://x"])
+def test_an_issuer_that_is_no_address_is_refused_by_the_name_of_its_variable(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OIDC_ISSUER", url)
+    with pytest.raises(SettingsError, match=r"^OIDC_ISSUER: .*must be an address"):
+        load()
+
+
+def test_the_issuer_is_the_one_that_is_given_or_the_public_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load().issuer is None
+    monkeypatch.setenv("WINDLASS_PUBLIC_URL", "https://crews.example.com/")
+    assert load().issuer == "https://crews.example.com"
+    monkeypatch.setenv("OIDC_ISSUER", "https://id.example.com/windlass/")
+    assert load().issuer == "https://id.example.com/windlass"
+    monkeypatch.setenv("WINDLASS_OIDC_ISSUER", "https://other.example.com")
+    assert unknown_variables() == ["WINDLASS_OIDC_ISSUER"]
 
 
 def test_settings_do_not_change() -> None:

@@ -85,6 +85,7 @@ async def test_a_server_is_reached_by_its_own_names(crew: Crew) -> None:
 async def test_services_of_a_cluster_reach_a_server_that_others_reach() -> None:
     assert hosts_of(Settings(host="0.0.0.0")).allows("windlass:8000")
     assert not hosts_of(Settings(host="0.0.0.0")).allows(EVIL)
+    assert hosts_of(Settings(OIDC_ISSUER="https://id.example.com/x")).allows("id.example.com"), "providers use it"
     assert hosts_of(Settings(allowed_hosts=["*"])).allows(EVIL)
 
 
