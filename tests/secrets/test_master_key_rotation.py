@@ -23,6 +23,7 @@ from windlass.secrets import key_file
 from windlass.secrets.key_file import MasterKeyError, keys_of_file, load_key_ring
 from windlass.secrets.key_ring import KeyRing, MasterKey, Sealed, UnknownKey, to_base64
 from windlass.secrets.secret import Secret
+from windlass.store.audit import AuditFilter, AuditStore
 from windlass.store.sealed_values import MOST_BYTES, MOST_ROWS, PLACES, KeysInUse, SealedValueStore
 from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.tokens import TokenStore
@@ -166,6 +167,12 @@ async def test_every_place_of_encrypted_values_is_rotated_and_the_old_key_can_go
     assert states[found.current].values.keys() == PLACES.keys()
     await master_keys.drop(filled.settings, [old])
     assert [key.id for key in keys_of_file(filled.file)] == [found.current]
+    entries = await AuditStore(filled.database).listed(AuditFilter(action="keys"), limit=10)
+    assert [(one.action, one.target) for one in entries] == [
+        ("keys.drop", old),
+        ("keys.rotate", found.current),
+        ("keys.prepare", found.current),
+    ]
     for check in filled.checks.values():
         await check(only(filled.file, found.current))
 

@@ -16,6 +16,7 @@ from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.lifecycle.run_recorder import PURPOSE
 from windlass.secrets import key_file
 from windlass.secrets.key_ring import VARIABLE, Damaged, Sealed, UnknownKey
+from windlass.store.audit import COMMAND_LINE, AuditStore, Change
 from windlass.store.sealed_values import PLACES, SealedValueStore
 from windlass.store.tokens import TokenStore
 from windlass.wiring.infrastructure import database_for_commands, key_ring_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
     from windlass.secrets.key_ring import KeyRing
+    from windlass.store.audit import Actor
     from windlass.store.database import Database
     from windlass.store.sealed_values import SealedRow
 
@@ -86,7 +88,7 @@ async def status(settings: Settings) -> list[KeyState]:
         return await _states(SealedValueStore(database), key_ring_of(settings))
 
 
-async def prepare(settings: Settings) -> str:
+async def prepare(settings: Settings, by: Actor = COMMAND_LINE) -> str:
     """Adds a new key to the file that decrypts and does not encrypt. Returns its id. Raises WindlassError."""
     file = file_of(settings)
     if file is None:
@@ -97,10 +99,11 @@ async def prepare(settings: Settings) -> str:
             await _right_keys(settings, database)
             key_id = key_file.add_last(file)
             await store.notify()
+            await AuditStore(database).add(Change(by, "keys.prepare", key_id))
             return key_id
 
 
-async def rotate(settings: Settings, to: str | None, progress: Progress) -> Rotated:
+async def rotate(settings: Settings, to: str | None, progress: Progress, by: Actor = COMMAND_LINE) -> Rotated:
     """Encrypts all values with one key: `to`, the first key if the last rotation was interrupted, else a new one.
 
     Calls `progress` with a place, the number of its values that are done, and their total. Raises WindlassError.
@@ -111,10 +114,13 @@ async def rotate(settings: Settings, to: str | None, progress: Progress) -> Rota
             ring = await _right_keys(settings, database)
             _put_first(settings, await _states(store, ring), to)
             await store.notify()
-            return await _encrypt_all(store, key_ring_of(settings), progress)
+            found = await _encrypt_all(store, key_ring_of(settings), progress)
+            details = {"values": found.changed.total(), "unreadable": len(found.unreadable)}
+            await AuditStore(database).add(Change(by, "keys.rotate", found.current, details))
+            return found
 
 
-async def drop(settings: Settings, key_ids: Sequence[str]) -> None:
+async def drop(settings: Settings, key_ids: Sequence[str], by: Actor = COMMAND_LINE) -> None:
     """Removes keys from the file. Raises NotRotated for a key that encrypts, and MasterKeyError for an unknown one."""
     file = file_of(settings)
     if file is None:
@@ -126,6 +132,8 @@ async def drop(settings: Settings, key_ids: Sequence[str]) -> None:
             for key_id in key_ids:
                 _check_unneeded(file, key_id, states.get(key_id))
             key_file.remove(file, key_ids)
+            for key_id in key_ids:
+                await AuditStore(database).add(Change(by, "keys.drop", key_id))
 
 
 def _check_unneeded(file: Path, key_id: str, state: KeyState | None) -> None:
