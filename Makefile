@@ -12,7 +12,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run serve test test-versions check lint types imports assets lock lock-versions audit bench soak clean help
+.PHONY: run serve test test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -31,6 +31,9 @@ test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMP
 
 test-versions: $(STAMPS)/dev  ## run small crews and flows on a dozen releases of crewai, and write their table (ARGS="0.80.0-3.10 newest-3.13" for some)
 	$(BIN)/python tests/versions/every_version.py $(ARGS)
+
+rotation-example: $(STAMPS)/dev $(STAMPS)/assets  ## rotate a secret in OpenBao, and see that the next kickoff has it
+	$(BIN)/python examples/rotation_verifier/verify.py
 
 check: lint types imports  ## what a machine can check without running the product
 

@@ -18,6 +18,7 @@ from bench.redaction import redaction
 from bench.results import Results
 from bench.runs import crews
 from bench.scale import scale
+from bench.secrets import secrets
 from bench.stage import CLIENTS, stage
 from bench.stopping import stops
 from bench.waiting import waiting
@@ -60,6 +61,10 @@ def large(*, quick: bool) -> Iterator[Figures]:
         yield scale(ground, kickoffs=100_000 if quick else 1_000_000, deployments=1000, rounds=50 if quick else 300)
 
 
+def managed(*, quick: bool) -> Iterator[Figures]:
+    yield secrets(starts=20 if quick else 100)
+
+
 def hard(*, quick: bool) -> Iterator[Figures]:
     yield hardship(seconds=4 if quick else 15)
 
@@ -73,6 +78,7 @@ SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
     "runs": runs,
     "queue": queue,
     "scale": large,
+    "secrets": managed,
     "hardship": hard,
     "redaction": masks,
 }

@@ -21,7 +21,7 @@ from windlass.config import environment
 from windlass.embedded_postgres.postgres import running_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import httpx
 
@@ -162,13 +162,14 @@ def personal_token(server: DeployServer) -> str:
 
 
 @contextmanager
-def served_deployments() -> Iterator[DeployServer]:
+def served_deployments(variables: Mapping[str, str] | None = None) -> Iterator[DeployServer]:
+    """`windlass serve` on a home of its own, with these variables."""
     with ExitStack() as stack:
         home, port = stack.enter_context(a_home()), free_port()
         project = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-bench-project-")))
         (project / "pyproject.toml").write_text(PYPROJECT)
         own = {"WINDLASS_HOME": str(home), "WINDLASS_PORT": str(port), "WINDLASS_SLOTS": "2", "HOME": str(home)}
-        given = environment() | own
+        given = {**environment(), **own, **(variables or {})}
         written = stack.enter_context((home / "log").open("a"))
         process = subprocess.Popen([*WINDLASS, "serve"], env=given, stdout=written, stderr=written)
         stack.callback(process.wait, 60)

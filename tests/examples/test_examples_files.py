@@ -74,6 +74,7 @@ def test_a_tax_rate_that_cannot_be_is_named_with_its_line(invoice: ModuleType) -
 def test_there_is_an_example_of_each_kind() -> None:
     assert {path.name: recognise(path).project.kind for path in EXAMPLES.iterdir() if path.is_dir()} == {
         "research_crew": "crew",
+        "rotation_verifier": "crew",
         "meeting_notes_crew": "json_crew",
         "triage_flow": "flow",
         "delivery_flow": "declarative_flow",
