@@ -161,6 +161,21 @@ async def test_a_bad_credential_is_refused_and_no_error_quotes_a_value(owner: Pe
     assert SECRET not in answer.text
 
 
+async def test_a_credential_that_cannot_be_decrypted_does_not_hide_the_others(server: Server, owner: Person) -> None:
+    name, other = (await added(owner))["name"], (await added(owner))["name"]
+    await server.database.execute(
+        "UPDATE credentials SET configuration = (SELECT configuration FROM credentials WHERE name = %(other)s) "
+        "WHERE name = %(name)s",
+        {"name": name, "other": other},
+    )
+    found = {one["name"]: one["configuration"] for one in (await owner.value("GET", "/credentials"))["items"]}
+    assert (found[name], found[other]["region"]) == (None, KEYS["region"])
+    answer = await owner.request("POST", f"/credentials/{name}/test")
+    assert (answer.status_code, answer.json()["ok"], answer.json()["code"]) == (200, False, "bad_credential")
+    found = await owner.value("PATCH", f"/credentials/{name}", json={"configuration": KEYS})
+    assert found["configuration"]["region"] == KEYS["region"]
+
+
 async def test_the_members_that_are_wrong_are_named(owner: Person) -> None:
     body = {
         "name": "x",

@@ -222,6 +222,29 @@ async def test_values_are_removed_when_they_are_read_at_each_kickoff_from_now_on
     assert (await world.variable("OTHER")).value is None
 
 
+async def test_publishing_setting_and_changing_a_credential_at_once_do_not_block_each_other(world: World) -> None:
+    """PostgreSQL ends one of two transactions that wait for each other: a locked row is taken in one order by all."""
+    credential, store = await world.add("mine", is_default=True), BuildStore(world.rows.database)
+    await world.bind("B", credential)
+
+    async def publish(value: str) -> None:
+        turn = await store.begin(await store.start(world.rows.deployment.id, {"type": "folder"}, None, None))
+        assert turn is not None
+        read = ReadValues(AT, tuple(replace(one, value=value) for one in turn.variables))
+        assert await store.publish(turn, NewVersion(value, {"kind": "function"}, manifest()), lambda *_: {}, read)
+
+    for turn in range(6):
+        method = ("static", "workload_identity")[turn % 2]
+        await asyncio.gather(
+            publish(f"v1.{turn}"),
+            world.bind("B", credential, "v1.kept"),
+            world.bind(f"A{turn}"),
+            world.alter("mine", method=method, at_deploy=method == "static"),
+            world.variables.store_read(world.rows.deployment.id, await world.read("v1.read")),
+        )
+    assert len(await world.variables.of_deployment(world.rows.deployment.id)) == 7
+
+
 async def test_each_change_is_in_the_audit_log(world: World) -> None:
     await world.add("a")
     await world.alter("a", name="b")

@@ -249,11 +249,12 @@ def show(name: str, *, control: ControlSession, json_output: bool) -> None:
     if json_output:
         print_json(found)
         return
+    members = found["configuration"] or {"configuration": "can't be decrypted: give all members again"}
     facts = [
         ["Credential", found["name"]],
         ["Provider", f"{found['provider']}{' (its default credential)' if found['is_default'] else ''}"],
         ["Method", f"{found['method']}: secrets are read {found['read']}"],
-        *([member, str(value)] for member, value in found["configuration"].items()),
+        *([member, str(value)] for member, value in members.items()),
         ["Variables", str(found["variables"])],
         ["Updated", f"{second(found['updated_at'])} by {found['updated_by'] or '-'}"],
     ]

@@ -20,7 +20,7 @@ from windlass.access.authentication import Rate, TooManyRequests
 from windlass.deployments.variables import Reading, when_read
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import new_id
-from windlass.secrets.key_ring import Sealed
+from windlass.secrets.key_ring import Damaged, Sealed, UnknownKey
 from windlass.secrets.provider import BadCredential, ProviderUnavailable, SecretError
 from windlass.secrets.providers import NAMES
 from windlass.store.audit import Change
@@ -96,7 +96,8 @@ class CredentialPatch:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential as it is shown. `configuration` has its members that are not secret.
+    """A credential as it is shown. `configuration` has its members that are not secret. It is None if it can't be
+    decrypted, or if this release does not know its method.
 
     `variables` is the number of variables that use it. `created_by` and `updated_by` are names of users.
     """
@@ -105,7 +106,7 @@ class Credential:
     provider: str
     method: str
     read: Reading
-    configuration: dict[str, Any]
+    configuration: dict[str, Any] | None
     is_default: bool
     variables: int
     created_at: datetime
@@ -167,9 +168,7 @@ class Credentials:
 
         def altered(row: CredentialRow) -> NewCredential:
             provider, method = self._provider(row.provider), patch.method or row.method
-            given = merged(
-                model_of(provider, method), open_configuration(self._key_ring, row), patch.configuration or {}
-            )
+            given = merged(model_of(provider, method), self._stored_members(row), patch.configuration or {})
             configuration = validated(provider, method, given)
             is_default = row.is_default if patch.is_default is None else patch.is_default
             return self._sealed(row.id, patch.name or row.name, row.provider, method, configuration, is_default)
@@ -194,12 +193,16 @@ class Credentials:
         Raises NoSuchCredential, and TooManyRequests as `names` does.
         """
         row = await self._row(name)
-        provider = self._provider(row.provider)
-        return await self._checked(provider, row.method, open_configuration(self._key_ring, row), by)
+        try:
+            configuration = self._opened(row)
+        except SecretError as error:
+            return _failed(error)
+        return await self._checked(self._provider(row.provider), row.method, configuration, by)
 
     async def test_unsaved(self, given: GivenCredential, by: Actor) -> Check:
         """As `test`, with a credential that is not stored. Raises BadCredential."""
-        return await self._checked(self._provider(given.provider), given.method, given.configuration, by)
+        provider = self._provider(given.provider)
+        return await self._checked(provider, given.method, validated(provider, given.method, given.configuration), by)
 
     async def names(self, name: str, prefix: str, by: Actor) -> list[str]:
         """Returns names of secrets that begin with `prefix`, MOST_NAMES at most.
@@ -207,17 +210,15 @@ class Credentials:
         Raises NoSuchCredential, SecretError, and TooManyRequests for too many requests of one person or at once.
         """
         row = await self._row(name)
-        provider = self._provider(row.provider)
-        configuration = validated(provider, row.method, open_configuration(self._key_ring, row))
+        provider, configuration = self._provider(row.provider), self._opened(row)
         found = await self._ask(provider, row.method, configuration, by, lambda one: one.names(prefix, MOST_NAMES))
         return found[:MOST_NAMES]
 
-    async def _checked(self, provider: Provider, method: str, given: Mapping[str, Any], by: Actor) -> Check:
-        configuration = validated(provider, method, given)
+    async def _checked(self, provider: Provider, method: str, configuration: BaseModel, by: Actor) -> Check:
         try:
             return Check(True, await self._ask(provider, method, configuration, by, lambda one: one.check()))
         except SecretError as error:
-            return Check(False, error.message, error.hint, error.code)
+            return _failed(error)
 
     async def _ask(
         self, provider: Provider, method: str, configuration: BaseModel, by: Actor, ask: Callable[[Manager], Found]
@@ -274,14 +275,12 @@ class Credentials:
         return NewCredential(id_, name, provider, method, sealed, is_default, when_read(method) == "at deploy")
 
     def _shown(self, row: CredentialRow, variables: int) -> Credential:
-        configuration = open_configuration(self._key_ring, row)
-        hidden = secret_members(model_of(self._provider(row.provider), row.method))
         return Credential(
             row.name,
             row.provider,
             row.method,
             when_read(row.method) or "at deploy",
-            {name: value for name, value in configuration.items() if name not in hidden},
+            self._shown_members(row),
             row.is_default,
             variables,
             row.created_at,
@@ -289,6 +288,35 @@ class Credentials:
             row.updated_at,
             row.updated_by,
         )
+
+    def _opened(self, row: CredentialRow) -> BaseModel:
+        """Raises BadCredential."""
+        try:
+            stored = open_configuration(self._key_ring, row)
+        except (Damaged, UnknownKey):
+            raise BadCredential(
+                f"The configuration of the credential {row.name} can't be decrypted.", "Give all of its members again."
+            ) from None
+        return validated(self._provider(row.provider), row.method, stored)
+
+    def _shown_members(self, row: CredentialRow) -> dict[str, Any] | None:
+        try:
+            hidden = secret_members(model_of(self._provider(row.provider), row.method))
+            configuration = open_configuration(self._key_ring, row)
+        except (BadCredential, Damaged, UnknownKey):
+            return None
+        return {name: value for name, value in configuration.items() if name not in hidden}
+
+    def _stored_members(self, row: CredentialRow) -> dict[str, Any]:
+        """Returns none that can't be decrypted, so that all of them can be given again."""
+        try:
+            return open_configuration(self._key_ring, row)
+        except (Damaged, UnknownKey):
+            return {}
+
+
+def _failed(error: SecretError) -> Check:
+    return Check(False, error.message, error.hint, error.code)
 
 
 def check_name(name: str) -> None:

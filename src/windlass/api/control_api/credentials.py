@@ -34,7 +34,9 @@ class CredentialItem(BaseModel):
     provider: str = Field(description="`aws`, `google`, `azure` or `vault`.")
     method: str = Field(description="How the server proves to the provider who it is.")
     read: Read = Field(description="When values are read with it.")
-    configuration: dict[str, Any] = Field(description="Its members that are not secret.")
+    configuration: dict[str, Any] | None = Field(
+        description="Its members that are not secret. Null: they can't be decrypted. Give all of them again."
+    )
     is_default: bool = Field(description="Whether it is the default credential of its provider.")
     variables: int = Field(description="The number of variables that use it.")
     created_at: datetime
