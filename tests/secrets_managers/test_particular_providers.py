@@ -23,7 +23,7 @@ from windlass.secrets.provider import (
     SecretNotFound,
     UnusableSecret,
 )
-from windlass.secrets.providers import NAMES, provider
+from windlass.secrets.providers import NAMES, network, provider
 from windlass.secrets.providers.endpoints import Endpoints
 from windlass.secrets.providers.network import session
 
@@ -88,8 +88,7 @@ def test_names_of_google_come_from_several_pages(connect: Connect, server_of: Se
         server_of("google").put(f"page-{number:03}", "{}")
     found = connect("google").names("page-", 600)
     assert len(found) == 600
-    del server_of("google").versions
-    server_of("google").versions = {}
+    server_of("google").versions.clear()
 
 
 def test_the_address_in_a_pasted_key_is_not_used(connect: Connect, server_of: ServerOf) -> None:
@@ -280,3 +279,26 @@ for _ in range(2):
 """
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.count(f"pip install 'windlass[{name}]'") == 2
+
+
+def test_a_certificate_file_that_is_not_there_is_an_error_in_words(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"):
+        monkeypatch.setenv(variable, "/absent")
+    for name in PUBLIC:
+        manager = connect(name, endpoints=Endpoints())
+        with other_hosts(monkeypatch):
+            for call in (manager.check, lambda: manager.read("app-db"), lambda: manager.names("", 5)):  # noqa: B023
+                with pytest.raises(ProviderUnavailable):
+                    call()
+
+
+@pytest.mark.parametrize("name", ["google", "azure"])
+def test_a_long_list_of_names_ends_in_time(
+    name: str, connect: Connect, server_of: ServerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "LISTING_TIME", 0.0)
+    for number in range(60):
+        server_of(name).put(f"many-{number:02}", "{}")
+    assert len(connect(name).names("many-", 60)) <= 60

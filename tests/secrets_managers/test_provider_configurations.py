@@ -93,6 +93,10 @@ INVALID: list[tuple[str, str, dict[str, Any]]] = [
         )
     ],
     *[("vault", "token", {"mount": one}) for one in ("", "/secret", "secret/", "../sys", "a/../b", "a?b")],
+    *[
+        ("vault", "workload_identity", {"audience": one})
+        for one in ("sts.amazonaws.com", "api://AzureADTokenExchange", f"//iam.googleapis.com/{POOL}", "")
+    ],
     ("vault", "token", {"token": " "}),
     ("vault", "token", {"ca_certificate": "marked-secret"}),
 ]
@@ -182,12 +186,21 @@ def test_importing_the_providers_imports_no_client() -> None:
 
 
 def test_endpoints_are_read() -> None:
-    found = Endpoints.parsed(["aws.sts=https://sts.internal/", "azure.ca=/etc/ca.pem"])
-    assert found == Endpoints(aws_sts="https://sts.internal", azure_ca="/etc/ca.pem")
+    found = Endpoints.parsed(["aws.sts=https://sts.internal/", f"azure.ca={__file__}"])
+    assert found == Endpoints(aws_sts="https://sts.internal", azure_ca=__file__)
 
 
 @pytest.mark.parametrize(
-    "entry", ["aws.ec2=https://x", "aws.sts", "aws.sts=", "aws.sts=internal", "aws.sts=https://a@b", "azure.ca="]
+    "entry",
+    [
+        "aws.ec2=https://x",
+        "aws.sts",
+        "aws.sts=",
+        "aws.sts=internal",
+        "aws.sts=https://a@b",
+        "azure.ca=",
+        "azure.ca=/no",
+    ],
 )
 def test_a_wrong_endpoint_is_an_error_of_the_setting(entry: str) -> None:
     with pytest.raises(SettingsError, match="WINDLASS_SECRET_ENDPOINTS"):

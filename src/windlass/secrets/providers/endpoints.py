@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
@@ -49,7 +50,9 @@ def _check(name: str, value: str) -> None:
         raise SettingsError(
             f"{SETTING}: there is no endpoint {name[:100]!r}.", f"There are: {', '.join((*ADDRESSES, CA_FILE))}."
         )
-    if name == CA_FILE and value:
+    if name == CA_FILE:
+        if not Path(value).is_file():
+            raise SettingsError(f"{SETTING}: {name} names no file.", "Give the path of a file with certificates.")
         return
     try:
         parts = urlsplit(value)

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from windlass.secrets.provider import ProviderUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import requests
+
+Item = TypeVar("Item")
 
 CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 8.0
 """Seconds in which a provider must send the next part of its answer."""
 TOTAL_TIMEOUT = 10.0
 """Seconds that an answer may take, where this package reads it."""
+LISTING_TIME = 8.0
+"""Seconds after which no further page of names is requested."""
 LARGEST_ANSWER = 1 << 20
 TOO_MANY_REQUESTS = 429
 
@@ -35,6 +41,15 @@ def unavailable(title: str, cause: str) -> ProviderUnavailable:
     return ProviderUnavailable(
         f"{title} can't be used now: it {cause}.", "Check the network of the server and the status of the provider."
     )
+
+
+def in_time(pages: Iterable[Item]) -> Iterator[Item]:
+    """Yields items, each of which may cost a request, and none after `LISTING_TIME`."""
+    until = time.monotonic() + LISTING_TIME
+    for one in pages:
+        yield one
+        if time.monotonic() > until:
+            return
 
 
 def is_overloaded(status: int) -> bool:

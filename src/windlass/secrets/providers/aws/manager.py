@@ -20,7 +20,7 @@ from windlass.secrets.provider import (
 )
 from windlass.secrets.providers import aws, network
 from windlass.secrets.providers.configuration import check_method, missing
-from windlass.secrets.providers.network import is_overloaded, unavailable
+from windlass.secrets.providers.network import in_time, is_overloaded, unavailable
 from windlass.secrets.providers.renewal import Renewed
 from windlass.secrets.providers.words import Meaning, first_meaning
 
@@ -193,7 +193,7 @@ class AwsManager:
         def listed(client: Any) -> list[str]:
             wanted: dict[str, Any] = {"Filters": [{"Key": "name", "Values": [prefix]}]} if prefix else {}
             found: list[str] = []
-            while len(found) < limit:
+            for _ in in_time(range(0, limit, PAGE)):
                 page = client.list_secrets(MaxResults=min(limit, PAGE), **wanted)
                 found += [str(one["Name"]) for one in page["SecretList"] if one["Name"].startswith(prefix)]
                 if not page.get("NextToken"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from windlass.secrets.provider import AccessDenied, BadCredential, CredentialRefused, SecretError, SecretNotFound
 from windlass.secrets.providers import azure, network
 from windlass.secrets.providers.configuration import check_method, missing
-from windlass.secrets.providers.network import is_overloaded, session, unavailable
+from windlass.secrets.providers.network import in_time, is_overloaded, session, unavailable
 from windlass.secrets.providers.renewal import Renewed
 
 try:
@@ -103,7 +103,7 @@ class AzureManager:
         wanted = prefix.replace("_", "-").lower()
 
         def listed(client: Any) -> list[str]:
-            some = islice(client.list_properties_of_secrets(), MOST_LISTED)
+            some = in_time(islice(client.list_properties_of_secrets(), MOST_LISTED))
             return list(
                 islice((one.name for one in some if one.enabled and one.name.lower().startswith(wanted)), limit)
             )
@@ -168,7 +168,7 @@ def _in_words(call: Callable[[], Result]) -> Result:
         raise SecretNotFound("The Key Vault has no such secret.", "Check the name and the Key Vault.") from None
     except HttpResponseError as error:
         raise _of_answer(error) from None
-    except AzureError as error:
+    except (AzureError, OSError) as error:  # OSError: a certificate file that is not there
         raise unavailable(TITLE, f"can't be reached ({type(error).__name__})") from None
     except ValueError:
         raise SecretError(

@@ -23,6 +23,7 @@ from windlass.secrets.providers import network
 from windlass.secrets.providers.configuration import check_method, missing
 from windlass.secrets.providers.network import (
     body,
+    in_time,
     is_overloaded,
     session,
     unavailable,
@@ -54,6 +55,7 @@ TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 JWT = "urn:ietf:params:oauth:token-type:jwt"
 PAGE = 500
+MOST_PAGES = 10
 OK = 200
 ANSWERS = (
     Meaning(
@@ -152,7 +154,9 @@ class GoogleManager:
     def names(self, prefix: str, limit: int) -> list[str]:
         wanted: dict[str, str] = {"pageSize": str(PAGE)} | ({"filter": f"name:{prefix}"} if prefix else {})
         found: list[str] = []
-        for _ in range(4):  # the filter finds the prefix anywhere in a name, so that a page may have none
+        for _ in in_time(
+            range(MOST_PAGES)
+        ):  # the filter finds the prefix anywhere in a name, so that a page may have none
             page = self._get(f"projects/{self._project}/secrets", wanted)
             names = [str(one.get("name", "")).rpartition("/")[2] for one in page.get("secrets", [])]
             found += [one for one in names if one.startswith(prefix)]
@@ -175,8 +179,6 @@ class GoogleManager:
     def _make_token(self) -> tuple[str, float]:
         try:
             self._credentials.refresh(_Transport(self._http))
-        except exceptions.TransportError:
-            raise unavailable("The token service of Google Cloud", "can't be reached") from None
         except exceptions.OAuthError as error:
             raise _of_handshake(str(error.args[0]) if error.args else "") from None
         except exceptions.GoogleAuthError as error:
@@ -222,10 +224,7 @@ class _Transport(transport.Request):
         timeout: float | None = None,  # noqa: ARG002 - a part of the protocol
         **_: Any,
     ) -> transport.Response:
-        try:
-            status, content = _request(self._http, method, url, {}, headers or {}, body)
-        except requests.RequestException as error:
-            raise exceptions.TransportError(type(error).__name__) from None
+        status, content = _request(self._http, method, url, {}, headers or {}, body)
         if is_overloaded(status):
             raise unavailable("The token service of Google Cloud", f"answers with the status {status}")
         return _Answer(status, content)
@@ -268,7 +267,7 @@ def _request(
             stream=True,
         ) as response:
             return response.status_code, body(response, TITLE)
-    except requests.RequestException as error:
+    except (requests.RequestException, OSError) as error:  # OSError: a certificate file that is not there
         raise unavailable(TITLE, f"can't be reached ({type(error).__name__})") from None
 
 

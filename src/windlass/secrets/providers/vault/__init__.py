@@ -49,6 +49,12 @@ def _certificates(value: str) -> str:
     return value
 
 
+def _own_audience(value: str) -> str:
+    if value == "sts.amazonaws.com" or value.startswith("api://") or "iam.googleapis.com" in value:
+        raise ValueError("is that of a cloud provider. The server sends no token for it to a Vault")
+    return value
+
+
 MountPath = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$", max_length=256)
 ]
@@ -89,7 +95,7 @@ class WorkloadIdentity(_AtAddress):
 
     role: Text = Field(description="Role of the JWT method.", examples=["windlass"])
     auth_path: MountPath = Field("jwt", description="Path of the JWT method.")
-    audience: Text | None = Field(
+    audience: Annotated[Text, AfterValidator(_own_audience)] | None = Field(
         None, description="Audience of the server's tokens, when it is not the address of the Vault."
     )
 

@@ -53,9 +53,11 @@ class Direct:
 
     def __init__(self, address: str, ca_certificate: str | None) -> None:
         self._url = httpx.URL(address)
-        self._tls = ssl.create_default_context()
-        if ca_certificate:
-            self._tls.load_verify_locations(cadata=ca_certificate)
+        self._tls: ssl.SSLContext | bool = False
+        if self._url.scheme == "https":  # reading the certificates of the machine takes 20 ms
+            self._tls = ssl.create_default_context()
+            if ca_certificate:
+                self._tls.load_verify_locations(cadata=ca_certificate)
 
     def send(self, method: str, path: str, headers: Mapping[str, str], content: bytes | None) -> tuple[int, bytes]:
         """Returns status and body. Raises ProviderUnavailable, and BadCredential for an address that is refused."""
