@@ -17,7 +17,9 @@ import httpx
 import pytest
 
 from api.described import check_answer
+from windlass import aio
 from windlass.access.authentication import RateLimits, TokenAuthenticator
+from windlass.access.tickets import Tickets
 from windlass.access.tokens import Tokens
 from windlass.api.application import Addresses, Application, Hosts, health_routes
 from windlass.api.connections import ConnectionLimits
@@ -47,6 +49,7 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.retention import Retention
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.deletion import Deletions
+from windlass.lifecycle.event_streams import EventStreams
 from windlass.lifecycle.statuses import Statuses
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.secrets.providers import provider
@@ -273,6 +276,8 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             Deletions(RetentionStore(database)),
             kept := LargeAnswers(Path(tempfile.gettempdir()), large_answers),
             FileStore(database),
+            streams := EventStreams(kickoffs, listener, most=20, most_of_user=5),
+            Tickets(tokens),
         )
 
         async def ready() -> bool:
@@ -312,6 +317,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
         http_server = HttpServer(app, host, 0, trusted_proxies=trusted_proxies, headers_within=seconds, limits=limits)
         await http_server.start()
         stack.push_async_callback(http_server.stop)
+        await stack.enter_async_context(aio.serving(streams))
         http = await stack.enter_async_context(
             httpx.AsyncClient(verify=False, timeout=DEADLINE, event_hooks={"response": [check_answer]})
         )

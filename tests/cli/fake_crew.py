@@ -56,6 +56,8 @@ class FakeCrew:
     attempts: list[dict[str, Any]] = field(default_factory=list)
     pages: list[dict[str, Any]] = field(default_factory=list)
     """The pages of a list or of events, given one after the other, with any query."""
+    streams: list[str] = field(default_factory=list)
+    """The content of streams of events, given one after the other."""
     files: list[dict[str, Any]] = field(default_factory=list)
     contents: dict[str, bytes] = field(default_factory=dict)
     refusal: Response | None = None
@@ -106,6 +108,8 @@ class FakeCrew:
             return self.refusal
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return problem(401, "Unauthorized", "The request needs a valid token of this crew.")
+        if request.headers.get("accept") == "text/event-stream":
+            return Response(self.streams.pop(0), media_type="text/event-stream")
         if (name := path.removeprefix(f"/files/{KICKOFF}/")) in self.contents:
             start, end = request.headers["range"].removeprefix("bytes=").split("-")
             return Response(self.contents[name][int(start) : int(end) + 1], 206)

@@ -106,14 +106,16 @@ def test_logs_as_json_are_one_event_per_line(windlass: Command, crew: FakeCrew) 
 
 
 def test_logs_can_be_followed_to_the_end(windlass: Command, crew: FakeCrew) -> None:
-    crew.pages = [
-        events(("output_stdout", {"line": "a"}), status="running"),
-        events(status="running"),
-        events(("output_stdout", {"line": "b"}), status="error"),
-    ]
+    first, second = events(("output_stdout", {"line": "a"}), ("output_stdout", {"line": "b"}))["events"]
+    crew.streams = [message(first), f"{message(second)}event: end\ndata: {{}}\n\n"]
     ended = windlass("logs", "--follow", crew.url, KICKOFF)
     assert [line.split()[-1] for line in ended.out.splitlines()] == ["a", "b"]
-    assert crew.pages == []
+    assert [seen.headers.get("last-event-id") for seen in crew.seen] == [None, str(first["seq"])]
+    assert ended.err.splitlines()[-1] == "The server answers again."
+
+
+def message(event: dict[str, Any]) -> str:
+    return f"id: {event['seq']}\ndata: {json.dumps(event)}\n\n"
 
 
 def test_logs_of_an_unknown_kickoff_are_an_error(windlass: Command, crew: FakeCrew) -> None:

@@ -91,7 +91,9 @@ def test_the_page_has_every_method_and_both_clients_have_the_same() -> None:
     of_crew, of_async = ({name for name in vars(kind) if not name.startswith("_")} for kind in (Crew, AsyncCrew))
     assert of_crew == of_async == told | {"close"}
     for name in told:
-        assert inspect.signature(getattr(Crew, name)) == inspect.signature(getattr(AsyncCrew, name))
+        sync, other = (inspect.signature(getattr(kind, name)) for kind in (Crew, AsyncCrew))
+        assert sync.parameters == other.parameters
+        assert sync.return_annotation == other.return_annotation.replace("AsyncIterator", "Iterator")
 
 
 def test_the_page_has_every_error() -> None:

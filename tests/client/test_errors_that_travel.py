@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from typing import Any
 
@@ -14,6 +15,7 @@ from cli.fake_crew import completed, failed, running, task, waiting
 from windlass import client
 from windlass.client import (
     CrewError,
+    Event,
     File,
     Inputs,
     Kickoff,
@@ -41,6 +43,7 @@ VALUES = [
     Result.of({"result": {"output": "a", "json": {"a": [1]}, "tasks": [{"task_id": "b"}]}}),
     Inputs(["topic"], {"type": "object"}),
     Stopped("a", "FAILED", "b"),
+    Event(1, 1, "task_started", datetime(2026, 1, 2, tzinfo=UTC), {"task_name": "plan"}),
     File("report.md", 3, "ab", "text/markdown"),
     Kickoff({"topic": "tea"}, {"a": 1}, "b", {"priority": 5}),
 ]

@@ -239,6 +239,11 @@ class TokenAuthenticator:
         self.use.note(found.id)
         return found
 
+    async def by_digest(self, digest: bytes) -> TokenRow | None:
+        """Returns the token with this digest if it may be used now. Counts no request."""
+        found = await self._known.get(digest)
+        return None if found is None or found.expired else found
+
     async def _find(self, authorization: str, source: Source) -> TokenRow | None:
         text = from_authorization_header(authorization)
         found = None

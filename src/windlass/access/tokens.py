@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import os
 import re
 import shlex
@@ -98,6 +99,10 @@ class Tokens:
 
     def digest(self, token: str) -> bytes:
         return digest(token, self._pepper)
+
+    def key_for(self, purpose: bytes) -> bytes:
+        """Returns a key of 32 bytes that all servers of the database have."""
+        return hmac.digest(self._pepper, purpose, "sha256")
 
     async def add_user(self, name: str, role: Role | None = None, *, by: Actor = COMMAND_LINE) -> UUID:
         """Adds a user. Without a role the user can't use the control API. Raises UserExists."""

@@ -12,6 +12,7 @@ from windlass import log
 from windlass.access.authentication import TooManyRequests
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import IdempotencyKeyReused, KeyInUse, QueueFull
+from windlass.lifecycle.event_streams import TooManyStreams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -233,6 +234,8 @@ def _not_accepted(error: Exception) -> Problem | None:
             return Problem(409, str(error), {"kickoff_id": str(error.kickoff_id)} if error.kickoff_id else {})
         case QueueFull():
             return _queue_full(error)
+        case TooManyStreams():
+            return Problem(429, str(error), headers={"Retry-After": "10"})
         case TooManyRequests():
             return Problem(429, str(error), headers={"Retry-After": str(math.ceil(error.retry_after))})
     return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from windlass.cli.exit_codes import OUT_OF_REACH, REFUSED_BY_SERVER
 from windlass.client import AsyncCrew, CrewError, Refused, errors, protocol, requests
+from windlass.client.event_stream import EventFollower, followed
 from windlass.client.transport import Transport
 from windlass.errors import WindlassError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
-    from windlass.client import File
+    from windlass.client import Event, File
     from windlass.client.requests import Request
     from windlass.secrets.secret import Secret
 
@@ -99,6 +100,14 @@ class CrewClient:
 
     def events(self, kickoff_id: str, *, after: int, limit: int) -> dict[str, Any]:
         return self._ask(requests.events(kickoff_id, after, limit))
+
+    def followed_events(
+        self, kickoff_id: str, patience: float, paused: Callable[[float, CrewError], None]
+    ) -> Iterator[Event]:
+        """Yields the events until the kickoff has ended. Connects again for at most `patience` seconds in a row."""
+        follower = EventFollower(kickoff_id, 0, protocol.Patience(patience))
+        with cli_errors():
+            yield from followed(self._line, follower, paused)
 
     def files(self, kickoff_id: str) -> dict[str, Any]:
         return self._ask(requests.files(kickoff_id))

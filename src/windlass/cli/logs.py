@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windlass.cli.crew_session import CrewClient
+    from windlass.client import CrewError
 
 PAGE = 500
-PAUSE = 0.5
-"""Seconds between two requests for new events."""
 
 
 @click.command
@@ -37,23 +35,32 @@ def logs(kickoff: KickoffAt, access: Access, patience: float, *, follow: bool, j
     """
     text = LogText()
     with client_at(kickoff, access) as crew:
-        for event in _events(crew, kickoff.id, patience=patience if follow else None):
+        for event in _followed(crew, kickoff.id, patience) if follow else _stored(crew, kickoff.id):
             for line in [json.dumps(event, ensure_ascii=False)] if json_output else text.lines(event):
                 print_result(line)
 
 
-def _events(crew: CrewClient, kickoff_id: str, *, patience: float | None) -> Iterator[dict[str, Any]]:
-    """Yields the stored events. With `patience` in seconds, goes on until the kickoff has ended."""
-    from windlass.cli.follow import Retrying
-
-    retrying = Retrying(patience or 0.0, notify)
-    after = 0
-    while True:
-        page = retrying.request(partial(crew.events, kickoff_id, after=after, limit=PAGE))
+def _stored(crew: CrewClient, kickoff_id: str) -> Iterator[dict[str, Any]]:
+    after, more = 0, True
+    while more:
+        page = crew.events(kickoff_id, after=after, limit=PAGE)
         yield from page["events"]
-        after = page["next"]
-        if page["more"]:
-            continue
-        if patience is None or page["status"] in {"completed", "error"}:
-            return
-        time.sleep(PAUSE)
+        after, more = page["next"], page["more"]
+
+
+def _followed(crew: CrewClient, kickoff_id: str, patience: float) -> Iterator[dict[str, Any]]:
+    """Yields the events as they happen, until the kickoff has ended."""
+    away = False
+
+    def paused(seconds: float, error: CrewError) -> None:
+        nonlocal away
+        if not away:
+            notify(f"The server is not available, trying again for {patience:g} s: {error.message}")
+        away = True
+        time.sleep(seconds)
+
+    for event in crew.followed_events(kickoff_id, patience, paused):
+        if away:
+            notify("The server answers again.")
+            away = False
+        yield event.answer

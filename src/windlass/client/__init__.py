@@ -21,6 +21,7 @@ from windlass.client.errors import (
 )
 from windlass.client.requests import Kickoff
 from windlass.client.results import (
+    Event,
     File,
     Inputs,
     KickoffFailed,
@@ -39,6 +40,7 @@ __all__ = [
     "Conflict",
     "Crew",
     "CrewError",
+    "Event",
     "File",
     "Forbidden",
     "Inputs",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from windlass.client import protocol, requests
 from windlass.client.downloads import chosen, downloads
+from windlass.client.errors import CrewError
+from windlass.client.event_stream import EventFollower, followed
 from windlass.client.protocol import Patience
 from windlass.client.requests import Kickoff, bodies, body, seconds
 from windlass.client.transport import AsyncTransport, Transport, address, known_token
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
     from os import PathLike
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     from windlass.client.errors import Refused
     from windlass.client.requests import Item
-    from windlass.client.results import File, Inputs, Result, Status, Stopped
+    from windlass.client.results import Event, File, Inputs, Result, Status, Stopped
 
 PATIENCE = 60.0
 
@@ -97,6 +101,14 @@ class Crew(_AnyCrew):
     def status(self, kickoff_id: str, wait: float | timedelta | None = None) -> Status:
         """Returns the status when the kickoff has ended, or after `wait` seconds, 60 at most."""
         return self._transport.perform(protocol.status(kickoff_id, seconds("wait", wait or 0.0), self._patience))
+
+    def events(self, kickoff_id: str, after: int = 0) -> Iterator[Event]:
+        """Yields the events of the kickoff after the number `after`, as they happen, until it has ended.
+
+        If the connection is lost, it goes on after the last event.
+        """
+        follower = EventFollower(kickoff_id, after, self._patience)
+        yield from followed(self._transport, follower, lambda seconds, _: time.sleep(seconds))
 
     def wait(self, kickoff_id: str, timeout: float | timedelta | None = None) -> Status:
         """Waits until the kickoff has ended, and returns its status. Raises StillRunning after `timeout` seconds, or
@@ -194,6 +206,22 @@ class AsyncCrew(_AnyCrew):
 
     async def status(self, kickoff_id: str, wait: float | timedelta | None = None) -> Status:
         return await self._transport.perform(protocol.status(kickoff_id, seconds("wait", wait or 0.0), self._patience))
+
+    async def events(self, kickoff_id: str, after: int = 0) -> AsyncIterator[Event]:
+        follower = EventFollower(kickoff_id, after, self._patience)
+        while not follower.has_ended():
+            try:
+                async with self._transport.lines(follower.request()) as lines:
+                    if lines is None:
+                        return
+                    async for line in lines:
+                        if (event := follower.feed(line)) is not None:
+                            yield event
+                        if follower.has_ended():
+                            return
+                follower.check_ended(self.base_url)
+            except CrewError as error:
+                await asyncio.sleep(follower.pause(error))
 
     async def wait(
         self,

@@ -111,6 +111,12 @@ def events(kickoff_id: str, after: int, limit: int) -> Request:
     return Request("GET", f"/events/{_segment(kickoff_id)}?after={after}&limit={limit}")
 
 
+def event_stream(kickoff_id: str, after: int, *, again: bool) -> Request:
+    """Requests the events after the number `after` as a stream. A kickoff that has ended has no content `again`."""
+    headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if again else {})}
+    return Request("GET", f"/events/{_segment(kickoff_id)}?after={after}", headers=headers)
+
+
 def files(kickoff_id: str) -> Request:
     return Request("GET", f"/files/{_segment(kickoff_id)}")
 

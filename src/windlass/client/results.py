@@ -42,6 +42,29 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in a run. `seq` counts from 1 over all attempts of the kickoff. docs/events.md lists the
+    types and their payloads.
+    """
+
+    seq: int
+    attempt: int
+    type: str
+    at: datetime
+    payload: dict[str, Any]
+    answer: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The whole event, as the server sent it."""
+
+    @classmethod
+    def of(cls, member: Mapping[str, Any]) -> Self:
+        try:
+            at, payload = datetime.fromisoformat(member["at"]), dict(member["payload"])
+            return cls(int(member["seq"]), int(member["attempt"]), str(member["type"]), at, payload, dict(member))
+        except (KeyError, TypeError, ValueError):
+            raise _not_a_crew("event") from None
+
+
+@dataclass(frozen=True, slots=True)
 class File:
     """A file that the run wrote. `path` is relative, with `/` between names. `size` is in bytes."""
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
 from windlass.client.errors import CrewError
-from windlass.client.responses import NoAnswer, Outcome
+from windlass.client.event_stream import SILENCE_SECONDS, check_stream
+from windlass.client.responses import NoAnswer, Outcome, parse_outcome
 from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     from windlass.client.protocol import Exchange
     from windlass.client.requests import Request
 
@@ -40,6 +44,18 @@ class Transport:
         except StopIteration as end:
             parsed: Parsed = end.value
             return parsed
+
+    @contextmanager
+    def lines(self, request: Request) -> Iterator[Iterator[str] | None]:
+        """Yields the lines of a stream, None for a stream without content. Raises CrewError, also between two lines."""
+        _check_open(self._http)
+        try:
+            with self._http.stream("GET", self.base_url + request.target, **_of_stream(request)) as answer:
+                if not answer.is_success:
+                    answer.read()
+                yield answer.iter_lines() if check_stream(answer) else None
+        except httpx.RequestError as error:
+            parse_outcome(NoAnswer(self.base_url, error, SILENCE_SECONDS))
 
     def close(self) -> None:
         self._http.close()
@@ -82,6 +98,18 @@ class AsyncTransport:
         except StopIteration as end:
             parsed: Parsed = end.value
             return parsed
+
+    @asynccontextmanager
+    async def lines(self, request: Request) -> AsyncIterator[AsyncIterator[str] | None]:
+        _check_open(self._http)
+        self._check_loop()
+        try:
+            async with self._http.stream("GET", self.base_url + request.target, **_of_stream(request)) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                yield answer.aiter_lines() if check_stream(answer) else None
+        except httpx.RequestError as error:
+            parse_outcome(NoAnswer(self.base_url, error, SILENCE_SECONDS))
 
     async def close(self) -> None:
         self._check_loop()
@@ -148,6 +176,10 @@ def _options(base_url: str, token: str) -> dict[str, Any]:
         # A proxy can't reach the loopback of this machine, and it would receive the token.
         "trust_env": not is_loopback(host),
     }
+
+
+def _of_stream(request: Request) -> dict[str, Any]:
+    return {"headers": {**request.headers}, "timeout": httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)}
 
 
 def _parts(request: Request) -> dict[str, Any]:

@@ -10,11 +10,21 @@ from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Rese
 from windlass.store.claiming import Claimed, JournalRow, Promoted, WorkerStore
 from windlass.store.ending import OPEN, Interruption, Matching, StopFilter
 from windlass.store.files import FileStore
-from windlass.store.reading import EventRow, KickoffFilter, KickoffPage, KickoffStatus, ListedKickoff, Pieces, Stored
+from windlass.store.reading import (
+    EventRow,
+    KickoffFilter,
+    KickoffPage,
+    KickoffStatus,
+    ListedKickoff,
+    NextEvents,
+    Pieces,
+    Stored,
+    WantedEvents,
+)
 from windlass.store.reporting import Batch, JournalEntry, StoredSoFar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
@@ -43,11 +53,13 @@ __all__ = [
     "ListedKickoff",
     "Matching",
     "NewKickoff",
+    "NextEvents",
     "Pieces",
     "Promoted",
     "Reserved",
     "StopFilter",
     "Stored",
+    "WantedEvents",
 ]
 
 MAX_WAITING = 10_000
@@ -237,6 +249,14 @@ class KickoffStore:
     async def listed(self, wanted: KickoffFilter, *, limit: int) -> KickoffPage:
         """Returns the newest kickoffs that match, at most `limit`."""
         return await reading.listed(self._database, wanted, limit)
+
+    async def events_of_many(self, wanted: Sequence[WantedEvents]) -> list[NextEvents]:
+        """Returns the next events of each, and the state of its kickoff."""
+        return await reading.events_of_many(self._database, wanted)
+
+    async def note_streamed(self, kickoffs: Iterable[UUID], keep: timedelta) -> None:
+        """Has the writes of these kickoffs' events notify on the channel EVENTS, for the time `keep`."""
+        await reading.note_streamed(self._database, kickoffs, keep)
 
     async def events(
         self, kickoff: UUID, *, after: int = 0, limit: int = 1000, hidden: Sequence[str] = ()

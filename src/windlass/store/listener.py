@@ -14,8 +14,8 @@ from windlass.store.database import KEEPALIVES
 
 KICKOFFS, ENDED, STOPS = "windlass_kickoffs", "windlass_ended", "windlass_stops"
 DEPLOYMENTS, TOKENS, BUILDS = "windlass_deployments", "windlass_tokens", "windlass_builds"
-SIGNING_KEYS, MASTER_KEYS = "windlass_signing_keys", "windlass_master_keys"
-CHANNELS = (KICKOFFS, ENDED, STOPS, DEPLOYMENTS, TOKENS, BUILDS, SIGNING_KEYS, MASTER_KEYS)
+SIGNING_KEYS, MASTER_KEYS, EVENTS = "windlass_signing_keys", "windlass_master_keys", "windlass_events"
+CHANNELS = (KICKOFFS, ENDED, STOPS, DEPLOYMENTS, TOKENS, BUILDS, SIGNING_KEYS, MASTER_KEYS, EVENTS)
 BETWEEN_ATTEMPTS = 0.25
 MOST_KNOWN = 10_000
 """The most rows in one cache."""

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from windlass.kickoffs.events import TRACEBACK
 from windlass.kickoffs.states import Attempt, State
 from windlass.kickoffs.waiting import MOST_COUNTED, Facts
 from windlass.store.database import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from windlass.store.database import Connection, Database, Row
@@ -30,6 +31,9 @@ MOST_READ = 5000
 """Kickoffs that one search for a page of a list reads at most."""
 PAGE_BYTES = 2 * 1024 * 1024
 """Bytes of payloads in one page of events. A page has at least one event, of any size."""
+STREAMED_EVENTS, STREAMED_BYTES = 200, 256 * 1024
+"""The most events, and bytes of their payloads, that a stream reads at once. It reads at least one event, of any size.
+"""
 MOST_FILES = 100
 """Files that a status lists."""
 LARGE_SECONDS = 60.0
@@ -218,6 +222,58 @@ class EventRow(NamedTuple):
 async def events(database: Database, kickoff: UUID, *, after: int, limit: int, hidden: Sequence[str]) -> list[EventRow]:
     values = {"kickoff": kickoff, "after": after, "limit": limit, "hidden": list(hidden), "most_bytes": PAGE_BYTES}
     return [EventRow(**row) for row in await database.rows(SQL["events"], values, soon=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedEvents:
+    """The events of a kickoff after the number `after`; `with_hidden` also those that users may not see."""
+
+    kickoff: UUID
+    after: int
+    with_hidden: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NextEvents:
+    """The next events of a kickoff, and its state at that moment. `state` is None for a kickoff that does not exist."""
+
+    events: tuple[EventRow, ...]
+    state: State | None
+
+    @property
+    def is_last(self) -> bool:
+        return not self.events and (self.state is None or self.state.ended)
+
+
+async def events_of_many(database: Database, wanted: Sequence[WantedEvents]) -> list[NextEvents]:
+    """Returns the next events of each: at most STREAMED_EVENTS, and STREAMED_BYTES unless it is one event."""
+    rows = await database.rows(
+        SQL["events_of_many"],
+        {
+            "kickoffs": [one.kickoff for one in wanted],
+            "afters": [one.after for one in wanted],
+            "with_hidden": [one.with_hidden for one in wanted],
+            "hidden": [TRACEBACK],
+            "limit": STREAMED_EVENTS,
+            "most_bytes": STREAMED_BYTES,
+        },
+        soon=True,
+    )
+    found: list[list[Row]] = [[] for _ in wanted]
+    for row in rows:
+        found[row.pop("place") - 1].append(row)
+    return [_next_events(of_one) for of_one in found]
+
+
+def _next_events(rows: list[Row]) -> NextEvents:
+    (state,) = {row.pop("state") for row in rows}
+    events = tuple(EventRow(**row, more=False) for row in rows if row["seq"] is not None)
+    return NextEvents(events, None if state is None else State(state))
+
+
+async def note_streamed(database: Database, ids: Iterable[UUID], keep: timedelta) -> None:
+    """Has the writes of these kickoffs' events notify on the channel EVENTS, for the time `keep`."""
+    await database.execute(SQL["note_streamed"], {"ids": sorted(ids), "keep": keep})
 
 
 async def facts_of_waiting(database: Database, ids: Sequence[UUID]) -> dict[UUID, Facts]:

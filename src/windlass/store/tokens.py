@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ class TokenRow:
 
     None means every deployment for `deployment_id`, the deployment's profile for `profile`, and all scopes of the
     token's kind for `scopes`. The scopes of a personal token are those of its user's `role`. `user` is the name of the
-    user, `name` that of a personal token.
+    user, `name` that of a personal token. `digest` is empty unless the token was found by it.
     """
 
     id: UUID
@@ -46,6 +46,7 @@ class TokenRow:
     name: str | None = None
     user: str | None = None
     role: Role | None = None
+    digest: bytes = field(default=b"", repr=False)
 
     def allows(self, scope: Scope) -> bool:
         if self.kind == PERSONAL:
@@ -116,7 +117,7 @@ class TokenStore:
     async def by_digests(self, digests: Sequence[bytes]) -> dict[bytes, TokenRow]:
         """Returns the tokens that may be used now, by digest."""
         rows = await self._database.rows(SQL["by_digests"], {"digests": list(digests)}, soon=True)
-        return {row.pop("digest"): _token(row) for row in rows}
+        return {row["digest"]: _token(row) for row in rows}
 
     async def all(
         self, *, revoked_too: bool = False, user: UUID | None = None, after: UUID | None = None, limit: int = 1000

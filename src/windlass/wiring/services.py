@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from windlass import log
 from windlass.access.authentication import RateLimits, TokenAuthenticator
+from windlass.access.tickets import Tickets
 from windlass.aio import serving
 from windlass.api.application import Addresses, Application, Hosts, health_routes
 from windlass.api.connections import ConnectionLimits
@@ -42,6 +43,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
 from windlass.lifecycle.deletion import Deletions, Retaining
+from windlass.lifecycle.event_streams import EventStreams
 from windlass.lifecycle.removals import Removals
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
@@ -80,6 +82,8 @@ if TYPE_CHECKING:
     from windlass.runner import Runner
     from windlass.wiring.infrastructure import Infrastructure, Notify
 
+MOST_STREAMS_OF_A_USER = 50
+"""Streams of events that one user may have open at once."""
 TOKEN_USE_EVERY = 30.0
 """Seconds between two writes of the times at which tokens were last used."""
 REPORT_FAILURES_EVERY = 60.0
@@ -221,6 +225,9 @@ class Services:
         database, listener = infrastructure.database, infrastructure.listener
         rates = RateLimits(settings.failed_auth_limit, settings.request_limit, settings.user_request_limit)
         access = TokenAuthenticator(infrastructure.tokens, TokenStore(database), listener, rates)
+        streams = EventStreams(
+            self._kickoffs, listener, most=max(1, settings.max_connections // 2), most_of_user=MOST_STREAMS_OF_A_USER
+        )
         crew_api = CrewApi(
             Crews(DeploymentStore(database), listener),
             access,
@@ -236,6 +243,8 @@ class Services:
             Deletions(RetentionStore(database)),
             LargeAnswers(settings.home, settings.large_answers),
             self._kickoffs.files,
+            streams,
+            Tickets(infrastructure.tokens),
         )
         control = self._control_api(access)
         health = health_routes({"database": self._migrated, "worker": self._claiming})
@@ -265,6 +274,7 @@ class Services:
         )
         await self._report_access(access)
         await self.stack.enter_async_context(serving(server))
+        await self.stack.enter_async_context(serving(streams))  # stopped first, so that the server need not wait
         warn_without_tls(settings, self.notify)
         self.address_here = http_url(settings.host, server.port)
         if settings.issuer is None and is_loopback(settings.host):

@@ -94,6 +94,13 @@ class FileBody(BaseModel):
     media_type: str = Field(description="Derived from the ending of the path.")
 
 
+class TicketAnswer(BaseModel):
+    """A ticket for streams of the crew's events."""
+
+    ticket: str = Field(description="For `?ticket=` of `GET /events/{kickoff_id}`.")
+    expires_in: int = Field(description="Seconds. A stream that is open then goes on.")
+
+
 class FilesAnswer(BaseModel):
     kickoff_id: str
     files: list[FileBody] = Field(description="By path.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from windlass import __version__
+from windlass.access.tickets import VALID_SECONDS
 from windlass.api.crew_api.answers import (
     ATTEMPTS_EXAMPLE,
     EVENTS_EXAMPLE,
@@ -24,7 +25,9 @@ from windlass.api.crew_api.answers import (
     StatusAnswer,
     StopAllAnswer,
     StopAnswer,
+    TicketAnswer,
 )
+from windlass.api.crew_api.event_stream import MEDIA_TYPE as STREAM
 from windlass.api.crew_api.examples import (
     AT,
     BATCH_ANSWER,
@@ -49,6 +52,10 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 ZIP = "application/zip"
+STREAM_EXAMPLE = (
+    f'id: 1\ndata: {{"seq":1,"attempt":1,"type":"task_started","at":"{AT}","payload":{{"task_name":"plan"}}}}\n\n'
+    f'event: end\ndata: {{"kickoff_id":"{EXAMPLE_ID}","status":"completed","state":"SUCCESS"}}\n\n'
+)
 TAG = "crew"
 KICKOFF_ID = {
     "name": "kickoff_id",
@@ -88,6 +95,7 @@ MODELS = (
     KickoffListAnswer,
     AttemptsAnswer,
     EventsAnswer,
+    TicketAnswer,
     FilesAnswer,
     StopAnswer,
     StopRequest,
@@ -172,6 +180,7 @@ def _paths(inputs: dict[str, Any]) -> dict[str, Any]:
         },
         "/attempts/{kickoff_id}": {"get": _attempts()},
         "/events/{kickoff_id}": {"get": _events()},
+        "/stream-tickets": {"post": _stream_ticket()},
         "/files/{kickoff_id}": {"get": _files()},
         "/files/{kickoff_id}.zip": {"get": _zip()},
         "/files/{kickoff_id}/{path}": {"get": _file()},
@@ -230,9 +239,34 @@ def _list_kickoffs() -> dict[str, Any]:
 
 def _events() -> dict[str, Any]:
     answer = _json("EventsAnswer", EVENTS_EXAMPLE)
-    return _operation(
-        "events", "Get a page of the events of a kickoff", (), answer, Scope.READ, [KICKOFF_ID, *_query(EventsQuery)]
+    answer["content"][STREAM] = {"schema": {"type": "string"}, "example": STREAM_EXAMPLE}
+    last = {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "description": "For a stream: only events with a larger `seq`. It overrides `after`.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+    parameters = [KICKOFF_ID, *_query(EventsQuery), last]
+    operation = _operation(
+        "events", "Get a page of the events of a kickoff, or all as a stream", (), answer, Scope.READ, parameters
     )
+    operation["responses"]["204"] = {"description": "For a stream: the kickoff has ended, and has no further events."}
+    operation["description"] = (
+        f"With `Accept: {STREAM}`, the answer is a stream of Server-Sent Events: the stored events, then each new one "
+        "until the kickoff ends. The message `end` is the last one. The query is `after`, and `ticket` in place of the "
+        "header Authorization."
+    )
+    return operation
+
+
+def _stream_ticket() -> dict[str, Any]:
+    answer = _json("TicketAnswer", {"ticket": "AAAAAGlo5hQ...", "expires_in": VALID_SECONDS})
+    operation = _operation("stream_ticket", "Get a ticket, with which a browser opens a stream", (), answer, Scope.READ)
+    operation["description"] = (
+        "`EventSource` can't send a header. It opens `/events/{kickoff_id}?ticket=...` with a ticket, which has the "
+        f"rights of the request's token for this crew, for {VALID_SECONDS} seconds."
+    )
+    return operation
 
 
 def _query(model: type[BaseModel]) -> list[dict[str, Any]]:

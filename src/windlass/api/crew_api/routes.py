@@ -11,9 +11,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from windlass.access.authentication import CrewRates
+from windlass.access.tickets import VALID_SECONDS
 from windlass.api.application import source_of_request
 from windlass.api.bodies import read_list, read_object
 from windlass.api.cors import permission
+from windlass.api.crew_api.event_stream import last_event_id, stream_response, wants_stream, with_first
 from windlass.api.crew_api.files import file_response, find_file, zip_response
 from windlass.api.crew_api.kickoff_requests import (
     MEMBER,
@@ -25,7 +27,7 @@ from windlass.api.crew_api.kickoff_requests import (
     query_of,
 )
 from windlass.api.crew_api.openapi import crew_document
-from windlass.api.crew_api.schemas import LARGEST_BATCH, EventsQuery, KickoffsQuery, StopRequest
+from windlass.api.crew_api.schemas import LARGEST_BATCH, EventsQuery, KickoffsQuery, StopRequest, StreamQuery
 from windlass.api.crew_api.views import (
     Part,
     attempts_body,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from windlass.access.authentication import TokenAuthenticator
+    from windlass.access.tickets import Tickets
     from windlass.api.cors import Headers
     from windlass.api.streaming_json import AnswerFile
     from windlass.deployments.crews import Crew, Crews
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.waiting import Waiting
     from windlass.lifecycle.accept import Acceptor, Stops
     from windlass.lifecycle.deletion import Deletions
+    from windlass.lifecycle.event_streams import EventStreams
     from windlass.lifecycle.statuses import Statuses
     from windlass.store.files import FileStore
     from windlass.store.kickoffs import KickoffStatus
@@ -95,6 +99,8 @@ class CrewApi:
     deletions: Deletions
     large_answers: LargeAnswers
     stored_files: FileStore
+    streams: EventStreams
+    tickets: Tickets
     rates: CrewRates = field(default_factory=CrewRates)
 
     def routes(self) -> list[Route]:
@@ -105,6 +111,7 @@ class CrewApi:
             Route("/status/{kickoff_id}", self.status, methods=["GET"]),
             Route("/attempts/{kickoff_id}", self.attempts, methods=["GET"]),
             Route("/events/{kickoff_id}", self.events, methods=["GET"]),
+            Route("/stream-tickets", self.stream_ticket, methods=["POST"]),
             Route("/files/{kickoff_id}.zip", self.files_as_zip, methods=["GET"]),
             Route("/files/{kickoff_id}", self.files, methods=["GET"]),
             Route("/files/{kickoff_id}/{path:path}", self.file, methods=["GET"]),
@@ -171,11 +178,53 @@ class CrewApi:
         return answer(kickoffs_body(await self.statuses.listed(wanted, query.limit)))
 
     async def events(self, request: Request) -> Response:
+        if wants_stream(request):
+            return await self.event_stream(request)
         crew, token = await self._authenticated(request, Scope.READ)
         kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
         query = query_of(EventsQuery, request)
         events = await self.statuses.events(kickoff.id, query.after, query.limit, asker=token.asker)
         return await json_text(events_body(kickoff, events, query.after))
+
+    async def event_stream(self, request: Request) -> Response:
+        crew, token = await self._may_stream(request)
+        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
+        query, last = query_of(StreamQuery, request), last_event_id(request)
+
+        async def is_valid() -> bool:
+            now = await self.access.by_digest(token.digest)
+            return now is not None and now.allows(Scope.READ)
+
+        pages = await self.streams.open(kickoff.id, query.after if last is None else last, token.asker, is_valid)
+        if last is not None and kickoff.state.ended:
+            first = await anext(pages, None)
+            if first is None or first.is_last:
+                return Response(status_code=204)  # a browser does not connect again
+            pages = with_first(first, pages)
+        return stream_response(kickoff.id, pages)
+
+    async def stream_ticket(self, request: Request) -> Response:
+        crew, token = await self._authenticated(request, Scope.READ)
+        ticket = self.tickets.issue(token.digest, crew.deployment_id)
+        return answer({"ticket": ticket, "expires_in": VALID_SECONDS})
+
+    async def _may_stream(self, request: Request) -> tuple[Crew, TokenRow]:
+        """Returns the crew, and the token of the request or of the ticket in its query."""
+        ticket = request.query_params.get("ticket")
+        if ticket is None:
+            return await self._authenticated(request, Scope.READ)
+        source = source_of_request(request.scope)
+        self.access.failures.check(source)
+        given = self.tickets.read(ticket)
+        token = await self.access.by_digest(given.token) if given else None
+        crew = await self._crew(request) if given and token else None
+        if given is None or token is None or crew is None or given.deployment != crew.deployment_id:
+            self.access.failures.count(source)
+            raise unauthorized()
+        if not token.allows(Scope.READ):
+            raise _forbidden(Scope.READ, token)
+        self.rates.take(crew.deployment_id, crew.rate_limit, token.id)
+        return crew, token
 
     async def files(self, request: Request) -> Response:
         kickoff = await self._with_files(request)

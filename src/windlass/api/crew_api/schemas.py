@@ -254,6 +254,19 @@ class KickoffsQuery(BaseModel):
     cursor: UUID | None = Field(None, description="The `next_cursor` of the page before.")
 
 
+class StreamQuery(BaseModel):
+    """The query of a stream of events."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: int = Field(
+        0, ge=0, le=MOST_EVENTS, description="Only events with a larger `seq`. `Last-Event-ID` overrides it."
+    )
+    ticket: str | None = Field(
+        None, description="For a stream, in place of the header Authorization: a ticket of `POST /stream-tickets`."
+    )
+
+
 class EventsQuery(BaseModel):
     """The query of a page of events."""
 

@@ -117,9 +117,14 @@ def events_body(kickoff: KickoffStatus, events: Sequence[EventRow], after: int) 
     }
     parts = [_text(head)[:-1], ',"events":[']
     for place, event in enumerate(events):
-        known = {"seq": event.seq, "attempt": event.attempt, "type": event.type, "at": utc(event.at)}
-        parts += ["," if place else "", _text(known)[:-1], ',"payload":', event.payload, "}"]
+        parts += ["," if place else "", event_text(event)]
     return [*parts, "]}"]
+
+
+def event_text(event: EventRow) -> str:
+    """Returns the event as JSON text."""
+    known = {"seq": event.seq, "attempt": event.attempt, "type": event.type, "at": utc(event.at)}
+    return f'{_text(known)[:-1]},"payload":{event.payload}}}'
 
 
 Part = str | Stored

@@ -209,6 +209,38 @@ SELECT page.*, users.name AS user_name, edge.last_seen, edge.seen < %(most_read)
   LEFT JOIN users ON users.id = page.user_id
  ORDER BY page.id DESC
 
+-- name: events_of_many
+-- The next events of each kickoff after a number, as `events` returns them, with the kickoff's state. A kickoff without next events has one row
+-- without an event.
+SELECT wanted.place, kickoffs.state, next.*
+  FROM unnest(%(kickoffs)s::uuid[], %(afters)s::bigint[], %(with_hidden)s::bool[])
+       WITH ORDINALITY AS wanted (kickoff_id, after, with_hidden, place)
+  LEFT JOIN kickoffs ON kickoffs.id = wanted.kickoff_id
+  LEFT JOIN LATERAL (
+       SELECT seq, attempt, type, at, payload
+         FROM (SELECT seq, attempt, type, at, payload::text AS payload, row_number() OVER in_order AS number,
+                      sum(octet_length(payload::text)) OVER in_order AS bytes
+                 FROM (SELECT *
+                         FROM events
+                        WHERE kickoff_id = wanted.kickoff_id AND seq > wanted.after
+                              AND (with_hidden OR type <> ALL (%(hidden)s::text[]))
+                        ORDER BY seq
+                        LIMIT %(limit)s) AS first
+               WINDOW in_order AS (ORDER BY seq)) AS summed
+        WHERE number = 1 OR bytes <= %(most_bytes)s
+       ) AS next ON true
+ ORDER BY wanted.place, next.seq
+
+-- name: note_streamed
+-- The ids are sorted, so that two servers lock common rows in the same order. Rows of ended streams are removed.
+WITH old AS (
+    DELETE FROM streamed
+     WHERE kickoff_id IN (SELECT kickoff_id FROM streamed WHERE until < now() - interval '1 minute' LIMIT 1000 FOR UPDATE SKIP LOCKED)
+)
+INSERT INTO streamed (kickoff_id, until)
+SELECT id, now() + %(keep)s FROM unnest(%(ids)s::uuid[]) AS id
+    ON CONFLICT (kickoff_id) DO UPDATE SET until = greatest(streamed.until, excluded.until)
+
 -- name: events
 -- Returns a page of events whose payloads have %(most_bytes)s bytes at most, but at least one event. `more` is whether the kickoff has later
 -- events. Payloads are returned as text, which is passed on unread.

@@ -41,7 +41,10 @@ WITH live AS (
        AND (%(warnings)s::text <> '[]' OR %(token_usage)s::text IS NOT NULL OR waiting_for IS DISTINCT FROM %(waiting_for)s
             OR model_calls < %(model_calls)s OR (losses > 0 AND cardinality(%(numbers)b::int[]) > 0))
 )
-SELECT id FROM live
+SELECT id,
+       CASE WHEN cardinality(%(seqs)b::bigint[]) > 0 AND EXISTS (SELECT FROM streamed WHERE kickoff_id = live.id AND until > now())
+            THEN pg_notify('windlass_events', id::text) END
+  FROM live
 
 -- name: stored_so_far
 -- Adds up the stored, possibly compressed sizes. Reading the values would take long.
