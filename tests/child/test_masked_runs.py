@@ -80,6 +80,26 @@ async def test_a_run_that_leaks_its_secret_on_all_ways(bench: Bench, tmp_path: P
     assert [one.output for one in steps] == [MASK]
 
 
+STREAMED = """
+def run():
+    from crewai.events.event_bus import crewai_event_bus
+    from crewai.events.types.llm_events import LLMCallCompletedEvent, LLMCallType, LLMStreamChunkEvent
+    for chunk in ("it is ", TOKEN[:3], TOKEN[3:9], TOKEN[9:] + " and", " more Xk"):
+        crewai_event_bus.emit(run, LLMStreamChunkEvent(chunk=chunk, call_id="1"))
+    ended = LLMCallCompletedEvent(response=TOKEN, call_type=LLMCallType.LLM_CALL, call_id="1")
+    crewai_event_bus.emit(run, ended)
+"""
+
+
+async def test_a_secret_in_a_streamed_answer_of_a_model_is_masked(bench: Bench, tmp_path: Path) -> None:
+    heard = Heard()
+    outcome = await run(bench, tmp_path, STREAMED, heard)
+    assert outcome.state is State.SUCCESS, outcome.error
+    without_secret(*heard.all)
+    assert "".join(one["chunk"] for one in heard.events("llm_stream_chunk")) == f"it is {MASK} and more Xk"
+    assert [one["response"] for one in heard.events("llm_call_completed")] == [MASK]
+
+
 @pytest.mark.parametrize(
     "code",
     [

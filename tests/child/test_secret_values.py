@@ -78,6 +78,33 @@ def test_any_value_is_masked(value: str, before: str, after: str) -> None:
     assert value.strip() not in SecretValues({"A": value}).masked(f"{before}{value}{after}").replace(MASK, "\0")
 
 
+def test_a_long_token_is_masked_in_the_pieces_of_a_console() -> None:
+    token = "".join(f"{number * number:x}Zq" for number in range(100, 140))
+    width = 57
+    panel = "\n".join(f"│ {token[at : at + width]:{width}} │" for at in range(0, len(token), width))
+    masked = SecretValues({"TOKEN": token}).masked(panel)
+    left = [line.strip("│ ").replace(MASK, "") for line in masked.splitlines()]
+    assert max(map(len, left[:-1])) <= 2 * 7, "less than a piece's distance at both ends"
+
+
+def test_pieces_of_long_tokens_have_a_bound() -> None:
+    texts = [f"{number:04}" * 2000 for number in range(20)]
+    secrets = SecretValues({f"TOKEN_{number}": text for number, text in enumerate(texts)})
+    assert all(secrets.masked(text) == MASK for text in texts)
+    assert [secrets.are_in(text[:200]) for text in (texts[0], texts[-1])] == [True, False]
+
+
+def test_a_piece_is_not_the_value_of_a_variable() -> None:
+    token = "".join(f"{number * number:x}Zq" for number in range(100, 140))
+    secrets = SecretValues({"TOKEN": token})
+    assert (secrets.names_in(token[:60]), secrets.names_in(f"a {token}")) == (set(), {"TOKEN"})
+
+
+def test_a_piece_of_a_text_is_not_masked() -> None:
+    prompt = "Answer the questions of customers in the language in which they are asked, and be brief. " * 3
+    assert SecretValues({"PROMPT": prompt}).masked(prompt[:60]) == prompt[:60]
+
+
 def test_a_short_value_is_no_secret() -> None:
     assert SecretValues({"A": "1234567"}).masked("1234567") == "1234567"
     assert not SecretValues({"A": "1234567", "B": ""})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windlass_child.process import encodings
@@ -24,12 +25,16 @@ from windlass_child.process.secret_parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 MASK = "[secret]"
 MASK_BYTES = MASK.encode()
 MOST_PARTS = 1000
 """The parts of values, such as members of JSON and lines, that are masked in addition to the values themselves."""
+PIECE, BETWEEN_PIECES, MOST_PIECES = 24, 8, 2000
+"""The bytes of a piece of a long token that is masked on its own, the distance of two pieces, and the most pieces.
+Consoles break a token that is longer than a line.
+"""
 DEEPEST_MEMBER = 5
 LINE = "line"
 
@@ -78,7 +83,7 @@ class SecretValues:
 
     @cached_property
     def _names(self) -> dict[bytes, str]:
-        """The patterns that are searched for, each with the variable that it is from."""
+        """The patterns of whole forms that are searched for, each with the variable that it is from."""
         return {
             block: found.part.name
             for written, found in self.forms.items()
@@ -88,7 +93,7 @@ class SecretValues:
 
     @cached_property
     def _search(self) -> Search:
-        return Search(self._names)
+        return Search([*self._names, *islice(pieces_of(self.texts.values()), MOST_PIECES)])
 
     @cached_property
     def _numeric(self) -> bool:
@@ -101,8 +106,9 @@ class SecretValues:
         return bool(self) and bool(self._search.found(utf8(text)))
 
     def names_in(self, text: str) -> set[str]:
-        """Returns the names of the variables whose values are in the text."""
-        return {self._names[found] for found in self._search.found(utf8(text))} if self else set()
+        """Returns the names of the variables whose values are in the text, as a whole."""
+        found = self._search.found(utf8(text)) if self else ()
+        return {self._names[one] for one in found if one in self._names}
 
     def masked(self, text: str) -> str:
         if not self:
@@ -160,6 +166,15 @@ def parts_of(name: str, value: str, label: str = "", depth: int = 0) -> Iterator
             for number, line in enumerate(lines)
             if len(line) >= SHORTEST_LINE and not is_ordinary(line)
         )
+
+
+def pieces_of(texts: Iterable[str]) -> Iterator[bytes]:
+    """Yields overlapping pieces of the tokens that are longer than two pieces."""
+    for text in texts:
+        data = utf8(text)
+        if len(data) > 2 * PIECE and not re.search(r"\s", text) and not text.startswith(("{", "[")):
+            for start in range(0, len(data) - PIECE + 1, BETWEEN_PIECES):
+                yield data[start : start + PIECE]
 
 
 def members_of(name: str, found: Any, label: str, depth: int) -> Iterator[tuple[str, str]]:
