@@ -208,8 +208,9 @@ async def test_one_address_can_not_ask_without_end(server: Server) -> None:
         async def ask(address: str) -> httpx.Response:
             return await client.get(behind.url + JWKS, headers={"X-Forwarded-For": address})
 
-        answers = [await ask("192.0.2.1") for _ in range(260)]
-        refused = [answer for answer in answers if answer.status_code == 429]
-        assert refused
-        assert int(refused[-1].headers["retry-after"]) >= 1
+        allowed = 0
+        while (answer := await ask("192.0.2.1")).status_code == 200 and allowed < 5000:
+            allowed += 1
+        assert (answer.status_code, allowed >= 200) == (429, True)
+        assert int(answer.headers["retry-after"]) >= 1
         assert (await ask("192.0.2.2")).status_code == 200

@@ -19,7 +19,7 @@ from windlass.deployments.identity import Identity
 from windlass.deployments.variables import open_value, seal_value
 from windlass.kickoffs.ids import new_id
 from windlass.lifecycle.run_recorder import PURPOSE
-from windlass.secrets import key_file
+from windlass.secrets import key_file, key_ring
 from windlass.secrets.key_file import MasterKeyError, keys_of_file, load_key_ring
 from windlass.secrets.key_ring import KeyRing, MasterKey, Sealed, UnknownKey, to_base64
 from windlass.secrets.secret import Secret
@@ -320,7 +320,10 @@ def test_a_running_server_finds_a_new_key_in_the_file(tmp_path: Path) -> None:
     assert running.master_keys.find(old) is not None, "a key that was removed decrypts until the server stops"
 
 
-def test_unknown_keys_do_not_make_the_server_read_the_file_all_the_time(tmp_path: Path) -> None:
+def test_unknown_keys_do_not_make_the_server_read_the_file_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_ring, "BETWEEN_LOOKS", 1000.0)
     path = tmp_path / "master.key"
     running = load_key_ring(path, None)
     assert running.master_keys.find("00000000") is None
