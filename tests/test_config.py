@@ -137,6 +137,13 @@ def test_an_issuer_that_is_no_address_is_refused_by_the_name_of_its_variable(
         load()
 
 
+def test_an_issuer_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OIDC_ISSUER", "https://ann:hunter2@crews.example.com")
+    with pytest.raises(SettingsError, match="must have no user and no password") as caught:
+        load()
+    assert "hunter2" not in str(caught.value)
+
+
 def test_the_issuer_is_the_one_that_is_given_or_the_public_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load().issuer is None
     monkeypatch.setenv("WINDLASS_PUBLIC_URL", "https://crews.example.com/")

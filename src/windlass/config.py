@@ -41,6 +41,12 @@ def _address(url: str | None) -> str | None:
     return url.rstrip("/") if url else url
 
 
+def _issuer(url: str | None) -> str | None:
+    if url and "@" in url:
+        raise ValueError("must have no user and no password, because everybody can read it")
+    return _address(url)
+
+
 def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -104,7 +110,7 @@ class Settings(BaseSettings):
     crew_domain: str | None = Field(
         None, description="With `crews.example.com`, a crew is also served at `<slug>.crews.example.com`."
     )
-    oidc_issuer: Annotated[str | None, AfterValidator(_address)] = Field(
+    oidc_issuer: Annotated[str | None, AfterValidator(_issuer)] = Field(
         None,
         validation_alias="OIDC_ISSUER",
         description="Address of the server's OIDC issuer, as cloud providers reach it (docs/identity.md); "
