@@ -11,7 +11,7 @@ from lifecycle.running import DEADLINE, Place, World, zygotes
 from lifecycle.waiting import until
 from projects_for_tests.ends import gone, kickoff_folders
 from store.whole import loaded
-from windlass.errors import ProjectError
+from windlass.errors import DatabaseUnavailable, ProjectError
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
@@ -49,6 +49,21 @@ async def test_its_environment_is_asked_for_when_it_starts(world: World) -> None
     status = await world.ended(await world.accept(do="environment"))
     assert asked == [world.deployment.slug]
     assert loaded(status.structured)["GIVEN"] == "by the worker"
+
+
+async def test_it_waits_for_its_environment_while_the_database_is_away(world: World) -> None:
+    asked: list[int] = []
+
+    async def environment(claimed: Claimed) -> CrewEnvironment:
+        asked.append(claimed.attempt)
+        if len(asked) == 1:
+            raise DatabaseUnavailable("It does not answer.")
+        return CrewEnvironment({"GIVEN": "later"})
+
+    await world.worker(environment)
+    status = await world.ended(await world.accept(do="environment"))
+    assert loaded(status.structured)["GIVEN"] == "later"
+    assert (asked, status.attempt) == ([1, 1], 1)
 
 
 async def test_each_observer_receives_all_reports_of_a_run_in_order(world: World) -> None:

@@ -229,9 +229,11 @@ def set_(
     if now := [one for one in given if one.name not in later]:
         notify(f"Set for {deployment}, from the next kickoff on: {in_words(now)}")
     if later:
+        is_of_dev = deployment in control.server.served
+        again = "start windlass dev again" if is_of_dev else f"windlass deployments redeploy {deployment}"
         notify(
             f"Set for {deployment}, from the next deploy on: {', '.join(sorted(later))}. To read "
-            f"{'them' if len(later) > 1 else 'it'} now: windlass deployments redeploy {deployment}"
+            f"{'them' if len(later) > 1 else 'it'} now: {again}"
         )
 
 
