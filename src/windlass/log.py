@@ -129,9 +129,6 @@ EVENTS: dict[str, Event] = {
     "credential.added": Event(INFO, "A credential for a secret manager was added."),
     "credential.changed": Event(INFO, "A credential for a secret manager was changed."),
     "credential.removed": Event(INFO, "A credential for a secret manager was removed."),
-    "credential.client_failed": Event(
-        ERROR, "The client of a secret manager failed in a test of a credential, or in a list of secrets."
-    ),
     "request.failed": Event(ERROR, "A request got 500; its answer holds the same reference as this line."),
     "connection.refused": Event(WARNING, "The limit of connections is reached, for this address or for the server."),
     "connection.stalled": Event(WARNING, "A client did not take its answer in time; its connection was closed."),

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from store.kickoff_rows import Rows
 from windlass.access.tokens import Tokens
 from windlass.config import Settings
-from windlass.deployments.credentials import seal_configuration
+from windlass.deployments.configurations import seal_configuration
 from windlass.deployments.identity import Identity
 from windlass.deployments.variables import open_value, seal_value
 from windlass.kickoffs.ids import new_id

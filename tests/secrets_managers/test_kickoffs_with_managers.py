@@ -14,7 +14,7 @@ from secrets_managers.token_issuer import OTHER_ORGANIZATION
 from store.shared_database import empty, made
 from store.whole import events_of, loaded
 from windlass.deployments import resolution
-from windlass.deployments.credentials import seal_configuration
+from windlass.deployments.configurations import seal_configuration
 from windlass.deployments.resolution import Resolver
 from windlass.deployments.secret_reads import connector
 from windlass.kickoffs.ids import new_id

@@ -1,13 +1,12 @@
-"""Adds, lists, tests, changes and removes the credentials with which the server reads secrets from secret managers."""
+"""Lists, tests, changes and removes the credentials with which the server reads secrets from secret managers."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from windlass.cli.adding_credentials import add, asked_secrets, content_of, from_file_option
 from windlass.cli.exit_codes import FAILED
 from windlass.cli.lists import second
 from windlass.cli.printing import columns, json_option, notify, print_error, print_json, print_result, print_table
@@ -17,15 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from click.shell_completion import CompletionItem
-    from pydantic import BaseModel
 
     from windlass.cli.control_session import ControlSession
-    from windlass.secrets.provider import Provider
 
 HEADINGS = ("CREDENTIAL", "PROVIDER", "METHOD", "READ", "DEFAULT", "VARIABLES", "UPDATED", "BY")
-LONGEST_FILE = 128 << 10
-SEVERAL_LINES = "_json"
-"""The end of the names of members whose values have several lines."""
 
 
 @click.group
@@ -35,6 +29,9 @@ def credentials() -> None:
     The providers are AWS, Google Cloud, Azure and Vault. Variables of deployments take their values from there:
     windlass env set DEPLOYMENT NAME --from CREDENTIAL. docs/secrets.md describes it.
     """
+
+
+credentials.add_command(add)
 
 
 def complete_credential(context: click.Context, _: click.Parameter, start: str) -> list[CompletionItem]:
@@ -68,156 +65,6 @@ def _completions(names: Iterable[str]) -> list[CompletionItem]:
 
 
 name_argument = click.argument("name", metavar="CREDENTIAL", shell_complete=complete_credential)
-from_file_option = click.option(
-    "--from-file",
-    "file",
-    type=click.File(encoding="utf-8"),
-    metavar="FILE",
-    help="Read the secret value from FILE (- for standard input).",
-)
-
-
-class ProvidersGroup(click.Group):
-    """Has a command for each provider, with an option for each member of its configurations that is not secret."""
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        from windlass.secrets.providers import NAMES
-
-        return list(NAMES)
-
-    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        from windlass.secrets.providers import NAMES, provider
-
-        return command_of(provider(cmd_name)) if cmd_name in NAMES else None
-
-
-@credentials.group(cls=ProvidersGroup)
-def add() -> None:
-    """Add a credential: windlass credentials add aws|google|azure|vault NAME.
-
-    Secret values are on no command line. The command asks for them, or reads them from standard input or --from-file.
-    """
-
-
-def command_of(provider: Provider) -> click.Command:
-    """Returns the command that adds a credential of the provider."""
-
-    def run(
-        name: str,
-        *,
-        control: ControlSession,
-        method: str,
-        is_default: bool,
-        file: TextIO | None,
-        json_output: bool,
-        **given: str | None,
-    ) -> None:
-        model = provider.methods[method]
-        configuration = {**_given_members(model, method, given), **_secret_members(model, file)}
-        body = {"name": name, "provider": provider.name, "method": method, "configuration": configuration}
-        added = control.send("POST", "credentials", body={**body, "is_default": is_default})
-        if json_output:
-            print_json(added)
-        notify(f"Added the credential {name}. Its secrets are read {added['read']}.")
-        notify(f"Test it with: windlass credentials test {name}")
-
-    command = click.command(provider.name, help=_help_of(provider))(json_option(server_options(run)))
-    methods = click.Choice(list(provider.methods))
-    command.params[:0] = [
-        click.Argument(["name"], metavar="NAME"),
-        click.Option(
-            ["--method"], type=methods, required=True, help="How the server proves to the provider who it is."
-        ),
-        *_member_options(provider),
-        click.Option(["--default", "is_default"], is_flag=True, help="Make it the default credential of the provider."),
-        click.Option(
-            ["--from-file", "file"],
-            type=click.File(encoding="utf-8"),
-            metavar="FILE",
-            help="Read the secret value from FILE (- for standard input).",
-        ),
-    ]
-    return command
-
-
-def _help_of(provider: Provider) -> str:
-    """Returns the help of the command, with the methods on lines of their own."""
-    methods = [f"  {name}: {(model.__doc__ or '').strip()}" for name, model in provider.methods.items()]
-    lines = "\n".join(methods)
-    return f"Add a credential for {provider.title}.\n\nThe methods:\n\n\b\n{lines}\n"
-
-
-def _member_options(provider: Provider) -> list[click.Option]:
-    """Returns an option for each member that is not secret, of all methods."""
-    from windlass.deployments.credentials import secret_members
-
-    found: dict[str, tuple[str, list[str]]] = {}
-    for method, model in provider.methods.items():
-        for name, field in model.model_fields.items():
-            if name not in secret_members(model):
-                found.setdefault(name, (field.description or "", []))[1].append(method)
-    return [
-        click.Option([option_of(name)], metavar="TEXT", help=_help_of_member(help_, methods, provider))
-        for name, (help_, methods) in found.items()
-    ]
-
-
-def _help_of_member(text: str, methods: list[str], provider: Provider) -> str:
-    return text if len(methods) == len(provider.methods) else f"{text}  [{', '.join(methods)}]"
-
-
-def option_of(member: str) -> str:
-    return f"--{member.replace('_', '-')}"
-
-
-def _given_members(model: type[BaseModel], method: str, given: Mapping[str, str | None]) -> dict[str, str]:
-    """Returns the members that are given as options. A value `@FILE` is read from the file. Raises click.UsageError."""
-    found = {name: value for name, value in given.items() if value is not None}
-    if wrong := [name for name in found if name not in model.model_fields]:
-        raise click.UsageError(f"The method {method} takes no {option_of(wrong[0])}.")
-    from windlass.deployments.credentials import secret_members
-
-    needed = [name for name, field in model.model_fields.items() if field.is_required()]
-    if missing := [name for name in needed if name not in found and name not in secret_members(model)]:
-        raise click.UsageError(f"The method {method} needs {' and '.join(map(option_of, missing))}.")
-    return {name: _content(value) for name, value in found.items()}
-
-
-def _content(value: str) -> str:
-    if not value.startswith("@"):
-        return value
-    try:
-        with Path(value[1:]).open(encoding="utf-8") as file:
-            return file.read(LONGEST_FILE)
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{value[1:]} can't be read: {error}.") from None
-
-
-def _secret_members(model: type[BaseModel], file: TextIO | None) -> dict[str, str]:
-    from windlass.deployments.credentials import secret_members
-
-    names = sorted(secret_members(model))
-    if file is not None and not names:
-        raise click.UsageError("This method has no secret value, so --from-file has no use.")
-    return _asked_secrets(names, file)
-
-
-def _asked_secrets(names: list[str], file: TextIO | None) -> dict[str, str]:
-    """Returns the values of secret members: from the file, from a hidden prompt, or from standard input."""
-    if len(names) > 1 and (file is not None or not sys.stdin.isatty()):
-        raise click.UsageError(f"Only one value can be read from a file. The secret values are {', '.join(names)}.")
-    return {name: _secret(name, file) for name in names}
-
-
-def _secret(name: str, file: TextIO | None) -> str:
-    if file is None and sys.stdin.isatty():
-        if name.endswith(SEVERAL_LINES):
-            raise click.UsageError("Give the file with --from-file FILE.")
-        return str(click.prompt(name.replace("_", " ").capitalize(), hide_input=True, err=True))
-    try:
-        return (file or sys.stdin).read(LONGEST_FILE).strip()
-    except UnicodeDecodeError:
-        raise click.UsageError("The secret value is not UTF-8 text.") from None
 
 
 @credentials.command("list")
@@ -356,7 +203,7 @@ def change(
         raise click.UsageError(f"{shown[0]} is secret: give its name alone, and its value on standard input.")
     if file is not None and not alone:
         raise click.UsageError("Name the secret member whose value --from-file has.")
-    members = {**given, **_asked_secrets(alone, file), **dict.fromkeys(unset)}
+    members = {**given, **asked_secrets(alone, file), **dict.fromkeys(unset)}
     changes = {"name": rename, "method": method, "configuration": members or None}
     body: dict[str, Any] = {member: value for member, value in changes.items() if value is not None}
     if not_default:
@@ -371,7 +218,7 @@ def change(
 
 def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
-    return name, _content(value)
+    return name, content_of(value)
 
 
 def _hidden_members(control: ControlSession) -> set[str]:

@@ -1,26 +1,30 @@
-"""Credentials: how the server proves to secret managers who it is (docs/secrets.md).
-
-The providers define the methods of their credentials, and a model for the configuration of each method. A secret member
-of a configuration is stored encrypted and never shown.
-"""
+"""Credentials: how the server proves to secret managers who it is (docs/secrets.md)."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from pydantic import BaseModel, SecretStr, ValidationError
 
 from windlass import log
 from windlass.access.authentication import Rate, TooManyRequests
+from windlass.aio import in_thread
+from windlass.deployments.configurations import (
+    LONGEST_SHOWN,
+    merged,
+    model_of,
+    open_configuration,
+    plain,
+    seal_configuration,
+    secret_members,
+    validated,
+)
 from windlass.deployments.variables import Reading, when_read
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import new_id
-from windlass.secrets.key_ring import Damaged, Sealed, UnknownKey
+from windlass.secrets.key_ring import Damaged, UnknownKey
 from windlass.secrets.provider import BadCredential, ProviderUnavailable, SecretError
 from windlass.secrets.providers import NAMES
 from windlass.store.audit import Change
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from pydantic import BaseModel
+
     from windlass.secrets.key_ring import KeyRing
     from windlass.secrets.provider import Manager, Provider, Subject
     from windlass.secrets.providers import Providers
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
 SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 RESERVED = {"providers", "test"}
 """Names that would be ambiguous in paths of the control API."""
-LONGEST_SHOWN = 100
 AT_ONCE = 4
 """Requests to secret managers that a server makes at once for people. Each takes a thread until it is over."""
 SECONDS = 20.0
@@ -48,6 +53,7 @@ SECONDS = 20.0
 PER_SECOND, BURST = 0.5, 10.0
 """Requests to secret managers for one person: on average, and at once."""
 MOST_NAMES = 100
+THREAD = "windlass-credentials"
 
 Found = TypeVar("Found")
 logger = log.logger(__name__)
@@ -59,15 +65,6 @@ class NoSuchCredential(WindlassError):  # noqa: N818 - describes the credential
             f"There is no credential {name[:LONGEST_SHOWN]!r}.",
             "`windlass credentials list` and GET /credentials list them.",
         )
-
-
-class BadConfiguration(BadCredential):
-    """`invalid` maps the names of members to the reasons. No reason quotes a value."""
-
-    def __init__(self, invalid: dict[str, str]) -> None:
-        listed = "; ".join(f"{name}: {why}" for name, why in invalid.items())
-        super().__init__(f"The configuration of the credential is not valid. {listed}.")
-        self.invalid = invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ class Credentials:
         self._key_ring = key_ring
         self._provider = provider
         self._subject = subject
-        self._asking: set[asyncio.Task[Any]] = set()
+        self._asking: set[asyncio.Future[Any]] = set()
         self._rate: Rate[str] = Rate(PER_SECOND, BURST)
 
     def providers(self) -> list[Provider]:
@@ -228,22 +225,21 @@ class Credentials:
             raise TooManyRequests("You have sent many requests to secret managers.", "Wait a little.", seconds)
         if len(self._asking) >= AT_ONCE:
             raise TooManyRequests(f"The server sends {AT_ONCE} requests to secret managers at once.", "Try again.", 1.0)
-        work = asyncio.to_thread(self._asked, provider, method, configuration, ask)
-        task: asyncio.Task[Found] = asyncio.create_task(work)
-        self._asking.add(task)
-        task.add_done_callback(self._end)
+        asking = in_thread(partial(self._asked, provider, method, configuration, ask), THREAD)
+        self._asking.add(asking)
+        asking.add_done_callback(self._end)
         try:
             async with asyncio.timeout(SECONDS):
-                return await asyncio.shield(task)
+                return await asyncio.shield(asking)
         except TimeoutError:
             raise ProviderUnavailable(
                 f"{provider.title} does not answer within {SECONDS:g} s.", "Check its address and the network."
             ) from None
 
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        self._asking.discard(task)
-        if not task.cancelled():
-            task.exception()  # of a task that nobody waits for any more
+    def _end(self, asking: asyncio.Future[Any]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # of one that nobody waits for any more
 
     def _asked(
         self, provider: Provider, method: str, configuration: BaseModel, ask: Callable[[Manager], Found]
@@ -257,7 +253,7 @@ class Credentials:
         except WindlassError:
             raise
         except Exception as error:  # noqa: BLE001 - a client of a provider may raise any; its text may quote a secret
-            logger.event("credential.client_failed", provider=provider.name, error=type(error).__name__)
+            logger.event("secrets.client_failed", provider=provider.name, error=type(error).__name__)
             raise SecretError(
                 f"The client of {provider.title} failed ({type(error).__name__}).", "Check the configuration."
             ) from None
@@ -327,82 +323,3 @@ def check_name(name: str) -> None:
             "A name has small letters, digits and hyphens, at most 63 of them, and no hyphen at an end. "
             f"The names {' and '.join(sorted(RESERVED))} are reserved.",
         )
-
-
-def model_of(provider: Provider, method: str) -> type[BaseModel]:
-    """Raises BadCredential."""
-    if method not in provider.methods:
-        raise BadCredential(
-            f"{provider.title} has no method {method[:LONGEST_SHOWN]!r}.",
-            f"Its methods are {', '.join(provider.methods)}.",
-        )
-    return provider.methods[method]
-
-
-def validated(provider: Provider, method: str, given: Mapping[str, Any]) -> BaseModel:
-    """Returns the configuration as the model of the method. Raises BadCredential."""
-    try:
-        return model_of(provider, method).model_validate(dict(given))
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        raise BadConfiguration({_place(one["loc"]): _reason(one) for one in found}) from None
-
-
-def _place(loc: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, loc))[:LONGEST_SHOWN] or "configuration"
-
-
-def _reason(fault: Mapping[str, Any]) -> str:
-    if fault["type"] == "extra_forbidden":
-        return "there is no such member"
-    return str(fault["msg"]).removeprefix("Value error, ")
-
-
-def merged(model: type[BaseModel], stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the stored configuration with the given members. Keeps secret members for which an empty value is given,
-    and no stored member that the model does not have.
-
-    Raises BadConfiguration for another place to which a kept secret member would be sent: a person who does not know
-    its value could learn it that way.
-    """
-    kept = {name: value for name, value in stored.items() if name in model.model_fields}
-    hidden = secret_members(model)
-    new = {name: value for name, value in given.items() if value not in (None, "") or name not in hidden}
-    moved = [name for name in getattr(model, "destinations", ()) if new.get(name, kept.get(name)) != kept.get(name)]
-    if moved and (unknown := (hidden & kept.keys()) - new.keys()):
-        raise BadConfiguration(dict.fromkeys(sorted(unknown), f"must be given again with another {moved[0]}"))
-    return {name: value for name, value in {**kept, **new}.items() if value is not None}
-
-
-@cache
-def secret_members(model: type[BaseModel]) -> frozenset[str]:
-    """Returns the names of the members that are never shown."""
-    members = model.model_json_schema()["properties"]
-    return frozenset(name for name, member in members.items() if _is_secret(member))
-
-
-def _is_secret(member: Mapping[str, Any]) -> bool:
-    return bool(member.get("writeOnly")) or any(_is_secret(one) for one in member.get("anyOf", ()))
-
-
-def plain(configuration: BaseModel) -> dict[str, Any]:
-    """Returns the members as plain JSON, with the values of the secret ones."""
-    found = configuration.model_dump(mode="json", exclude_none=True)
-    for name in found:
-        value = getattr(configuration, name)
-        if isinstance(value, SecretStr):
-            found[name] = value.get_secret_value()
-    return found
-
-
-def seal_configuration(key_ring: KeyRing, credential: UUID, configuration: Mapping[str, Any]) -> str:
-    """Returns the encrypted configuration of the credential with this id. Its values are plain JSON."""
-    return key_ring.seal(json.dumps(dict(configuration)), Sealed.CREDENTIAL.of(credential))
-
-
-def open_configuration(key_ring: KeyRing, row: CredentialRow) -> dict[str, Any]:
-    """Returns the configuration with its secret members, as the model of the method takes it. Raises UnknownKey and
-    Damaged.
-    """
-    found: dict[str, Any] = json.loads(key_ring.open(row.configuration, Sealed.CREDENTIAL.of(row.id)))
-    return found

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from windlass import log
 from windlass.aio import in_thread
-from windlass.deployments.credentials import open_configuration
+from windlass.deployments.configurations import open_configuration
 from windlass.errors import DatabaseUnavailable
 from windlass.secrets.key_ring import Damaged, UnknownKey
 from windlass.secrets.provider import BadCredential, ProviderUnavailable, SecretError

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 from windlass.api.control_api.answers import Body, Text
 from windlass.api.control_api.callers import ControlRoute, Developer, Owner
 from windlass.api.control_api.dependencies import Control
-from windlass.deployments.credentials import Check, Credential, CredentialPatch, GivenCredential, secret_members
+from windlass.deployments.configurations import secret_members
+from windlass.deployments.credentials import Check, Credential, CredentialPatch, GivenCredential
 from windlass.deployments.variables import when_read
 from windlass.secrets.provider import Provider
 

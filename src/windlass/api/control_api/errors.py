@@ -8,7 +8,8 @@ from starlette.exceptions import HTTPException
 
 from windlass.access.tokens import LastOwner, NoSuchToken, NoSuchUser, TooManyTokens, UserCanNot, UserExists
 from windlass.api.errors import RETRY_AFTER, Problem, bad_request, wrong_method
-from windlass.deployments.credentials import BadConfiguration, NoSuchCredential
+from windlass.deployments.configurations import BadConfiguration
+from windlass.deployments.credentials import NoSuchCredential
 from windlass.deployments.deploys import BadName, NoSuchBuild
 from windlass.deployments.identity import KeysAreFixed
 from windlass.deployments.settings import BadSettings
