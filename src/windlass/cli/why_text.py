@@ -19,8 +19,8 @@ AFTER_A_BAD_END = {
     "limit": LIMITS,
     "crashed": "Its last printed lines often show the cause. `windlass db shell` reads them from the table `events`.",
     "lost": "Look in the server's log for `kickoff.lost`. Often the machine ran out of memory. Then kick it off again.",
-    "secrets": "`windlass env list` shows where its variables come from, and `windlass credentials test` why a "
-    "provider refuses a credential. Then kick it off again.",
+    "secrets": "If a value could not be read: `windlass env list` shows where its variables come from, and `windlass "
+    "credentials test` why a provider refuses a credential. Then kick it off again.",
     "error": "The crew's own code failed. `windlass logs` shows what it did, with the traceback if there is one.",
 }
 """Maps the reason of an end without success to what to do next."""

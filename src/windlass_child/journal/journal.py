@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windlass_child.journal.markers import Markers
+from windlass_child.process.error_text import text_of
 from windlass_child.process.messages import JournalAppend
 from windlass_child.process.secret_values import SecretValues
 
@@ -63,8 +64,8 @@ class Journal:
             if is_marked(entry.value):
                 try:
                     value = Markers(values, entry.value[MARKED]).shown(entry.value["value"])
-                except ValueError as error:
-                    dropped[key] = str(error)
+                except (ValueError, RecursionError) as error:
+                    dropped[key] = text_of(error)
                     del self._entries[key]
                 else:
                     self._entries[key] = replace(entry, value=value)

@@ -80,7 +80,7 @@ class Markers:
     def _restored(self, match: re.Match[str]) -> str:
         name, wanted, form, before = match.groups()
         parts = [part for part in self._values.texts if part.name == name and label(part) == wanted]
-        if not parts:
+        if not parts or form not in FORMS:
             raise ValueError(GONE)
         value = self._values.texts[parts[0]]
         if form in NOT_ALONE and self._digest(value) != before:

@@ -57,7 +57,7 @@ class Search:
 
     def spans(self, data: bytes) -> list[Span]:
         """Returns where patterns are in the data, in order. Spans that touch are joined."""
-        return joined([(at, at + len(one)) for one in self.found(data) for at in places(one, data)])
+        return joined([span for one in self.found(data) for span in spans_of(one, data)])
 
     def masked(self, data: bytes, mask: bytes) -> bytes:
         spans = self.spans(data)
@@ -155,11 +155,14 @@ def words(pattern: bytes, first: int, count: int) -> Iterator[int]:
         yield int.from_bytes(pattern[at : at + WORD], sys.byteorder)
 
 
-def places(pattern: bytes, data: bytes) -> Iterator[int]:
+def spans_of(pattern: bytes, data: bytes) -> Iterator[Span]:
+    """Yields where the pattern is in the data. Occurrences that overlap are one span: there may be one at each byte."""
     at = data.find(pattern)
     while at >= 0:
-        yield at
-        at = data.find(pattern, at + 1)
+        start, end = at, at + len(pattern)
+        while 0 <= (at := data.find(pattern, at + 1)) < end:
+            end = at + len(pattern)
+        yield start, end
 
 
 def joined(spans: Collection[Span]) -> list[Span]:
