@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import socket
 import subprocess
 import sys
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 BINARY = str(Path(sys.executable).with_name("bao"))
-ROOT_TOKEN = "root-token-of-tests"
+ROOT_TOKEN = f"root-token-{secrets.token_hex(8)}"
+"""Another process that tests has another one, so that its server is not taken for ours."""
 READING = 'path "secret/data/*" { capabilities = ["read"] } path "secret/metadata/*" { capabilities = ["list"] }'
 NOTHING = 'path "secret/other/*" { capabilities = ["read"] }'
 SECONDS_TO_START = 60
@@ -159,12 +161,12 @@ def _free_port() -> int:
 
 
 def _answers(process: subprocess.Popen[bytes], address: str) -> bool:
-    """Waits until the server answers. Returns False when it has ended instead."""
+    """Waits until this server answers. Returns False when it has ended instead, as another one had the port."""
     until = time.monotonic() + SECONDS_TO_START
-    with httpx.Client(trust_env=False) as http:
+    with httpx.Client(trust_env=False, headers={"X-Vault-Token": ROOT_TOKEN}) as http:
         while process.poll() is None and time.monotonic() < until:
             try:
-                if http.get(f"{address}/v1/sys/health").status_code == 200:
+                if http.get(f"{address}/v1/auth/token/lookup-self").status_code == 200:
                     return True
             except httpx.HTTPError:
                 pass

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
 
 from windlass.secrets.provider import BadCredential, MissingPackage
 
@@ -23,6 +24,18 @@ class Configuration(BaseModel):
     """The members that decide where the secret ones are sent. Whoever changes one gives the secret ones again."""
 
 
+def form(pattern: str, words: str) -> AfterValidator:
+    """Returns a validator of texts with this form. The error describes it in words: "must be ..."."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError(f"must be {words}")
+        return value
+
+    return AfterValidator(check)
+
+
 def _usable(value: SecretStr) -> SecretStr:
     text = value.get_secret_value().strip()
     if not text:
@@ -35,7 +48,7 @@ def _usable(value: SecretStr) -> SecretStr:
 SecretText = Annotated[SecretStr, AfterValidator(_usable)]
 """A secret that is not blank. A client that gets a blank one would use the identity of the server itself."""
 
-Text = Annotated[str, StringConstraints(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Text = Annotated[str, form(r"[^\x00-\x1f\x7f]{1,1000}", "one line of at most 1,000 characters, and not empty")]
 
 
 def check_method(methods: Mapping[str, type[BaseModel]], method: str, given: BaseModel) -> None:

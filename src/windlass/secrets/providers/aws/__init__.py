@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from windlass.secrets.provider import WORKLOAD_IDENTITY, BadCredential, IdentityValues
-from windlass.secrets.providers.configuration import Configuration, SecretText
+from windlass.secrets.providers.configuration import Configuration, SecretText, form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,7 @@ NAME = re.compile(
     r"[\w/+=.@-]{1,512}|arn:aws[\w-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:[\w/+=.@-]{1,512}", re.ASCII
 )
 TEMPORARY = "ASIA"
+ROLE = "ARN of the role that may read the secrets."
 
 
 def _lasting(key_id: str) -> str:
@@ -32,8 +33,18 @@ def _lasting(key_id: str) -> str:
     return key_id
 
 
-Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}$")]
-RoleArn = Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/[A-Za-z0-9_+=,.@/-]{1,512}$")]
+Region = Annotated[str, form(r"[a-z]{2,4}(-[a-z]+){1,3}-\d{1,2}", "a region of AWS, such as eu-central-1")]
+RoleArn = Annotated[
+    str,
+    form(
+        r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]{1,512}",
+        "the ARN of a role, such as arn:aws:iam::123456789012:role/windlass",
+    ),
+]
+KeyId = Annotated[
+    str, form(r"[A-Z0-9]{16,128}", "an access key ID, such as AKIAIOSFODNN7EXAMPLE"), AfterValidator(_lasting)
+]
+ExternalId = Annotated[str, form(r"[\w+=,.@:/-]{2,1224}", "2 to 1,224 letters, digits and characters of _+=,.@:/-")]
 
 
 class _InRegion(Configuration):
@@ -43,29 +54,21 @@ class _InRegion(Configuration):
 class AccessKeys(_InRegion):
     """Access keys of an IAM user."""
 
-    access_key_id: Annotated[str, StringConstraints(pattern=r"^[A-Z0-9]{16,128}$"), AfterValidator(_lasting)] = Field(
-        description="Access key ID of an IAM user.", examples=["AKIAIOSFODNN7EXAMPLE"]
-    )
+    access_key_id: KeyId = Field(description="Access key ID of an IAM user.", examples=["AKIAIOSFODNN7EXAMPLE"])
     secret_access_key: SecretText = Field(description="Secret access key of this user.")
 
 
 class AssumedRole(AccessKeys):
     """Access keys of an IAM user, who assumes a role."""
 
-    role_arn: RoleArn = Field(
-        description="ARN of the role that the user assumes.", examples=["arn:aws:iam::123456789012:role/windlass"]
-    )
-    external_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_+=,.@:/-]{2,1224}$")] | None = Field(
-        None, description="External ID that the trust policy of the role demands."
-    )
+    role_arn: RoleArn = Field(description=ROLE, examples=["arn:aws:iam::123456789012:role/windlass"])
+    external_id: ExternalId | None = Field(None, description="External ID that the trust policy of the role demands.")
 
 
 class WorkloadIdentity(_InRegion):
     """The server's own identity, which a role trusts."""
 
-    role_arn: RoleArn = Field(
-        description="ARN of the role that trusts this server.", examples=["arn:aws:iam::123456789012:role/windlass"]
-    )
+    role_arn: RoleArn = Field(description=ROLE, examples=["arn:aws:iam::123456789012:role/windlass"])
 
 
 class Aws:

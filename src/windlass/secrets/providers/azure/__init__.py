@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from windlass.secrets.provider import WORKLOAD_IDENTITY, BadCredential, IdentityValues
-from windlass.secrets.providers.configuration import Configuration, SecretText
+from windlass.secrets.providers.configuration import Configuration, SecretText, form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,10 @@ def _vault_url(value: str) -> str:
     return f"https://{found[1].lower()}.{found[2]}"
 
 
-Guid = Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
+Guid = Annotated[
+    str,
+    form(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "an ID such as 11111111-2222-4333-8444-555566667777"),
+]
 
 
 class _OfApplication(Configuration):

@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from windlass.secrets.provider import WORKLOAD_IDENTITY, BadCredential, IdentityValues
-from windlass.secrets.providers.configuration import Configuration, SecretText
+from windlass.secrets.providers.configuration import Configuration, SecretText, form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROJECT = r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|\d{1,20}"
 NAME = re.compile(rf"[A-Za-z0-9_-]{{1,255}}|projects/(?:{PROJECT})/secrets/[A-Za-z0-9_-]{{1,255}}")
-PROVIDER = r"^projects/\d{1,20}/locations/global/workloadIdentityPools/[a-z0-9-]{4,32}/providers/[a-z0-9-]{4,32}$"
+PROVIDER = r"projects/\d{1,20}/locations/global/workloadIdentityPools/[a-z0-9-]{4,32}/providers/[a-z0-9-]{4,32}"
 MEMBERS = ("client_email", "private_key", "private_key_id", "project_id")
 
 
@@ -50,7 +50,16 @@ def _without_host(value: object) -> object:
     return re.sub(r"^(https:)?//iam\.googleapis\.com/", "", value.strip()) if isinstance(value, str) else value
 
 
-Project = Annotated[str, StringConstraints(pattern=rf"^(?:{PROJECT})$")]
+Project = Annotated[str, form(PROJECT, "the ID of a project, such as my-project")]
+ProviderName = Annotated[
+    str,
+    BeforeValidator(_without_host),
+    form(
+        PROVIDER,
+        "the resource name of a workload identity provider, such as "
+        "projects/123456789/locations/global/workloadIdentityPools/windlass/providers/windlass",
+    ),
+]
 
 
 class ServiceAccount(Configuration):
@@ -68,7 +77,7 @@ class WorkloadIdentity(Configuration):
     """The server's own identity, by workload identity federation."""
 
     project: Project = Field(description="ID of the project with the secrets.", examples=["my-project"])
-    provider: Annotated[str, BeforeValidator(_without_host), StringConstraints(pattern=PROVIDER)] = Field(
+    provider: ProviderName = Field(
         description="Resource name of the workload identity provider.",
         examples=["projects/123456789/locations/global/workloadIdentityPools/windlass/providers/windlass"],
     )

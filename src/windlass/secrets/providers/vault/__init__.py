@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints
 
 from windlass.secrets.provider import WORKLOAD_IDENTITY, BadCredential, IdentityValues
-from windlass.secrets.providers.configuration import Configuration, SecretText, Text
+from windlass.secrets.providers.configuration import Configuration, SecretText, Text, form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,9 @@ def _own_audience(value: str) -> str:
 
 
 MountPath = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$", max_length=256)
+    str,
+    StringConstraints(max_length=256),
+    form(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", "a path without a slash at its ends, such as secret"),
 ]
 
 

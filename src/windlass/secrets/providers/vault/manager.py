@@ -131,7 +131,9 @@ class VaultManager:
                 "Vault refuses the token, or its policies do not allow auth/token/lookup-self.",
                 "Give a token that has not expired; the policy `default` allows it to look itself up.",
             ) from None
-        return str(found.get("display_name") or "a token")[:200]
+        name, policies = str(found.get("display_name") or "a token"), found.get("policies")
+        listed = ", ".join(map(str, policies)) if isinstance(policies, list) else ""
+        return (f"{name}, with the policies {listed}" if listed else name)[:500]
 
     def close(self) -> None:
         """Keeps no connection."""
