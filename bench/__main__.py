@@ -21,6 +21,7 @@ from bench.scale import scale
 from bench.secrets import secrets
 from bench.stage import CLIENTS, stage
 from bench.stopping import stops
+from bench.streams import streams
 from bench.waiting import waiting
 from bench.workers import workers
 
@@ -43,6 +44,7 @@ def runs(*, quick: bool) -> Iterator[Figures]:
     yield waiting(children=3 if quick else 10, crowd=30 if quick else 300)
     yield stops(rounds=2 if quick else 5)
     yield limits(rounds=20 if quick else 100)
+    yield streams(seconds=5 if quick else 20, clients=100 if quick else 500)
     with stage() as ground:
         yield journal(ground, rounds=5 if quick else 20)
 
