@@ -103,6 +103,8 @@ class FakeCrew:
         text = await request.body()
         body = json.loads(text) if text else None
         path = f"/{request.path_params['path']}"
+        if request.headers.get("accept") == "text/event-stream" and not self.streams:
+            return problem(404, "Not Found", "There is no kickoff with this id here.")
         self.seen.append(Seen(request.method, path, request.url.query, dict(request.headers), body))
         if self.refusal:
             return self.refusal

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -24,11 +26,11 @@ Answer = TypeVar("Answer")
 NOT_LOST = "The kickoff was accepted and is not lost. It continues when the server runs again: watch it again then."
 
 WAIT = 2.0
-"""Seconds for which the server may delay a status. It reports the end of the kickoff at once, and a change of a task
-with at most this delay.
-"""
+"""Seconds between two statuses of a kickoff without events, such as one that waits."""
 PAUSE = 0.5
 """Least number of seconds between two requests, for a server that answers at once."""
+SHORTEST = 0.1
+"""Least number of seconds between two statuses of a kickoff whose events follow quickly."""
 
 
 def follow(crew: CrewClient, kickoff_id: str, *, patience: float) -> Status:
@@ -48,17 +50,46 @@ def follow(crew: CrewClient, kickoff_id: str, *, patience: float) -> Status:
 
 
 def _watch(crew: CrewClient, kickoff_id: str, screen: Screen, retrying: Retrying) -> Status:
-    seen = None
+    seen, news = None, News(crew, kickoff_id)
     while True:
         next_request = time.monotonic() + (PAUSE if seen else 0.0)
-        status = retrying.request(partial(crew.status, kickoff_id, wait=WAIT if seen else 0.0))
+        wait = WAIT if seen and not news.follows else 0.0
+        status = retrying.request(partial(crew.status, kickoff_id, wait=wait))
         for line in changes(seen, status):
             screen.line(line)
         if has_ended(status):
             return status
         screen.live(now(status, datetime.now(UTC)))
-        time.sleep(max(0.0, next_request - time.monotonic()))
+        if news.follows:
+            news.wait()
+        else:
+            time.sleep(max(0.0, next_request - time.monotonic()))
         seen = status
+
+
+class News:
+    """Follows the events of a kickoff in a thread. `follows` is false once it can't, for example with an older server:
+    the statuses then show the changes, some later.
+    """
+
+    def __init__(self, crew: CrewClient, kickoff_id: str) -> None:
+        self._something = threading.Event()
+        self.follows = True
+        follow = partial(self._follow, crew, kickoff_id)
+        threading.Thread(target=follow, name="windlass-events", daemon=True).start()
+
+    def wait(self) -> None:
+        """Waits for an event or the end, for WAIT seconds at most."""
+        time.sleep(SHORTEST)
+        self._something.wait(WAIT)
+        self._something.clear()
+
+    def _follow(self, crew: CrewClient, kickoff_id: str) -> None:
+        with suppress(Exception):  # without its events, the kickoff is followed by its statuses
+            for _ in crew.followed_events(kickoff_id, 0.0, lambda _, __: None):
+                self._something.set()
+        self.follows = False
+        self._something.set()
 
 
 class Retrying:
