@@ -19,6 +19,7 @@ from windlass.deployments.variables import open_value
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
 from windlass.lifecycle.accept import Stops
+from windlass.metrics import REGISTRY
 from windlass.secrets.provider import AccessDenied, ProviderUnavailable
 from windlass.store.variables import VariableStore
 
@@ -35,6 +36,7 @@ def run(names: list) -> dict:
     return {name: value and hashlib.sha256(value.encode()).hexdigest() for name, value in found.items()}
 """
 RETRIES = '[tool.windlass.retries]\nattempts = 2\nbackoff = 0.01\nreasons = ["secrets"]\n'
+SEEN: dict[str, float] = {}
 DENIED = AccessDenied("The credential may not read this secret.", "Grant it.")
 
 
@@ -62,6 +64,13 @@ async def seen(server: Server, *names: str) -> dict[str, str | None]:
 async def resolutions(server: Server, kickoff: UUID) -> list[dict[str, Any]]:
     rows = await events_of(server.kickoffs, kickoff)
     return [row["payload"] for row in rows if row["type"] == "secrets_resolved"]
+
+
+def failures(cause: str) -> float:
+    """Returns how many variables this process could not read, since the last call."""
+    total = REGISTRY.get_sample_value("windlass_secret_failures_total", {"provider": "vault", "cause": cause}) or 0.0
+    before, SEEN[cause] = SEEN.get(cause, 0.0), total
+    return total - before
 
 
 async def stored(server: Server, name: str) -> str | None:
@@ -142,6 +151,8 @@ async def test_a_failure_ends_the_kickoff_with_each_variable_and_cause(server: S
     server.managers.secrets |= {"good": "the good value", "bad": DENIED, "json": "[]"}
     credential = await server.add_credential("prod")
     await built(server)
+    for cause in ("access_denied", "not_found", "json_key_not_found"):
+        failures(cause)
     for name, secret in {"A": "good", "B": "bad", "C": "bad#x", "D": "json#x", "E": "nowhere"}.items():
         await server.take_from(credential, name, secret)
     await server.take_from("aws", "F", "any")
@@ -156,6 +167,7 @@ async def test_a_failure_ends_the_kickoff_with_each_variable_and_cause(server: S
         "F can't be read from its provider: The provider aws has no default credential. "
         "Choose one: windlass credentials set-default NAME"
     )
+    assert [failures(one) for one in ("access_denied", "not_found", "json_key_not_found")] == [2, 1, 1]
     (resolved,) = await resolutions(server, status.id)
     assert [(one["name"], one.get("error")) for one in resolved["variables"]] == [
         ("A", None),
@@ -302,6 +314,20 @@ async def test_reads_with_one_credential_are_bounded_also_when_their_callers_giv
     await until(lambda: answered(server.managers.closed == ["prod", "prod"]))
 
 
+async def test_a_server_without_threads_gives_back_the_turn(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.managers.secrets["key"] = "the value"
+    monkeypatch.setattr(secret_reads, "AT_ONCE", 1)
+    await server.add_credential("prod")
+    (credential,) = await server.resolver._credentials.all()
+    connections = Connections(server.managers.connect)
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", no_thread)
+        answer = await connections.of(credential).answer("key", 0.05)
+    assert isinstance(answer.error, ProviderUnavailable)
+    assert (await connections.of(credential).answer("key", DEADLINE)).value == "the value"
+    connections.close()
+
+
 async def test_each_load_under_dev_is_a_deploy(server: Server) -> None:
     server.managers.secrets |= {"fixed": "old", "rotating": "value"}
     store = VariableStore(server.database)
@@ -316,6 +342,10 @@ async def test_each_load_under_dev_is_a_deploy(server: Server) -> None:
     assert await variables.read("tea", lines.append) == {"FIXED": "old"}
     (line,) = lines
     assert line.startswith("warning: ROTATING can't be read from vault (credential prod): ")
+
+
+def no_thread(_: object) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 async def answered(value: object) -> object:

@@ -132,8 +132,14 @@ class Connection:
     async def _read(self, name: str) -> str:
         """Raises SecretError. A read whose caller is cancelled keeps its turn until it ends: threads can't pile up."""
         await self._turns.acquire()
+        try:
+            reading = in_thread(partial(self._read_now, name), THREAD)
+        except RuntimeError:
+            self._turns.release()
+            raise ProviderUnavailable(
+                "The server can't start another thread.", "Check its limit of processes."
+            ) from None
         self._reads += 1
-        reading = in_thread(partial(self._read_now, name), THREAD)
         reading.add_done_callback(self._end_read)
         found = await asyncio.shield(reading)
         if isinstance(found, SecretError):
