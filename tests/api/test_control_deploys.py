@@ -363,7 +363,8 @@ async def test_a_redeploy_never_replaces_a_deploy_that_waits(server: Server, dev
 
 
 async def test_what_was_not_deployed_is_not_redeployed(server: Server, developer: Person, crew: Crew) -> None:
-    await developer.refused("POST", f"/deployments/{crew.deployment.slug}/redeploy", status=404)
+    error = await developer.refused("POST", f"/deployments/{crew.deployment.slug}/redeploy", status=404)
+    assert "windlass dev" in error["message"]
     empty = await developer.value("POST", "/deployments", status=201, json={"name": new_name()}, headers=JSON)
     await developer.refused("POST", f"/deployments/{empty['deployment']['slug']}/redeploy", status=404)
     await developer.refused("POST", "/deployments/nowhere/redeploy", status=404)

@@ -137,6 +137,24 @@ async def test_a_repository_is_fetched_by_the_server(api: Api) -> None:
     assert (await api("GET", f"/crews/{made['uuid']}/status"))[0] == 404
 
 
+async def test_a_push_keeps_variables_that_come_from_a_secret_manager(server: Server, api: Api) -> None:
+    files = {"zip_file": archive(**{"main.py": "x = 1"})}
+    _, made = await api("POST", "/crews/zip", data={"name": "Buoy", "env[A]": "1", "env[B]": "2"}, files=files)
+    owner = await Person.of(server, Role.OWNER)
+    configuration = {"address": "http://127.0.0.1:9", "token": "t"}
+    credential = {"name": "of-buoy", "provider": "vault", "method": "token", "configuration": configuration}
+    await owner.value("POST", "/credentials", status=201, json=credential)
+    path, source = "/deployments/buoy/variables", {"type": "credential", "credential": "of-buoy"}
+    await owner.value("PUT", f"{path}/A", json={"source": source, "secret_name": "app"})
+    given = {"env[A]": "local", "env[B]": "3", "env[C]": "4"}
+    status, _ = await api("POST", f"/crews/{made['uuid']}/zip_update", data=given, files=files)
+    assert status == 200
+    found = {one["name"]: one for one in (await owner.value("GET", path))["items"]}
+    assert {name: one["secret_name"] for name, one in found.items()} == {"A": "app", "B": None, "C": None}
+    await owner.value("DELETE", "/deployments/buoy", status=202)
+    assert (await owner.request("DELETE", "/credentials/of-buoy")).status_code == 204
+
+
 @pytest.mark.parametrize(
     ("method", "path", "more", "status", "words"),
     [

@@ -197,8 +197,13 @@ class CrewaiCli:
         return JSONResponse({"uuid": str(row.id), "status": "Building", "name": slug, "id": slug}, status)
 
     async def _set(self, slug: str, environment: Any, caller: Caller) -> None:
-        if variables := variables_of(environment):
-            await self._control.management.set_variables(slug, variables, caller.actor)
+        """Sets the variables of a project's .env, except those that take their values from a secret manager: the
+        program sends the .env at each push, and nobody chose these values for the deployment.
+        """
+        if given := variables_of(environment):
+            kept = {one.name for one in await self._control.management.variables(slug) if one.source.is_managed}
+            new = [one for one in given if one.name not in kept]
+            await self._control.management.set_variables(slug, new, caller.actor)
 
     async def _zip(self, form: FormData) -> Source:
         file = form.get("zip_file")

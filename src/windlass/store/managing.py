@@ -127,7 +127,9 @@ class ManagingStore:
         if row["open_build"]:
             raise BuildOpen(slug, row["open_build"])
         if row["snapshot"] is None:
-            raise NoSuchVersion(f"{slug} has no deployed version.", "Deploy it with: windlass deploy PATH")
+            in_place = "`windlass dev` serves it from its folder, and reads secrets each time it loads the project."
+            hint = in_place if row["number"] else "Deploy it with: windlass deploy PATH"
+            raise NoSuchVersion(f"{slug} has no deployed version.", hint)
         return CurrentFiles(row["number"], row["snapshot"], row["origin"] or {"type": "zip"})
 
     async def versions(self, deployment: UUID, *, below: int | None, limit: int) -> list[VersionRow]:
