@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,10 @@ from windlass.secrets.provider import (
     extract,
 )
 from windlass.secrets.providers import NAMES, network, provider
+from windlass.secrets.providers.renewal import Renewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from secrets_managers.conftest import Connect
     from secrets_managers.managers_of_tests import ManagerOfTests
@@ -36,6 +38,8 @@ METHODS = [(name, method) for name in NAMES for method in provider(name).methods
 LASTING = {("aws", "access_keys"), ("google", "service_account"), ("vault", "token")}
 RENEWABLE = [one for one in METHODS if one not in LASTING]
 SECRET = "marked-secret-7f3a"
+
+ServerOf = Callable[[str], "ManagerOfTests"]
 
 each_method = pytest.mark.parametrize(("name", "method"), METHODS)
 each_provider = pytest.mark.parametrize("name", NAMES)
@@ -57,9 +61,7 @@ def value(**members: object) -> str:
 
 
 @each_method
-def test_a_secret_and_its_members_are_read(
-    name: str, method: str, connect: Connect, server_of: Callable[[str], ManagerOfTests]
-) -> None:
+def test_a_secret_and_its_members_are_read(name: str, method: str, connect: Connect, server_of: ServerOf) -> None:
     server_of(name).put("app-db", value(note='ünï "quoted"'))
     read = connect(name, method).read("app-db")
     assert json.loads(read) == {"password": SECRET, "port": 5432, "note": 'ünï "quoted"'}
@@ -68,8 +70,23 @@ def test_a_secret_and_its_members_are_read(
 
 
 @each_method
+def test_no_part_of_a_manager_prints_a_secret(name: str, method: str, connect: Connect, server_of: ServerOf) -> None:
+    server_of(name).put("app-db", value())
+    manager = connect(name, method)
+    manager.read("app-db")
+    held = vars(manager).values()
+    current = [one.current for one in held if isinstance(one, Renewed) and name == "aws"]
+    parts = [manager, *held, *current, *(part for one in current for part in vars(one).values())]
+    printed = " ".join(map(repr, parts))
+    configured = {**server_of(name).configuration(method)}
+    secret_members = ("secret_access_key", "service_account_json", "client_secret", "token", "secret_id")
+    assert not [one for one in secret_members if one in configured and configured[one] in printed]
+    assert SECRET not in printed
+
+
+@each_method
 def test_a_rotated_secret_is_read_at_once_with_the_same_tokens(
-    name: str, method: str, connect: Connect, server_of: Callable[[str], ManagerOfTests]
+    name: str, method: str, connect: Connect, server_of: ServerOf
 ) -> None:
     server = server_of(name)
     server.put("rotated", value(version=1))
@@ -88,9 +105,7 @@ def test_a_secret_that_is_not_there(name: str, method: str, connect: Connect) ->
 
 
 @each_method
-def test_names_are_completed(
-    name: str, method: str, connect: Connect, server_of: Callable[[str], ManagerOfTests]
-) -> None:
+def test_names_are_completed(name: str, method: str, connect: Connect, server_of: ServerOf) -> None:
     for one in ("names-a", "names-b", "names-c", "other-names-a"):
         server_of(name).put(one, value())
     manager = connect(name, method)
@@ -107,7 +122,7 @@ def test_a_check_names_who_the_server_is_there(name: str, method: str, connect: 
 
 @each_method
 def test_a_credential_without_permission_is_known_and_may_not_read(
-    name: str, method: str, connect: Connect, server_of: Callable[[str], ManagerOfTests]
+    name: str, method: str, connect: Connect, server_of: ServerOf
 ) -> None:
     server_of(name).put("forbidden", value())
     manager = connect(name, method)
@@ -122,7 +137,7 @@ def test_a_credential_without_permission_is_known_and_may_not_read(
 
 @pytest.mark.parametrize(("name", "method"), RENEWABLE)
 def test_a_token_that_the_provider_has_ended_is_renewed_once(
-    name: str, method: str, connect: Connect, server_of: Callable[[str], ManagerOfTests]
+    name: str, method: str, connect: Connect, server_of: ServerOf
 ) -> None:
     server_of(name).put("renewed", value())
     manager = connect(name, method)
@@ -170,7 +185,7 @@ def test_a_wrong_token_of_vault_is_not_distinguished_from_a_missing_permission(c
         manager.check()
 
 
-def test_a_removed_key_of_google_is_refused(connect: Connect, server_of: Callable[[str], ManagerOfTests]) -> None:
+def test_a_removed_key_of_google_is_refused(connect: Connect, server_of: ServerOf) -> None:
     key = json.loads(server_of("google").configuration("service_account")["service_account_json"])
     another = json.dumps({**key, "client_email": "removed@project-of-tests.iam.gserviceaccount.com"})
     manager = connect("google", "service_account", service_account_json=another)
@@ -195,7 +210,7 @@ TOKENS: dict[str, tuple[str | None, Callable[[TokenIssuer], Subject]]] = {
 @each_provider
 @pytest.mark.parametrize("kind", TOKENS)
 def test_a_token_that_is_not_right_is_refused(
-    name: str, kind: str, connect: Connect, issuer: TokenIssuer, server_of: Callable[[str], ManagerOfTests]
+    name: str, kind: str, connect: Connect, issuer: TokenIssuer, server_of: ServerOf
 ) -> None:
     server_of(name).put("app-db", value())
     because, subject = TOKENS[kind]
@@ -211,9 +226,7 @@ def test_a_token_that_is_not_right_is_refused(
 
 
 @each_provider
-def test_a_signing_key_may_be_replaced(
-    name: str, connect: Connect, issuer: TokenIssuer, server_of: Callable[[str], ManagerOfTests]
-) -> None:
+def test_a_signing_key_may_be_replaced(name: str, connect: Connect, issuer: TokenIssuer, server_of: ServerOf) -> None:
     server_of(name).put("app-db", value())
     assert connect(name).read("app-db")
     issuer.rotate()
@@ -234,9 +247,7 @@ def test_an_error_of_the_servers_own_identity_passes_through(name: str, connect:
 
 
 @each_provider
-def test_threads_share_one_handshake(
-    name: str, connect: Connect, issuer: TokenIssuer, server_of: Callable[[str], ManagerOfTests]
-) -> None:
+def test_threads_share_one_handshake(name: str, connect: Connect, issuer: TokenIssuer, server_of: ServerOf) -> None:
     server = server_of(name)
     server.put("app-db", value())
     signed: list[str] = []
@@ -253,9 +264,7 @@ def test_threads_share_one_handshake(
 
 
 @each_method
-def test_a_provider_that_is_not_there(
-    name: str, method: str, connect: Connect, server_of: Callable[[str], ManagerOfTests]
-) -> None:
+def test_a_provider_that_is_not_there(name: str, method: str, connect: Connect, server_of: ServerOf) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -269,7 +278,7 @@ def test_a_provider_that_is_not_there(
 @each_method
 @pytest.mark.parametrize("fault", ["throttle", "server_error"])
 def test_a_provider_that_is_overloaded(
-    name: str, method: str, fault: Fault, connect: Connect, server_of: Callable[[str], ManagerOfTests]
+    name: str, method: str, fault: Fault, connect: Connect, server_of: ServerOf
 ) -> None:
     server = server_of(name)
     server.put("app-db", value())
@@ -287,7 +296,7 @@ def test_a_provider_that_is_slow(
     name: str,
     method: str,
     connect: Connect,
-    server_of: Callable[[str], ManagerOfTests],
+    server_of: ServerOf,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(network, "READ_TIMEOUT", 0.3)
@@ -299,7 +308,7 @@ def test_a_provider_that_is_slow(
 @each_method
 @pytest.mark.parametrize("fault", ["broken", "huge", "redirect"])
 def test_an_answer_that_is_none_of_the_provider(
-    name: str, method: str, fault: Fault, connect: Connect, server_of: Callable[[str], ManagerOfTests]
+    name: str, method: str, fault: Fault, connect: Connect, server_of: ServerOf
 ) -> None:
     server = server_of(name)
     manager = connect(name, method)

@@ -6,8 +6,9 @@ import math
 import os
 import re
 import threading
+from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from windlass.secrets.provider import (
     AccessDenied,
@@ -144,10 +145,11 @@ def connected(method: str, given: BaseModel, subject: Subject, endpoints: Endpoi
     return AwsManager(cast("Configuration", given), subject, endpoints)
 
 
-class Keys(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Keys:
     access_key_id: str
-    secret_access_key: str
-    session_token: str | None = None
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
 
 
 class Clients:
@@ -262,7 +264,7 @@ def _client(service: str, region: str, endpoint: str | None, keys: Keys | None) 
         user_agent_extra="windlass",
         **({} if keys else {"signature_version": UNSIGNED}),
     )
-    signed = {f"aws_{name}": value for name, value in keys._asdict().items()} if keys else {}
+    signed = {f"aws_{name}": value for name, value in asdict(keys).items()} if keys else {}
     return _boto().client(service, region_name=region, endpoint_url=endpoint, config=config, **signed)
 
 
