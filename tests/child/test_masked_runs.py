@@ -117,6 +117,13 @@ async def test_no_end_of_a_run_tells_its_secret(bench: Bench, tmp_path: Path, co
     without_secret(await run(bench, tmp_path, code, heard), *heard.all)
 
 
+async def test_a_zygote_that_imports_the_project_tells_no_secret(bench: Bench, tmp_path: Path) -> None:
+    heard = Heard()
+    code = "raise ValueError('of the token: ' + TOKEN.encode().hex())"
+    outcome = await run(bench, tmp_path, code, heard, preload_project=True)
+    assert f"of the token: {MASK}" in without_secret(outcome, *heard.all)
+
+
 async def test_the_limit_of_the_output_cuts_no_secret_in_two(bench: Bench, tmp_path: Path) -> None:
     heard = Heard()
     code = "def run():\n    print('x' * 90 + TOKEN + 'y' * 90)"

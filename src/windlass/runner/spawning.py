@@ -24,7 +24,7 @@ class ZygoteSpec:
     """Describes a zygote. Kickoffs with equal specs can share one zygote.
 
     With `project` the zygote also imports the modules of that project, in `environment`, whose variables `secrets` are
-    masked in what the zygote prints and reports. `digest` identifies the state
+    masked in its errors. `digest` identifies the state
     of the interpreter's environment, and of the project's files. `account` is the user that it runs as, None for the
     server's own. `program` is its first code.
     """

@@ -32,7 +32,6 @@ from windlass_child.process.messages import (
     Signal,
     Unready,
 )
-from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -315,13 +314,10 @@ class Zygote:
         settle(record.exited, None)
 
     async def _read_output(self) -> None:
-        """Keeps the last lines that the zygote itself prints, masked."""
+        """Keeps the last lines that the zygote itself prints."""
         output, lines = self._process.stdout, LineSplitter()
-        given = dict(self._spec.environment)
-        masked = SecretValues({name: given[name] for name in self._spec.secrets if name in given}).stream()
         while output is not None and (data := await output.read(CHUNK)):
-            self._last_lines.extend(lines.feed(masked.feed(data)))
-        self._last_lines.extend(lines.feed(masked.end()))
+            self._last_lines.extend(lines.feed(data))
 
     def _end_process(self) -> None:
         with contextlib.suppress(ProcessLookupError):
