@@ -115,8 +115,10 @@ async def test_another_method_keeps_the_members_that_it_has(server: Server, owne
     role = {"role_arn": BY_IDENTITY["role_arn"], "external_id": "acme"}
     await owner.value("PATCH", f"/credentials/{name}", json={"method": "assume_role", "configuration": role})
     assert await stored(server, name) == {**KEYS, **role}
-    await owner.value("PATCH", f"/credentials/{name}", json={"configuration": {"external_id": None}})
-    assert "external_id" not in await stored(server, name)
+    for empty in (None, ""):
+        await owner.value("PATCH", f"/credentials/{name}", json={"configuration": {"external_id": empty}})
+        assert "external_id" not in await stored(server, name)
+        await owner.value("PATCH", f"/credentials/{name}", json={"configuration": {"external_id": "acme"}})
     found = await owner.value("PATCH", f"/credentials/{name}", json={"method": "workload_identity"})
     assert found["read"] == "at each kickoff"
     assert await stored(server, name) == BY_IDENTITY

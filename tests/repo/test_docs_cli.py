@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ from windlass.config import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "cli.md").read_text("utf-8")
 SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)
 HELP = {"--help", "-h, --help"}
 
@@ -78,3 +80,30 @@ def test_the_page_has_the_exit_codes() -> None:
 def test_the_page_has_the_checks_of_the_doctor() -> None:
     checks = {subject for subject, _ in doctor.checks(Settings(), {}, Path())}
     assert {row for row in rows(PAGE.rpartition("### ")[2]) if not row.startswith("-")} == checks
+
+
+def typed() -> Iterator[tuple[str, list[str]]]:
+    """The commands in the blocks of all pages, without comments and what follows a pipe or a redirection."""
+    for page in sorted(DOCS.glob("*.md")):
+        for block in re.findall(r"^ *```(?:sh)?\n(.*?)^ *```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.split(r"\s(?:#|\||<|>|&)", f"{line.strip()} ")[0].strip()
+                if command.startswith("windlass "):
+                    yield f"{page.name}: {command}", shlex.split(command)[1:]
+
+
+def test_commands_of_all_pages_and_their_options_exist() -> None:
+    found = dict(typed())
+    assert len(found) > 100
+    for place, words in found.items():
+        context = click.Context(windlass, info_name="windlass")
+        while isinstance(context.command, click.Group) and words and not words[0].startswith("-"):
+            command = context.command.get_command(context, words.pop(0))
+            assert command is not None, place
+            context = click.Context(command, info_name=command.name, parent=context)
+        if isinstance(context.command, click.Group):  # some have a command that runs when none is given
+            continue
+        try:
+            context.command.make_parser(context).parse_args(words)
+        except click.UsageError as error:
+            pytest.fail(f"{place}: {error.format_message()}")

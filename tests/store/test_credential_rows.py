@@ -13,7 +13,15 @@ from store.kickoff_rows import Rows, manifest
 from windlass.kickoffs.ids import new_id
 from windlass.store.audit import COMMAND_LINE, AuditFilter, AuditStore, Change
 from windlass.store.builds import BuildStore, NewVersion
-from windlass.store.credentials import CredentialExists, CredentialInUse, CredentialRow, CredentialStore, NewCredential
+from windlass.store.credentials import (
+    MOST_CREDENTIALS,
+    CredentialExists,
+    CredentialInUse,
+    CredentialRow,
+    CredentialStore,
+    NewCredential,
+    TooManyCredentials,
+)
 from windlass.store.variables import ReadValues, SealedVariable, TooManyVariables, VariableRow, VariableStore
 
 if TYPE_CHECKING:
@@ -243,6 +251,17 @@ async def test_publishing_setting_and_changing_a_credential_at_once_do_not_block
             world.variables.store_read(world.rows.deployment.id, await world.read("v1.read")),
         )
     assert len(await world.variables.of_deployment(world.rows.deployment.id)) == 7
+
+
+async def test_a_server_has_a_bounded_number_of_credentials(world: World) -> None:
+    await world.rows.database.execute(
+        "INSERT INTO credentials (id, name, provider, method, configuration) "
+        "SELECT gen_random_uuid(), 'c' || number, 'aws', 'static', '' FROM generate_series(1, %(most)s) AS number",
+        {"most": MOST_CREDENTIALS},
+    )
+    with pytest.raises(TooManyCredentials):
+        await world.add()
+    assert len(await world.credentials.all()) == MOST_CREDENTIALS
 
 
 async def test_each_change_is_in_the_audit_log(world: World) -> None:

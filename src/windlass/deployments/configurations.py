@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from windlass.store.credentials import CredentialRow
 
 LONGEST_SHOWN = 100
+EMPTY = (None, "")
 
 
 class BadConfiguration(BadCredential):
@@ -45,9 +46,13 @@ def model_of(provider: Provider, method: str) -> type[BaseModel]:
 
 
 def validated(provider: Provider, method: str, given: Mapping[str, Any]) -> BaseModel:
-    """Returns the configuration as the model of the method. Raises BadCredential."""
+    """Returns the configuration as the model of the method. A member that is None or empty, as forms send it, counts as
+    left out. Raises BadCredential.
+    """
+    model = model_of(provider, method)
+    members = {name: value for name, value in given.items() if value not in EMPTY or name not in model.model_fields}
     try:
-        return model_of(provider, method).model_validate(dict(given))
+        return model.model_validate(members)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         raise BadConfiguration({_place(one["loc"]): _reason(one) for one in found}) from None
@@ -64,19 +69,19 @@ def _reason(fault: Mapping[str, Any]) -> str:
 
 
 def merged(model: type[BaseModel], stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the stored configuration with the given members. Keeps secret members for which an empty value is given,
-    and no stored member that the model does not have.
+    """Returns the stored configuration with the given members, and without stored ones that the model does not have.
+    An empty value removes a member, but keeps a secret one.
 
     Raises BadConfiguration for another place to which a kept secret member would be sent: a person who does not know
     its value could learn it that way.
     """
     kept = {name: value for name, value in stored.items() if name in model.model_fields}
     hidden = secret_members(model)
-    new = {name: value for name, value in given.items() if value not in (None, "") or name not in hidden}
+    new = {name: value for name, value in given.items() if value not in EMPTY or name not in hidden}
     moved = [name for name in getattr(model, "destinations", ()) if new.get(name, kept.get(name)) != kept.get(name)]
     if moved and (unknown := (hidden & kept.keys()) - new.keys()):
         raise BadConfiguration(dict.fromkeys(sorted(unknown), f"must be given again with another {moved[0]}"))
-    return {name: value for name, value in {**kept, **new}.items() if value is not None}
+    return {**kept, **new}
 
 
 @cache

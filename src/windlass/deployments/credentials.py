@@ -82,7 +82,7 @@ class GivenCredential:
 class CredentialPatch:
     """What to change of a credential. None leaves a value as it is.
 
-    A member of `configuration` that is None is removed, except that a secret member that is None or empty is kept.
+    A member of `configuration` that is None or empty is removed, but a secret one is kept.
     """
 
     name: str | None = None

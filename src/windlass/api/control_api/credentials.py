@@ -73,7 +73,7 @@ class CredentialChange(Body):
     method: Text | None = None
     configuration: dict[str, Any] | None = Field(
         None,
-        description="Members to change. Null removes a member. A secret member that is null or empty keeps its value.",
+        description="Members to change. Null or an empty text removes a member, but keeps a secret one.",
     )
     is_default: bool | None = None
 
