@@ -15,7 +15,7 @@ from api.runs import begin
 from api.serving import serving, until
 from api.test_past_kickoffs import printed, write
 from windlass.access import tickets
-from windlass.kickoffs.events import TRACEBACK, StoredEvent, stored_event
+from windlass.kickoffs.events import HIDDEN_FROM_USERS, StoredEvent, stored_event
 from windlass.kickoffs.states import Scope
 from windlass.lifecycle import event_streams
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 STREAM = {"Accept": "text/event-stream"}
 SOON = 10.0
+HIDDEN = list(enumerate(HIDDEN_FROM_USERS, 2))
 
 
 class Stream:
@@ -151,7 +152,10 @@ async def test_a_crew_can_not_add_messages_with_the_type_or_the_payload_of_an_ev
 async def test_who_may_read_a_stream(crew: Crew) -> None:
     run = await started(crew, token=crew.user_token)
     kickoff = str(run.claimed.id)
-    await write(run, *printed([1]), stored_event(2, TRACEBACK, 1000.0, {"text": "secret"}), *printed([3]))
+    hidden = [stored_event(number, kind, 1000.0, {"text": "secret"}) for number, kind in HIDDEN]
+    await write(run, *printed([1]), *hidden, *printed([len(hidden) + 2]))
+    page = (await crew.get(f"/events/{kickoff}", token=crew.user_token)).json()
+    assert [event["seq"] for event in page["events"]] == [1, len(hidden) + 2]
     await run.fail()
     other = await crew.token_of("stranger")
     read_only = await crew.server.tokens.create(crew.deployment.id, scopes=[Scope.RUN])
@@ -159,7 +163,7 @@ async def test_who_may_read_a_stream(crew: Crew) -> None:
     assert await refused(crew, kickoff, token="") == 401
     assert await refused(crew, kickoff, token=read_only.reveal()) == 403
     assert await refused(crew, "0199b0c2-7f3a-7c11-9d52-0a4b6c8e1f23") == 404
-    for token, expected in ((crew.user_token, [1, 3]), (crew.token, [1, 2, 3])):
+    for token, expected in ((crew.user_token, [1, len(hidden) + 2]), (crew.token, [*range(1, len(hidden) + 3)])):
         async with stream(crew, kickoff, token=token) as found:
             assert [(await found.event())["seq"] for _ in expected] == expected
             assert len(await found.rest()) == 1

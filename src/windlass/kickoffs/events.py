@@ -14,6 +14,9 @@ TRACEBACK = "traceback"
 SECRETS_RESOLVED = "secrets_resolved"
 """The type of the event that describes the reads of variables from secret managers, without their values."""
 
+HIDDEN_FROM_USERS = (TRACEBACK, SECRETS_RESOLVED)
+"""The types of events that only tokens of the organization see: they have paths, and names of secrets."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable
-from windlass.kickoffs.events import SECRETS_RESOLVED, TRACEBACK
+from windlass.kickoffs.events import HIDDEN_FROM_USERS
 from windlass.kickoffs.waiting import waiting
 from windlass.store.listener import ENDED, Listener
 
@@ -71,7 +71,7 @@ class Statuses:
         """Returns the next events as the user `asker` may see them; None is the organization. Only the organization
         sees tracebacks and the names of secrets.
         """
-        hidden = () if asker is None else (TRACEBACK, SECRETS_RESOLVED)
+        hidden = () if asker is None else HIDDEN_FROM_USERS
         return await self._store.events(kickoff, after=after, limit=limit, hidden=hidden)
 
     async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from windlass.kickoffs.events import TRACEBACK
+from windlass.kickoffs.events import HIDDEN_FROM_USERS
 from windlass.kickoffs.states import Attempt, State
 from windlass.kickoffs.waiting import MOST_COUNTED, Facts
 from windlass.store.database import queries
@@ -253,7 +253,7 @@ async def events_of_many(database: Database, wanted: Sequence[WantedEvents]) -> 
             "kickoffs": [one.kickoff for one in wanted],
             "afters": [one.after for one in wanted],
             "with_hidden": [one.with_hidden for one in wanted],
-            "hidden": [TRACEBACK],
+            "hidden": list(HIDDEN_FROM_USERS),
             "limit": STREAMED_EVENTS,
             "most_bytes": STREAMED_BYTES,
         },
