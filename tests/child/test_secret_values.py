@@ -75,7 +75,8 @@ def test_a_secret_is_masked_in_each_encoding(name: str, encoding: str) -> None:
 
 @given(st.text(min_size=8, max_size=60).filter(lambda text: len(text.strip()) >= 8), st.text(), st.text())
 def test_any_value_is_masked(value: str, before: str, after: str) -> None:
-    assert value.strip() not in SecretValues({"A": value}).masked(f"{before}{value}{after}").replace(MASK, "\0")
+    left = SecretValues({"A": value}).masked(f"{before}{value}{after}").split(MASK)
+    assert not [one for one in left if value.strip() in one]
 
 
 def test_a_long_token_is_masked_in_the_pieces_of_a_console() -> None:
