@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # A property is about values; how long one example takes on a busy machine is not its business.
-settings.register_profile("unhurried", deadline=None)
+# Each run of the tests has other examples.
+settings.register_profile("unhurried", deadline=None, max_examples=30)
 settings.load_profile("unhurried")
 
 _numbers = itertools.count(1)

@@ -40,6 +40,13 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "json": json.dumps,
     "json in UTF-8": partial(json.dumps, ensure_ascii=False),
     "json in json": lambda text: json.dumps(json.dumps({"a": text})),
+    "json of Go": lambda text: json.dumps(text).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+    "json of PHP": lambda text: json.dumps(text).replace("/", "\\/"),
+    "repr of json": lambda text: repr(json.dumps({"a": text})),
+    "repr of a text with both quotation marks": lambda text: repr(f"'\"{text}"),
+    "ascii": ascii,
+    "url of JavaScript": partial(quote, safe="!'()*"),
+    "xml": lambda text: html.escape(text).replace("&#x27;", "&apos;"),
     "repr": repr,
     "repr of bytes": lambda text: repr(text.encode()),
     "json of a repr": lambda text: json.dumps(repr(text)),
@@ -183,7 +190,7 @@ def test_structured_output_that_is_too_deep_to_mask_is_left_out() -> None:
 
 
 SECRET = TOKENS["LETTERS"]
-REDACTION = Redaction({**TOKENS, "OTHER": "aX9K2mQ7vT4z8"}, ["LETTERS", "NOT_SET"])
+REDACTION = Redaction({**TOKENS, "OTHER": "aX9K2mQ7vT4z8"}, ["LETTERS", "DIGITS", "NOT_SET"])
 
 
 @pytest.mark.parametrize(
@@ -194,11 +201,13 @@ REDACTION = Redaction({**TOKENS, "OTHER": "aX9K2mQ7vT4z8"}, ["LETTERS", "NOT_SET
         TaskEnded(0, "completed", 1.0, f"is {SECRET}", SECRET, 1.0),
         Succeeded(f"is {SECRET}", json.dumps({"a": SECRET})),
         Inspected({"agents": [{"goal": SECRET}]}),
+        Inspected({"inputs_schema": {"default": int(TOKENS["DIGITS"])}}),
     ],
 )
 def test_a_message_has_no_value_of_a_secret_variable(message: Any) -> None:
     masked = REDACTION.message(message)
     assert SECRET not in repr(masked)
+    assert TOKENS["DIGITS"] not in repr(masked)
     assert MASK in repr(masked)
 
 

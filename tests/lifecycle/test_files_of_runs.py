@@ -23,6 +23,7 @@ from windlass.kickoffs.files import CHUNK, FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.retries import Retries
 from windlass.kickoffs.states import State
+from windlass.lifecycle.worker_config import CrewEnvironment
 from windlass.runner.run_folder import RunFolder
 from windlass.store.deployments import DeploymentStore
 from windlass.store.files import FileStore
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from lifecycle.running import Place, World
     from windlass.runner.run_folder import Stamp
+    from windlass.store.kickoffs import Claimed
 
 CODE = '''
 import os, pathlib, time
@@ -60,6 +62,24 @@ async def written(world: World) -> World:
     world.registration = Registration.of(world.project)
     world.deployment = await world.registration.inspect(DeploymentStore(world.database), world.runner, {})
     return world
+
+
+async def test_files_with_a_secret_in_their_names_are_not_stored(written: World) -> None:
+    secret = "Xk29vQ7mT4zR8bLw"
+
+    async def environment(_: Claimed) -> CrewEnvironment:
+        return CrewEnvironment({"TOKEN": secret}, frozenset({"TOKEN"}))
+
+    code = (
+        "t = os.environ['TOKEN']; Path(f'a {t}.txt').write_text('1'); Path(t).mkdir(); Path(t, 'b').write_text('2'); "
+        "Path(f'line\\n{t}').write_text('3'); Path('kept').write_text('4')"
+    )
+    await written.worker(environment)
+    kickoff = await written.accept(code=code, steps=None)
+    message = warnings(await written.ended(kickoff))["files_cut"]
+    assert set(await files(written, kickoff)) == {"kept"}
+    assert secret not in message
+    assert "its name has the value of a secret variable" in message
 
 
 async def files(world: World, kickoff: UUID) -> dict[str, bytes]:

@@ -14,6 +14,7 @@ import pytest
 from secrets_managers.token_issuer import OTHER_ORGANIZATION
 from windlass.secrets.provider import (
     AccessDenied,
+    BadCredential,
     CredentialRefused,
     ProviderUnavailable,
     SecretError,
@@ -113,6 +114,12 @@ def test_names_are_completed(name: str, method: str, connect: Connect, server_of
     assert len(manager.names("names-", 2)) == 2
     assert manager.names("no-such", 10) == []
     assert "other-names-a" in manager.names("", 1000)
+
+
+@pytest.mark.parametrize("prefix", ["../../auth/token/accessors/", "app/../../../sys/", "./a", "/sys/"])
+def test_names_are_only_those_below_the_mount_of_vault(connect: Connect, prefix: str) -> None:
+    with pytest.raises(BadCredential):
+        connect("vault", "token").names(prefix, 10)
 
 
 @each_method

@@ -161,6 +161,11 @@ def set_default(name: str, *, control: ControlSession, json_output: bool) -> Non
     if json_output:
         print_json(found)
     notify(f"{name} is the default credential of {found['provider']} now.")
+    if found.get("read") == "at deploy":
+        notify(
+            "Its secrets are read at deploy: a crew gets variables of the default credential after `windlass "
+            "deployments redeploy`, and runs without those that were read at each kickoff until then."
+        )
 
 
 @credentials.command

@@ -279,11 +279,11 @@ def _from_arguments(deployment: str, pairs: tuple[str, ...], secret: bool | None
 
 
 def _asked(name: str) -> str | None:
-    """Returns the value, None for an empty one at the prompt: the variable then keeps its value."""
+    """Returns the value, None for an empty one: the variable then keeps its value."""
     if sys.stdin.isatty():
         text = f"{name} (empty: keep its value)"
         return click.prompt(text, default="", show_default=False, hide_input=True, err=True) or None
-    return sys.stdin.read(LONGEST_FILE).rstrip("\r\n")
+    return sys.stdin.read(LONGEST_FILE).rstrip("\r\n") or None
 
 
 def _together(given: list[Given]) -> list[Given]:

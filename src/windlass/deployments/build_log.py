@@ -62,7 +62,7 @@ class BuildLog:
         """Adds a line of uv or of the project, as long as there is room."""
         if self._lines_left <= 0:
             return
-        text = self.masked(line[: 2 * LONGEST_LINE])[:LONGEST_LINE]
+        text = self.masked(line)[:LONGEST_LINE]
         self._lines_left -= 1
         self._bytes_left -= len(text.encode("utf-8", "replace"))
         if self._bytes_left < 0:

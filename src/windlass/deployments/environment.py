@@ -98,7 +98,8 @@ def not_deployed(name: str, again: str) -> Warning_:
     return Warning_(
         "variable_not_deployed",
         f"The crew runs without the variable {name}: its credential is static, so its value is read at deploy, and it "
-        f"was set after the last one. To read it: {again}",
+        "has not been read yet: it was bound after the last deploy, or its credential has become another one. To read "
+        f"it: {again}",
     )
 
 

@@ -61,7 +61,7 @@ Reading = Literal["at deploy", "at each kickoff"]
 
 @dataclass(frozen=True, slots=True)
 class GivenVariable:
-    """A variable to set. One without a value keeps the one that it has."""
+    """A variable to set. One without a value keeps the one that it has, also a secret one with an empty value."""
 
     name: str
     value: Secret | None = None
@@ -138,7 +138,8 @@ class Variables:
     ) -> SealedVariable:
         if given.source.is_managed:
             return managed(given, before, usable)
-        if given.value is None:
+        has_one = before is not None and before.secret and before.value is not None and before.secret_name is None
+        if given.value is None or (has_one and not given.value):
             return kept(given, before)
         value = seal_value(self._key_ring, deployment, given.name, given.value.reveal())
         return SealedVariable(given.name, value, given.secret)

@@ -36,6 +36,7 @@ from windlass_child.process.messages import (
     Tokens,
     Warned,
 )
+from windlass_child.process.secret_values import SecretValues
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
@@ -214,6 +215,8 @@ class Run:
             await self._report_secrets(resolved.resolution)
         for warning in resolved.warnings:
             self._reports.warn(warning)
+        secret = {name: resolved.variables[name] for name in resolved.secrets & resolved.variables.keys()}
+        self.files.hide(SecretValues(secret))
         return resolved
 
     async def _report_secrets(self, resolution: Mapping[str, object]) -> None:

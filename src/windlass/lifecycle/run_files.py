@@ -20,6 +20,7 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.tasks import Warning_
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.lifecycle.run_recorder import NoLongerOurs
+from windlass_child.process.secret_values import MASK, SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +74,11 @@ class RunFiles:
         self._bytes = 0
         self._compared = 0
         self._hurried = False
+        self._secrets = SecretValues({})
+
+    def hide(self, secrets: SecretValues) -> None:
+        """Stores no file with one of these values in its name, and masks them in warnings."""
+        self._secrets = secrets
 
     async def begin(self, folder: RunFolder) -> None:
         """Writes the files of finished steps into the folder of a later attempt."""
@@ -109,7 +115,7 @@ class RunFiles:
             await self.give_up(str(error))
             return None
         if left_out.count:
-            self._warn(Warning_("files_cut", left_out.words()))
+            self._warn(Warning_("files_cut", self._secrets.masked(left_out.words())))
         return changes
 
     def hurry(self) -> None:
@@ -149,6 +155,9 @@ class RunFiles:
         try:
             scan = await folder.scan(self._limits, self._known)
             for path, stamp in scan.files.items():
+                if self._secrets.are_in(path):
+                    scan.left_out.add(MASK, "its name has the value of a secret variable")
+                    continue
                 await self._follow(folder, scan, path, stamp)
         except TimeoutError:
             raise NotStored("the working folder did not answer in time.") from None

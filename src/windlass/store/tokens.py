@@ -46,7 +46,7 @@ class TokenRow:
     name: str | None = None
     user: str | None = None
     role: Role | None = None
-    digest: bytes = field(default=b"", repr=False)
+    digest: bytes = field(default=b"", repr=False, compare=False)
 
     def allows(self, scope: Scope) -> bool:
         if self.kind == PERSONAL:

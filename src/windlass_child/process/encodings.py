@@ -44,6 +44,16 @@ def quoted(text: str, safe: str = "") -> str:
     return quote(utf8(text), safe)
 
 
+def backslashed(text: str, quote_mark: str) -> str:
+    """Returns the text as it is in a Python literal with these quotation marks."""
+    return text.replace("\\", "\\\\").replace(quote_mark, f"\\{quote_mark}")
+
+
+def json_for_html(text: str) -> str:
+    """Returns the text as encoders write it whose JSON may stand in HTML, such as that of Go."""
+    return escaped(text).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
 def html_decimal(text: str) -> str:
     return html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
 
@@ -74,13 +84,21 @@ FORMS: dict[str, Callable[[str], str]] = {
     "json": escaped,
     "json_utf8": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
     "json_twice": lambda text: escaped(escaped(text)),
+    "json_html": json_for_html,
+    "json_slash": lambda text: escaped(text).replace("/", "\\/"),
+    "json_repr": lambda text: backslashed(escaped(text), "'"),
     "repr": lambda text: repr(text)[1:-1],
+    "repr_single": lambda text: backslashed(text, "'"),
+    "repr_double": lambda text: backslashed(text, '"'),
+    "ascii": lambda text: ascii(text)[1:-1],
     "repr_bytes": lambda text: repr(utf8(text))[2:-1],
     "url": quoted,
+    "url_component": lambda text: quoted(text, "!'()*"),
     "url_path": lambda text: quoted(text, "/"),
     "url_lower": percent_lower,
     "url_form": lambda text: quote_plus(utf8(text)),
     "html": html.escape,
+    "html_apos": lambda text: html.escape(text).replace("&#x27;", "&apos;"),
     "html_text": lambda text: html.escape(text, quote=False),
     "html_decimal": html_decimal,
     "hex": lambda text: utf8(text).hex(),

@@ -17,7 +17,7 @@ from windlass_child.process.encodings import from_utf8, utf8
 from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
 from windlass_child.process.search import Search
 from windlass_child.process.secret_parts import SHORTEST, is_of_the_machine, secrets_in
-from windlass_child.process.secret_values import MASK, MASK_BYTES, SecretValues, replaced
+from windlass_child.process.secret_values import MASK, MASK_BYTES, SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -91,7 +91,7 @@ class Redaction:
                 structured = message.structured and self.secrets.masked_json_text(message.structured)
                 return {"output": masked(message.output), "structured": structured}
             case Inspected():
-                return {"manifest": replaced(message.manifest, masked)}
+                return {"manifest": self.secrets.masked_json(message.manifest)}
         return {}
 
     def _task(self, task: KnownTask) -> KnownTask:

@@ -20,7 +20,7 @@ SHORTEST_LINE = 16
 MACHINE = {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER"}
 """Variables of the machine. With those that begin with LC_, every crew has them, and none is masked."""
 
-SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH(?!OR)|DSN", re.IGNORECASE)
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH(?!OR)|DSN", re.IGNORECASE)
 """In a variable with such a name an ordinary value is masked too. A value that is not ordinary is masked in every
 variable.
 """

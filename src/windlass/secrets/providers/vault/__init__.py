@@ -139,7 +139,7 @@ class Vault:
             },
             "vault auth enable jwt\n"
             f"vault write auth/jwt/config oidc_discovery_url={issuer} bound_issuer={issuer}\n"
-            'echo \'path "secret/data/*" { capabilities = ["read"] }\' | vault policy write windlass -\n'
+            'echo \'path "secret/data/app/*" { capabilities = ["read"] }\' | vault policy write windlass -\n'
             "vault write auth/jwt/role/windlass role_type=jwt user_claim=sub token_policies=windlass token_ttl=1h \\\n"
             f"  bound_audiences={audience} bound_subject={subject}",
         )

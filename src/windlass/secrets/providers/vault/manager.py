@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from windlass.secrets.provider import (
     AccessDenied,
+    BadCredential,
     CredentialRefused,
     SecretError,
     SecretNotFound,
@@ -115,6 +116,8 @@ class VaultManager:
 
     def names(self, prefix: str, limit: int) -> list[str]:
         folder, slash, rest = prefix.rpartition("/")
+        if {".", ".."} & set(folder.split("/")) or folder.startswith("/"):
+            raise BadCredential(f"{prefix[:200]!r} is no beginning of a path below the KV engine.")
         try:
             found = self._get("LIST", f"{self._configuration.mount}/metadata/{_quoted(folder + slash)}")
         except SecretNotFound:
