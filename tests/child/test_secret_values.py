@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.messages import LONGEST_NAME, Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.secret_values import MASK, MOST_PARTS, SecretValues
 
@@ -209,6 +209,14 @@ def test_a_message_has_no_value_of_a_secret_variable(message: Any) -> None:
     assert SECRET not in repr(masked)
     assert TOKENS["DIGITS"] not in repr(masked)
     assert MASK in repr(masked)
+
+
+def test_a_name_is_masked_before_it_is_cut() -> None:
+    name = f"{'n' * (LONGEST_NAME - 5)}{SECRET}"
+    inspected = REDACTION.message(Inspected({"tasks": [{"key": "k", "name": name, "agent": name}]}))
+    for masked in (REDACTION.message(TaskStarted(0, "k", name, name, 1.0)), inspected):
+        assert SECRET[:4] not in repr(masked)
+        assert "n" * LONGEST_NAME not in repr(masked)
 
 
 def test_a_message_keeps_values_of_other_variables() -> None:

@@ -17,7 +17,6 @@ from projects_for_tests.making import written
 pytestmark = pytest.mark.xdist_group("served_crews")
 
 CLIENT = Path(__file__).parent / "automation_client.py"
-EXAMPLE = Path(__file__).parents[2] / "examples" / "research_crew"
 ANSWER = 'Brewed "green" \N{TEACUP WITHOUT HANDLE}\nfor 3 minutes.\n'
 PROJECT = {
     "pyproject.toml": '[project]\nname = "brewery"\n\n[tool.windlass]\nentrypoint = "brew:brew"\n',
@@ -71,17 +70,3 @@ def test_it_runs_a_crew_and_returns_exactly_the_final_output(open_folder: Path) 
     assert "'missing_inputs': ['leaf']" in missing
     assert failing.startswith("Error: Crew task failed. Response: ")
     assert "there are no leaves" in failing
-
-
-def test_it_runs_the_example_crew(open_folder: Path) -> None:
-    windlass = Command(open_folder)
-    with windlass.started("dev", str(EXAMPLE), "--port", "0") as server:
-        url = server.wait_for("Base URL").split()[-1]
-        live = windlass("tokens", "create", "--profile", "live").out.strip()
-        (returned,) = asked_by_the_tool(open_folder, f"{url}/", live, {"topic": "tea", "audience": "new waiters"})
-        status = status_of_the_last(url, live, windlass)
-        server.interrupt()
-        assert server.end() == 0
-    assert "[offline model]" in returned
-    assert (status["state"], status["result"]) == ("SUCCESS", returned)
-    assert [task["state"] for task in status["tasks"]] == ["completed"] * 3

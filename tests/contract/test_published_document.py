@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("served_crews")
 
 EXAMPLES = 10
-CREW = """
-{
-  "name": "tides",
-  "agents": ["clerk"],
-  "inputs": {"place": "Brest"},
-  "tasks": [{"name": "a", "description": "Look at {place} at {hour}", "expected_output": "Words", "agent": "clerk"}]
-}
-"""
-AGENT = '{"role": "Clerk", "goal": "Answer", "backstory": "Brief."}'
 FLOW = """
 schema: crewai.flow/v1
 name: Tides
@@ -41,20 +32,17 @@ state:
 methods:
   begin: {start: true, do: {call: expression, expr: state.place}}
 """
-PROJECTS = {
-    "crew": {"crew.jsonc": CREW, "agents/clerk.jsonc": AGENT},
-    "flow": {
-        "pyproject.toml": '[project]\nname = "tides"\n[tool.crewai]\ntype = "flow"\ndefinition = "flow.yaml"\n',
-        "flow.yaml": FLOW,
-    },
+PROJECT = {
+    "pyproject.toml": '[project]\nname = "tides"\n[tool.crewai]\ntype = "flow"\ndefinition = "flow.yaml"\n',
+    "flow.yaml": FLOW,
 }
 
 
-@pytest.fixture(scope="module", params=list(PROJECTS))
-def published(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The document of a served crew, or flow. It is paused: kickoffs are accepted, and wait."""
+@pytest.fixture(scope="module")
+def published() -> Iterator[Any]:
+    """The document of a served flow, whose inputs have types. It is paused: kickoffs are accepted, and wait."""
     with folder_for_all() as folder:
-        project, windlass = written(folder / "tides", PROJECTS[request.param]), Command(folder)
+        project, windlass = written(folder / "tides", PROJECT), Command(folder)
         with windlass.started("dev", str(project), "--port", "0") as server:
             url = server.wait_for("Base URL").split()[-1]
             token = windlass("tokens", "show", "--kind", "organization").out.strip()

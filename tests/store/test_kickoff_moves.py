@@ -238,7 +238,7 @@ def test_no_order_of_events_leads_astray(shared_url: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(Lives, "url", shared_url)
     case = Lives.TestCase
     case.settings = settings(
-        max_examples=25,
+        max_examples=15,
         stateful_step_count=50,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.reuse, Phase.generate],  # to make a long example short takes longer than a test may

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from windlass_child.crewai.capabilities import found, optional
 from windlass_child.journal.fingerprint import task_key
 from windlass_child.journal.step_context import replaced
-from windlass_child.process.messages import LONGEST_NAME, KnownTask, TaskEnded, TaskStarted
+from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from windlass_child.process.report import Report
 
 
+MOST_OF_NAME = 128 * 1024
+"""Characters of a name that are kept until values of secrets in it are masked. `Redaction.message` cuts it then."""
+
+
 def described(task: Any) -> KnownTask:
     """Returns a task in the form of messages and manifests."""
     # crewai overwrites the description when it fills in placeholders, and keeps the original beside it
     written = getattr(task, "_original_description", None) or task.description
     agent = getattr(task, "agent", None)
-    name = None if task.name is None else beginning(task.name, LONGEST_NAME)
-    role = None if agent is None else beginning(agent.role.strip(), LONGEST_NAME)
+    name = None if task.name is None else beginning(task.name, MOST_OF_NAME)
+    role = None if agent is None else beginning(agent.role.strip(), MOST_OF_NAME)
     return {"key": task_key(written), "name": name, "agent": role}
 
 
@@ -105,7 +109,7 @@ class TaskFollower:
         output = event.output
         seconds = at - self._began[position] if position in self._began else None
         self._report.send(
-            TaskEnded(position, "completed", at, output.raw, beginning(output.agent.strip(), LONGEST_NAME), seconds)
+            TaskEnded(position, "completed", at, output.raw, beginning(output.agent.strip(), MOST_OF_NAME), seconds)
         )
 
     def _failed(self, task: Any, event: Any) -> None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from windlass_child.process.encodings import from_utf8, utf8
-from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.messages import LONGEST_NAME, Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
 from windlass_child.process.search import Search
 from windlass_child.process.secret_parts import SHORTEST, is_of_the_machine, secrets_in
 from windlass_child.process.secret_values import MASK, MASK_BYTES, SecretValues
+from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -72,11 +73,11 @@ class Redaction:
         return nameless(value)
 
     def message(self, message: Message) -> Message:
-        """Returns a message without the values of secret variables.
+        """Returns a message without the values of secret variables, with names of at most LONGEST_NAME characters.
 
         `Report` masks events, warnings and errors before it cuts them, and `Journal` its entries.
         """
-        return replace(message, **self._masked_fields(message)) if self.secrets else message
+        return replace(message, **self._masked_fields(message))
 
     def _masked_fields(self, message: Message) -> dict[str, Any]:
         masked = self.secrets.masked
@@ -84,21 +85,24 @@ class Redaction:
             case TasksKnown():
                 return {"tasks": [self._task(one) for one in message.tasks]}
             case TaskStarted():
-                return {"name": message.name and masked(message.name), "agent": self._agent(message.agent)}
+                return {"name": self._name(message.name), "agent": self._name(message.agent)}
             case TaskEnded():
-                return {"output": message.output and masked(message.output), "agent": self._agent(message.agent)}
+                return {"output": message.output and masked(message.output), "agent": self._name(message.agent)}
             case Succeeded():
                 structured = message.structured and self.secrets.masked_json_text(message.structured)
                 return {"output": masked(message.output), "structured": structured}
             case Inspected():
-                return {"manifest": self.secrets.masked_json(message.manifest)}
+                manifest = self.secrets.masked_json(message.manifest)
+                tasks = {"tasks": [self._task(one) for one in manifest["tasks"]]} if "tasks" in manifest else {}
+                return {"manifest": {**manifest, **tasks}}
         return {}
 
     def _task(self, task: KnownTask) -> KnownTask:
-        return {**task, "name": task["name"] and self.secrets.masked(task["name"]), "agent": self._agent(task["agent"])}
+        return {**task, "name": self._name(task["name"]), "agent": self._name(task["agent"])}
 
-    def _agent(self, agent: str | None) -> str | None:
-        return agent and self.secrets.masked(agent)
+    def _name(self, name: str | None) -> str | None:
+        """Masks a name before it is cut, so that no part of a value is left."""
+        return name and beginning(self.secrets.masked(name), LONGEST_NAME)
 
 
 def nameless(value: object) -> str:
