@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from windlass.store.ending import SQL as ENDING
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows
+    from windlass.store.database import Connection
 
 MANY = 5000
 FEW = 100
@@ -26,6 +28,13 @@ COUNTED = SQL(
     "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS touched "
     "FROM pg_stat_xact_user_tables WHERE relname = 'kickoffs'"
 )
+
+BACKLOGS = {
+    "due later": (", ready, run_at", ", false, now() + interval '1 hour'"),
+    "behind one key": (", ready, concurrency_key", ", false, 'k'"),
+    "ended": (", state, concurrency_key", ", 'SUCCESS', 'k'"),
+}
+"""Columns of the kickoffs of a backlog, and their values."""
 
 KEY_IS_HELD = SQL("SELECT key_is_held(%(deployment)s, %(key)s) AS held")
 
@@ -40,9 +49,11 @@ async def pile_up(rows: Rows, columns: str = "", values: str = "") -> None:
     )
 
 
-async def rows_touched(rows: Rows, statement: str, values: dict[str, Any]) -> int:
+async def rows_touched(rows: Rows, statement: str, values: dict[str, Any], session: Connection | None = None) -> int:
     """Rows of kickoffs that the statement's scans looked at, in functions and triggers too."""
-    async with rows.database.transaction() as connection:
+    async with AsyncExitStack() as stack:
+        connection = session or await stack.enter_async_context(rows.database.connection())
+        await stack.enter_async_context(connection.transaction())
         await connection.execute("SET LOCAL enable_indexonlyscan = off")  # such scans are not counted
         before = await fetch(connection, COUNTED)
         await connection.execute(SQL(statement), values)
@@ -50,9 +61,9 @@ async def rows_touched(rows: Rows, statement: str, values: dict[str, Any]) -> in
     return int(after[0]["touched"] - before[0]["touched"])
 
 
-async def of_a_claim(rows: Rows) -> int:
+async def of_a_claim(rows: Rows, session: Connection | None = None) -> int:
     values = {"worker": rows.worker, "host": "here", "slots": 2, "lease": timedelta(seconds=60), "only": None}
-    return await rows_touched(rows, CLAIMING["claim"].as_string(), values)
+    return await rows_touched(rows, CLAIMING["claim"].as_string(), values, session)
 
 
 async def test_the_count_of_rows_can_tell_a_plan_that_touches_many(rows: Rows) -> None:
@@ -70,18 +81,26 @@ async def test_a_claim_touches_few_rows(rows: Rows, backlog: str, statistics: st
         await rows.database.execute("ANALYZE")
     if backlog in {"full", "behind one key"}:
         await other.started(concurrency_key="k")
-    columns, values = {
-        "due later": (", ready, run_at", ", false, now() + interval '1 hour'"),
-        "behind one key": (", ready, concurrency_key", ", false, 'k'"),
-        "ended": (", state, concurrency_key", ", 'SUCCESS', 'k'"),
-    }.get(backlog, ("", ""))
-    await pile_up(other, columns, values)
+    await pile_up(other, *BACKLOGS.get(backlog, ("", "")))
     if backlog == "paused":
         await DeploymentStore(rows.database).pause("other")
     await rows.accept(3)
     if statistics == "up to date":
         await rows.database.execute("ANALYZE kickoffs")
     assert await of_a_claim(rows) < FEW
+
+
+@pytest.mark.parametrize("backlog", ["ready", "full", "due later", "behind one key", "ended"])
+async def test_a_claim_touches_few_rows_in_a_session_that_knew_a_small_table(rows: Rows, backlog: str) -> None:
+    other = await rows.beside("other", **({"concurrency": 1} if backlog == "full" else {}))
+    async with rows.database.connection() as session:
+        await rows.settle(await other.started())
+        await rows.database.execute("ANALYZE")
+        await other.accept(concurrency_key="k")
+        assert await of_a_claim(rows, session) < FEW, "the plan is made for one row, and kept"
+        await pile_up(other, *BACKLOGS.get(backlog, ("", "")))
+        await rows.accept(3)
+        assert await of_a_claim(rows, session) < FEW
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class Database:
         self._large_writes = asyncio.Semaphore(LARGE_WRITES)
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             url,
-            min_size=2,
+            min_size=1,
             max_size=connections,
             open=False,
             timeout=POOL_WAIT_SECONDS,

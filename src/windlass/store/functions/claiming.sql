@@ -75,12 +75,11 @@ BEGIN
          WHERE turn = 1
     ), chosen AS MATERIALIZED (
         SELECT id FROM ranked ORDER BY (runs + rank) / weight, id LIMIT free_slots
-    ), claimed AS (
+    ), claimed AS (  -- an array, not a join: a join planned for a small table reads all kickoffs to find these
         UPDATE kickoffs
            SET state = 'STARTED', attempt = attempt + 1, worker_id = by_worker, lease_until = now() + lease,
                started_at = coalesce(started_at, now()), waiting_for = NULL
-          FROM chosen
-         WHERE kickoffs.id = chosen.id
+         WHERE id = ANY (ARRAY(SELECT id FROM chosen))
         RETURNING kickoffs.id, kickoffs.version_id, kickoffs.attempt
     ), tried_again AS (
         INSERT INTO attempts (kickoff_id, attempt, worker_id, host, restored)
