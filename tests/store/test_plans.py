@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -51,13 +50,14 @@ async def pile_up(rows: Rows, columns: str = "", values: str = "") -> None:
 
 async def rows_touched(rows: Rows, statement: str, values: dict[str, Any], session: Connection | None = None) -> int:
     """Rows of kickoffs that the statement's scans looked at, in functions and triggers too."""
-    async with AsyncExitStack() as stack:
-        connection = session or await stack.enter_async_context(rows.database.connection())
-        await stack.enter_async_context(connection.transaction())
-        await connection.execute("SET LOCAL enable_indexonlyscan = off")  # such scans are not counted
-        before = await fetch(connection, COUNTED)
-        await connection.execute(SQL(statement), values)
-        after = await fetch(connection, COUNTED)
+    if session is None:
+        async with rows.database.connection() as opened:
+            return await rows_touched(rows, statement, values, opened)
+    async with session.transaction():
+        await session.execute("SET LOCAL enable_indexonlyscan = off")  # such scans are not counted
+        before = await fetch(session, COUNTED)
+        await session.execute(SQL(statement), values)
+        after = await fetch(session, COUNTED)
     return int(after[0]["touched"] - before[0]["touched"])
 
 
