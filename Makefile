@@ -12,7 +12,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run serve test test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak clean help
+.PHONY: run serve test browser test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -25,9 +25,17 @@ serve: $(STAMPS)/run $(STAMPS)/assets  ## install, then start a server for deplo
 # The older releases of crewai that `make test` runs too: one before 1.0, and one before crewai had its hooks.
 OLDER := 0.186.1 1.9.3
 
-test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMPS)/crewai/%/built)  ## install what the tests need, then run them all
+test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMPS)/crewai/%/built) browser  ## install what the tests need, then run them all
 	@echo "==> running the tests"
 	CREWAI_ENVIRONMENTS="$(OLDER)" $(BIN)/python -m pytest $(ARGS)
+
+# Without a browser its tests are skipped, so a failure here is only a message. Set WINDLASS_TESTS_BROWSER to name another one.
+browser:
+	@command -v chromium chromium-browser google-chrome google-chrome-stable $${WINDLASS_TESTS_BROWSER:-} >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		echo "==> installing Chromium, for the tests of pages (once)" && \
+		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1; \
+	} || echo "==> no browser is installed, and it can't be installed here: its tests are skipped. Install the package \`chromium\` to run them."
 
 test-versions: $(STAMPS)/dev  ## run small crews and flows on a dozen releases of crewai, and write their table (ARGS="0.80.0-3.10 newest-3.13" for some)
 	$(BIN)/python tests/versions/every_version.py $(ARGS)

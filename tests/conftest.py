@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+import pytest_asyncio
 from hypothesis import settings
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
+from dashboard.browser import Tabs, launched
 from projects_for_tests.places import folder_for_all
 from store.shared_database import TEMPLATE, made
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
@@ -19,6 +21,8 @@ from windlass.store.migrate import migrate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from playwright.async_api import Browser
 
 # A property is about values; how long one example takes on a busy machine is not its business.
 # Each run of the tests has other examples.
@@ -57,6 +61,20 @@ def database_url(postgres: str) -> Iterator[str]:
 async def database(database_url: str) -> AsyncIterator[Database]:
     async with Database(database_url) as database:
         yield database
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with launched() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tabs(browser: Browser) -> AsyncIterator[Tabs]:
+    """Pages of the test's own, which fail it when they do what no page may do."""
+    tabs = Tabs(browser)
+    yield tabs
+    await tabs.close()
 
 
 async def _migrate(url: str) -> None:
