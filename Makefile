@@ -104,11 +104,15 @@ $(STAMPS)/crewai/%/built: requirements/crewai/$$(firstword $$(subst -, ,$$*)).tx
 	@UV_LINK_MODE=hardlink $(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
 	@touch $@
 
-$(STAMPS)/assets: package-lock.json
+$(STAMPS)/npm: package-lock.json
 	@echo "==> fetching what the pages load in the browser (once)"
 	@npm ci --silent --no-audit --no-fund --ignore-scripts
-	@mkdir -p src/windlass/api/static $(STAMPS)
-	@cp node_modules/swagger-ui-dist/swagger-ui-bundle.js node_modules/swagger-ui-dist/swagger-ui.css node_modules/swagger-ui-dist/LICENSE src/windlass/api/static/
+	@mkdir -p $(STAMPS) && touch $@
+
+# The stylesheet and the icons have only what the templates use.
+PAGES := $(shell find src/windlass/dashboard -name '*.html' -o -name '*.py' -o -path '*/static/*.js' -not -path '*/build/*')
+$(STAMPS)/assets: $(STAMPS)/npm assets/build.mjs $(PAGES)
+	@node assets/build.mjs
 	@touch $@
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
@@ -150,7 +154,7 @@ $(STAMPS)/audit: $(STAMPS)/venv requirements/audit.txt
 	@$(BIN)/uv pip install --quiet --python $@/bin/python --require-hashes -r requirements/audit.txt
 
 clean:  ## forget everything that was installed
-	rm -rf $(VENV) $(STAMPS) node_modules src/windlass/api/static
+	rm -rf $(VENV) $(STAMPS) node_modules src/windlass/api/static src/windlass/dashboard/static/build
 
 help:
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'

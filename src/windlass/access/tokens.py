@@ -135,6 +135,17 @@ class Tokens:
             )
         return found.id
 
+    async def user_with_role(self, name: str) -> UserRow:
+        """Raises NoSuchUser, and UserCanNot for a user who is disabled or has no role."""
+        await self.enabled_user(name)
+        found = await self.user(name)
+        if found.role is None:
+            raise UserCanNot(
+                f"The user {name!r} has no role, and so no access to the dashboard and the control API.",
+                f"Set one first, such as: windlass users role {shlex.quote(name)} developer",
+            )
+        return found
+
     async def users(self, *, after: str | None = None, limit: int = 1000) -> list[UserRow]:
         """Returns users in the order of their names, those after `after`."""
         return await self._store.users(after=after, limit=limit)
@@ -188,17 +199,11 @@ class Tokens:
         self, user: str, name: str, *, expires_at: datetime | None = None, by: Actor = COMMAND_LINE
     ) -> tuple[TokenRow, Secret]:
         """Creates a token with the rights of the user's role. Raises NoSuchUser, UserCanNot and TooManyTokens."""
-        owner = await self.enabled_user(user)
-        role = (await self.user(user)).role
-        if role is None:
-            quoted = shlex.quote(user)
-            raise UserCanNot(
-                f"The user {user!r} has no role, so a personal token would open nothing.",
-                f"Set one first, such as: windlass users role {quoted} developer",
-            )
+        found = await self.user_with_role(user)
+        owner = found.id
         if len(await self.all(user=owner, limit=MOST_PERSONAL)) == MOST_PERSONAL:
             raise TooManyTokens(f"The user {user!r} has {MOST_PERSONAL} tokens.", "Revoke some of them first.")
-        row = TokenRow(new_id(), TokenKind.PERSONAL, None, owner, None, expires_at, None, name, user, role)
+        row = TokenRow(new_id(), TokenKind.PERSONAL, None, owner, None, expires_at, None, name, user, found.role)
         return row, await self._add(row, shown=False, by=by)
 
     async def command_line_token(self) -> Secret:
@@ -207,15 +212,19 @@ class Tokens:
         Makes the user an owner if the user has no role. Creates the token if it does not exist or was revoked. Raises
         UserCanNot if the user is disabled.
         """
-        await self._owner()
-        owner = await self.enabled_user(OWNER)
-        if (await self.user(OWNER)).role is None:
-            await self.set_role(OWNER, Role.OWNER)
+        owner = await self.enabled_user(await self.ensure_owner())
         while (row := await self._store.of_the_command_line(owner)) is None:
             # If several processes do this at once, one succeeds, and all of them return its token.
             new = TokenRow(new_id(), TokenKind.PERSONAL, None, owner, None, None, None, OF_COMMANDS)
             await self._add(new, shown=True)
         return self._opened(row)
+
+    async def ensure_owner(self) -> str:
+        """Returns the name of the user `owner`. Makes the user an owner if the user has no role."""
+        await self._owner()
+        if (await self.user(OWNER)).role is None:
+            await self.set_role(OWNER, Role.OWNER)
+        return OWNER
 
     async def show(self, deployment: Deployment) -> ShownTokens:
         """Returns the two shown tokens of a deployment. Creates one that does not exist yet or that was revoked."""

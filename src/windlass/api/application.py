@@ -299,6 +299,8 @@ class Application:
         if self._hosts is not None and not self._hosts.allows(host):
             raise unknown_host()
         place = self._addresses.find(host, scope["path"])
+        if place.path == "/" and not place.prefix and not place.by_host and is_navigation(scope):
+            place = CrewRoute(None, "/")  # a person who opens the server's address gets the dashboard
         router = self._server if place.slug is None else self._crew
         response.api = _api_of(place)
         inner = {**scope, "path": place.path, "root_path": "", "app": self, "place": place}
@@ -308,6 +310,11 @@ class Application:
                 await preflight_response()(inner, receive, response.send)
                 return
         await router(inner, receive, response.send)
+
+
+def is_navigation(scope: Scope) -> bool:
+    """Returns whether a person opens the address in a browser. No other client sends this header."""
+    return scope["method"] == "GET" and (b"sec-fetch-dest", b"document") in scope["headers"]
 
 
 class _ResponseSender:
@@ -339,6 +346,8 @@ class _ResponseSender:
 def _api_of(place: CrewRoute) -> str:
     if place.slug is not None:
         return "crew"
+    if place.path.startswith("/ui"):
+        return "dashboard"
     return "control" if place.path.startswith("/api/") else "server"
 
 

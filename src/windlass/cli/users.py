@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from windlass.cli.printing import json_option, notify, print_json, print_table
 from windlass.cli.servers import demand_local, profile_option
 
 LONGEST_NAME = 100
+LONGEST_LINE = 1000
 HEADINGS = ("USER", "ROLE", "STATE", "ADDED")
 ROLES = ("owner", "developer", "viewer")
 
@@ -31,7 +33,7 @@ role_option = click.option(
 
 @click.group
 def users() -> None:
-    """Add, list, disable and delete users, and set their roles."""
+    """Add, list, disable and delete users, set their roles, and let them sign in to the dashboard."""
 
 
 @users.command
@@ -135,6 +137,52 @@ def delete(name: str, *, data_only: bool, stop: bool, yes: bool, json_output: bo
     if json_output:
         print_json({"name": name, "deleted_kickoffs": count, "deleted_user": not data_only})
     notify(f"{count} kickoff{'' if count == 1 else 's'} of {name} deleted{'' if data_only else ', and the user'}.")
+
+
+@users.command
+@click.argument("name")
+@json_option
+def link(name: str, *, json_output: bool) -> None:
+    """Print a link that signs a user in to the dashboard, once, within 30 minutes.
+
+    The user `owner` is made an owner if nobody has given the user a role. Run it on the server's machine.
+    """
+    from windlass.access.sessions import LINK_VALID
+    from windlass.cli.this_server import administer, local_url
+    from windlass.config import load
+
+    demand_local()
+    settings = load()
+    code = administer(settings, lambda opened: opened.sessions.new_link(name))
+    url = f"{settings.public_url or local_url(settings)}/ui/sign-in?code={code.reveal()}"
+    minutes = int(LINK_VALID.total_seconds() / 60)
+    if json_output:
+        print_json({"name": name, "url": url, "valid_seconds": int(LINK_VALID.total_seconds())})
+    else:
+        click.echo(url)
+    notify(f"The link signs {name} in once, within {minutes} minutes. Send it only to {name}.")
+
+
+@users.command
+@click.argument("name")
+@json_option
+def password(name: str, *, json_output: bool) -> None:
+    """Set the password with which a user signs in to the dashboard.
+
+    Asks for it, or reads it from standard input. All sessions of the user end. Run it on the server's machine.
+    """
+    from windlass.cli.this_server import administer
+    from windlass.config import load
+
+    demand_local()
+    if sys.stdin.isatty():
+        new = str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+    else:
+        new = sys.stdin.readline(LONGEST_LINE).rstrip("\n")
+    administer(load(), lambda opened: opened.sessions.set_password(name, new))
+    if json_output:
+        print_json({"name": name})
+    notify(f"The password of {name} is set, and the sessions of {name} have ended.")
 
 
 def _state(row: dict[str, Any]) -> str:

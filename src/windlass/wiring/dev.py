@@ -17,6 +17,7 @@ from windlass.deployments.resolution import DevVariables
 from windlass.errors import ProjectError
 from windlass.files import write_whole
 from windlass.lifecycle.worker_config import CrewEnvironment
+from windlass.loopback import is_loopback
 from windlass.projects import ServedCode, glance
 from windlass.store.deployments import DeploymentStore
 from windlass.store.variables import VariableStore
@@ -124,6 +125,7 @@ async def _serve_projects(
     for deployment in deployments:
         base_url = address if alone else f"{address}/crews/{deployment.slug}"
         await _greet(base_url, infrastructure, deployment, shown)
+    await _show_dashboard(services, shown)
     notify(LAST_LINE)
     shown.log_as(settings, settings.log_level)
     for crew in crews:
@@ -190,6 +192,15 @@ def startup_banner(base_url: str, deployment: Deployment, tokens: ShownTokens | 
     schema = deployment.version.manifest.inputs_schema if deployment.version else {}
     shown = (tokens.organization, tokens.user, tokens.user_name) if tokens else None
     return ["", f"The crew {deployment.slug} is served.", "", *welcome(base_url, schema, shown)]
+
+
+async def _show_dashboard(services: Services, shown: Shown) -> None:
+    """Prints the link that signs a person in. Only a terminal gets it: a log would keep it."""
+    is_local = is_loopback(services.settings.host)
+    if shown.tokens and (is_local or await services.dashboard.sessions.needs_link()):
+        shown.notify(f"\nDashboard: {await services.sign_in_link()}\n  The link signs you in once, within 30 minutes.")
+    else:
+        shown.notify(f"\nDashboard: {services.dashboard.server_url}/ui/")
 
 
 async def _greet(base_url: str, infrastructure: Infrastructure, deployment: Deployment, shown: Shown) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from windlass import log
+from windlass.access.sessions import Sessions
 from windlass.access.tokens import Tokens
 from windlass.aio import serving, shielded
 from windlass.deployments.identity import Identity
@@ -51,6 +52,7 @@ class Administration:
     """The parts for commands that read or change tokens, users and deployments of a server."""
 
     tokens: Tokens
+    sessions: Sessions
     deployments: DeploymentStore
     users: UserDeletion
     database_url: str
@@ -79,7 +81,8 @@ async def administration(settings: Settings) -> AsyncIterator[Administration]:
     async with database_for_commands(settings) as database:
         tokens = await Tokens.open(TokenStore(database), key_ring_of(settings))
         deployments = DeploymentStore(database)
-        yield Administration(tokens, deployments, user_deletion(settings, database, tokens), database.url)
+        sessions = Sessions(database, tokens)
+        yield Administration(tokens, sessions, deployments, user_deletion(settings, database, tokens), database.url)
 
 
 @asynccontextmanager

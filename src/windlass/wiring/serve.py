@@ -61,16 +61,19 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
         slugs = [one.slug for one in await DeploymentStore(infrastructure.database).overview()]
         has_model = names_model(crew_environment(None, settings.crew_env))
         model = OFFLINE if offline_model else [] if has_model else NO_KEY
-        for line in startup_banner(address, slugs, settings.slots, model):
+        link = await services.sign_in_link() if for_person and await services.dashboard.sessions.needs_link() else None
+        for line in startup_banner(address, slugs, settings.slots, model, link):
             notify(line)
         log.configure(settings.log_format, settings.log_level)
 
     return run_until_shutdown(settings, compose, notify)
 
 
-def startup_banner(address: str, slugs: list[str], slots: int, model: Sequence[str] = ()) -> list[str]:
+def startup_banner(
+    address: str, slugs: list[str], slots: int, model: Sequence[str] = (), link: str | None = None
+) -> list[str]:
     """Returns the lines that a new server prints: where it is, what it serves, and how to deploy. `model` are lines
-    about the model of the crews.
+    about the model of the crews, `link` signs the owner in to the dashboard.
     """
     crews = f"{len(slugs)} crew{'' if len(slugs) == 1 else 's'}" if slugs else "no crew yet"
     return [
@@ -78,6 +81,8 @@ def startup_banner(address: str, slugs: list[str], slots: int, model: Sequence[s
         f"Windlass serves {crews}, {slots} kickoffs at once.",
         "",
         f"  Address      {address}",
+        f"  Dashboard    {link or f'{address}/ui/'}",
+        *(["               The link signs you in once, within 30 minutes. Then set a password there."] if link else []),
         f"  Control API  {address}/api/v1/docs",
         *(f"  Crew         {address}/crews/{slug}" for slug in slugs[:MOST_NAMED]),
         *([f"  ...          {len(slugs) - MOST_NAMED} more: windlass deployments list"] if slugs[MOST_NAMED:] else []),

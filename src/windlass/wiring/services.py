@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 from windlass import log
 from windlass.access.authentication import RateLimits, TokenAuthenticator
+from windlass.access.sessions import Sessions
 from windlass.access.tickets import Tickets
+from windlass.access.tokens import OWNER
 from windlass.aio import serving
 from windlass.api.application import Addresses, Application, Hosts, health_routes
 from windlass.api.connections import ConnectionLimits
@@ -26,6 +28,7 @@ from windlass.api.metrics import Metrics
 from windlass.api.oidc import Oidc
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
+from windlass.dashboard.dashboard import Dashboard
 from windlass.deployments.building import Building
 from windlass.deployments.builds import Builds
 from windlass.deployments.checkouts import Checkouts
@@ -247,6 +250,7 @@ class Services:
             Tickets(infrastructure.tokens),
         )
         control = self._control_api(access)
+        self.dashboard = self._new_dashboard(control, crew_api)
         health = health_routes({"database": self._migrated, "worker": self._claiming})
         addresses = Addresses(root, settings.crew_domain)
         app = Application(
@@ -256,6 +260,7 @@ class Services:
                 *control_routes(control),
                 *CrewaiCli(control).routes(),
                 *Oidc(infrastructure.identity).routes(),
+                *self.dashboard.routes(),
                 *self._metrics(control),
             ],
             addresses,
@@ -276,10 +281,20 @@ class Services:
         await self.stack.enter_async_context(serving(server))
         await self.stack.enter_async_context(serving(streams))  # stopped first, so that the server need not wait
         warn_without_tls(settings, self.notify)
-        self.address_here = http_url(settings.host, server.port)
+        self.address_here = self.dashboard.here = http_url(settings.host, server.port)
         if settings.issuer is None and is_loopback(settings.host):
             infrastructure.identity.issue_at(self.address_here)
         return settings.public_url or self.address_here
+
+    def _new_dashboard(self, control: ControlApi, crew_api: CrewApi) -> Dashboard:
+        tokens = self.infrastructure.tokens
+        sessions = Sessions(self.infrastructure.database, tokens)
+        return Dashboard(control, crew_api, sessions, tokens.key_for(b"windlass notice"))
+
+    async def sign_in_link(self) -> str:
+        """Returns the address that signs the owner in to the dashboard, once."""
+        code = await self.dashboard.sessions.new_link(OWNER)
+        return f"{self.dashboard.server_url}/ui/sign-in?code={code.reveal()}"
 
     def _control_api(self, access: TokenAuthenticator) -> ControlApi:
         infrastructure = self.infrastructure

@@ -1,0 +1,125 @@
+"""The dashboard: pages for people, at /ui. It calls the functions of the control API and of the crew API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from starlette.routing import Mount, Route, Router
+
+from windlass.api.control_api.errors import translated
+from windlass.api.errors import TITLES, Problem, problem_of, unexpected, wrong_method
+from windlass.dashboard import account, crew_frame, crews, sign_in
+from windlass.dashboard.routes import Notices, SignInNeeded, Visit
+from windlass.dashboard.static_files import static_file
+from windlass.dashboard.templating import Templates
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+
+    from windlass.access.sessions import Sessions
+    from windlass.api.control_api.dependencies import ControlApi
+    from windlass.api.crew_api.routes import CrewApi
+
+PATH = "/ui"
+PAGES = (sign_in.ROUTES, account.ROUTES, crews.ROUTES, crew_frame.ROUTES)
+NOT_FOUND, METHOD_NOT_ALLOWED = 404, 405
+
+
+@dataclass
+class Dashboard:
+    """The dashboard of a server. `here` is the address of the server without a public URL, for commands to paste."""
+
+    control: ControlApi
+    crew_api: CrewApi
+    sessions: Sessions
+    notice_key: bytes = field(repr=False)
+    here: str = "http://127.0.0.1:8000"
+
+    def routes(self) -> list[Route | Mount]:
+        return [
+            Route("/", self._to_crews, methods=["GET"]),
+            Route(PATH, self._to_crews, methods=["GET"]),
+            Mount(PATH, app=self._app),
+        ]
+
+    @cached_property
+    def templates(self) -> Templates:
+        return Templates(self.url)
+
+    @cached_property
+    def notices(self) -> Notices:
+        return Notices(self.notice_key)
+
+    @property
+    def server_url(self) -> str:
+        """Returns the address of the server, for addresses and commands that a person copies."""
+        return self.control.public_url or self.here
+
+    @property
+    def origin(self) -> str | None:
+        public = urlsplit(self.control.public_url or "")
+        return f"{public.scheme}://{public.netloc}" if public.netloc else None
+
+    @property
+    def is_secure(self) -> bool:
+        """Returns whether browsers reach the server with TLS, so that cookies need it."""
+        return (self.control.public_url or "").startswith("https://")
+
+    @property
+    def cookie_path(self) -> str:
+        return self.url(PATH)
+
+    def url(self, path: str) -> str:
+        """Returns the path in the browser: a proxy may serve the server below a path, which the public URL names."""
+        return urlsplit(self.control.public_url or "").path.rstrip("/") + path
+
+    @cached_property
+    def _router(self) -> Router:
+        pages = [route for group in PAGES for route in group.mounted(self)]
+        return Router([*pages, Route("/static/{name:path}", static_file, methods=["GET"])], redirect_slashes=False)
+
+    async def _to_crews(self, _: Request) -> Response:
+        return RedirectResponse(self.url(f"{PATH}/"), 303)
+
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers with a page, also to an error, until a response has started."""
+        try:
+            await self._router(scope, receive, send)
+        except SignInNeeded:
+            await self._to_sign_in(scope)(scope, receive, send)
+        except Exception as error:
+            problem = _problem(error, scope)
+            if problem is None:
+                raise
+            await self._error_page(problem, scope)(scope, receive, send)
+
+    def _to_sign_in(self, scope: Scope) -> Response:
+        here = Visit(Request(scope), self, None).here
+        after = f"?next={quote(here)}" if scope["method"] == "GET" and here != f"{PATH}/" else ""
+        return RedirectResponse(self.url(f"{PATH}/sign-in{after}"), 303)
+
+    def _error_page(self, problem: Problem, scope: Scope) -> Response:
+        request = Request(scope)
+        visit = getattr(request.state, "visit", None) or Visit(request, self, None)
+        page: Response = visit.page("error.html", problem.status, title=TITLES[problem.status], message=problem.message)
+        page.headers.update(problem.headers)
+        return page
+
+
+def _problem(error: Exception, scope: Scope) -> Problem | None:
+    """Returns the error as a Problem, None for one that the server itself answers."""
+    if isinstance(error, HTTPException):
+        if error.status_code == NOT_FOUND:
+            return Problem(
+                NOT_FOUND, "There is no page at this address. It may have moved, or what it showed was removed."
+            )
+        if error.status_code == METHOD_NOT_ALLOWED:
+            return wrong_method(error.headers or {})
+    return problem_of(translated(error)) or unexpected(error, scope["method"], scope["path"])

@@ -1,0 +1,232 @@
+"""Routes of the dashboard. Each names the role that it needs, and each POST must come from a page of the dashboard."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from windlass.access.sessions import Client
+from windlass.api.bodies import read_body
+from windlass.api.errors import Problem, bad_request
+from windlass.kickoffs.roles import SCOPES_OF_ROLE
+from windlass.store.audit import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+
+    from windlass.access.sessions import Person
+    from windlass.dashboard.dashboard import Dashboard
+    from windlass.kickoffs.roles import Role
+    from windlass.kickoffs.states import Scope
+
+    Handler = Callable[["Visit"], Awaitable[Response]]
+
+LONGEST_ADDRESS = 64
+MOST_FIELDS = 2000
+NOTICE = "windlass_notice"
+"""The cookie with the sentence that the next page shows."""
+LONGEST_NOTICE = 1000
+THEME = "windlass_theme"
+THEMES = ("auto", "light", "dark")
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class SignInNeeded(Exception):  # noqa: N818 - it leads to another page
+    """Reports that the page needs a person who is signed in."""
+
+
+@dataclass(slots=True)
+class Visit:
+    """A request for a page. `signed_in` is the person who sent it, None on a public page without one."""
+
+    request: Request
+    dashboard: Dashboard
+    signed_in: Person | None
+    fields: dict[str, str] = field(default_factory=dict)
+    """The fields of the form that a POST sent."""
+
+    @property
+    def person(self) -> Person:
+        if self.signed_in is None:
+            raise SignInNeeded
+        return self.signed_in
+
+    @property
+    def client(self) -> Client:
+        client = self.request.client
+        return Client(client.host[:LONGEST_ADDRESS] if client else None, self.request.headers.get("user-agent"))
+
+    @property
+    def actor(self) -> Actor:
+        """Returns the person as the audit log names them."""
+        return Actor(self.person.user_id, self.person.name, address=self.client.address)
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        return self.request.path_params
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self.request.query_params
+
+    @property
+    def here(self) -> str:
+        """Returns the path and query of this page."""
+        query = self.request.url.query
+        return f"{self.request.scope['place'].path}{'?' if query else ''}{query}"
+
+    def may(self, role: Role) -> bool:
+        return self.signed_in is not None and self.signed_in.role.includes(role)
+
+    def allows(self, scope: Scope) -> bool:
+        """Returns whether the person's role has the scope in the API of each crew."""
+        return self.signed_in is not None and scope in SCOPES_OF_ROLE[self.signed_in.role]
+
+    def field(self, name: str, default: str = "") -> str:
+        return self.fields.get(name, default)
+
+    def page(self, template: str, status: int = 200, **context: Any) -> Response:
+        """Returns the page that the template makes. It shows the notice of the request before, once."""
+        notice = self.dashboard.notices.read(self.request.cookies.get(NOTICE))
+        text = self.dashboard.templates.render(template, visit=self, notice=notice, **context)
+        response = HTMLResponse(text, status, headers=HEADERS)
+        if notice:
+            response.delete_cookie(NOTICE, path=self.dashboard.cookie_path)
+        return response
+
+    def redirect(self, path: str, notice: str | None = None) -> Response:
+        """Leads the browser to another page of the dashboard, which shows the notice. `path` begins with /ui."""
+        response = RedirectResponse(self.dashboard.url(path), 303, headers=HEADERS)
+        if notice:
+            self.set_cookie(response, NOTICE, self.dashboard.notices.write(notice[:LONGEST_NOTICE]), seconds=60)
+        return response
+
+    def set_cookie(self, response: Response, name: str, value: str, *, seconds: int | None) -> None:
+        response.set_cookie(
+            name,
+            value,
+            max_age=seconds,
+            path=self.dashboard.cookie_path,
+            secure=self.dashboard.is_secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+
+class Notices:
+    """Signs the notices in cookies, so that another site of the same domain can't write one."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def write(self, text: str) -> str:
+        return f"{self._signature(text)}.{quote(text)}"
+
+    def read(self, cookie: str | None) -> str | None:
+        signature, _, quoted = (cookie or "").partition(".")
+        text = dict(parse_qsl(f"text={quoted}")).get("text") if quoted else None
+        return text if text and hmac.compare_digest(signature, self._signature(text)) else None
+
+    def _signature(self, text: str) -> str:
+        return hmac.digest(self._key, text.encode(), "sha256").hex()[:32]
+
+
+class Routes:
+    """The routes of a group of pages. `role` None stands for a public page."""
+
+    def __init__(self) -> None:
+        self.table: list[tuple[str, str, Role | None, Handler]] = []
+
+    def get(self, path: str, role: Role | None) -> Callable[[Handler], Handler]:
+        return self._adder("GET", path, role)
+
+    def post(self, path: str, role: Role | None) -> Callable[[Handler], Handler]:
+        return self._adder("POST", path, role)
+
+    def _adder(self, method: str, path: str, role: Role | None) -> Callable[[Handler], Handler]:
+        def add(handler: Handler) -> Handler:
+            self.table.append((method, path, role, handler))
+            return handler
+
+        return add
+
+    def mounted(self, dashboard: Dashboard) -> list[Route]:
+        return [
+            Route(path, _endpoint(dashboard, role, handler), methods=[method])
+            for method, path, role, handler in self.table
+        ]
+
+
+def _endpoint(dashboard: Dashboard, role: Role | None, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        person = await dashboard.sessions.person(request.cookies.get(dashboard.sessions.cookie))
+        visit = Visit(request, dashboard, person)
+        request.state.visit = visit
+        if role is not None and not visit.person.role.includes(role):
+            raise Problem(
+                403,
+                f"This page needs the role {role}, and you have the role {visit.person.role}. An owner can change it.",
+                {"required_role": str(role)},
+            )
+        if request.method == "POST":
+            await _check_form(visit)
+        return await handler(visit)
+
+    return endpoint
+
+
+async def _check_form(visit: Visit) -> None:
+    """Reads the form, and refuses one that no page of this session made (CSRF)."""
+    request = visit.request
+    if not is_same_origin(request, visit.dashboard.origin):
+        raise Problem(403, "The form comes from another site. Open the dashboard itself, and send it from there.")
+    is_upload = request.headers.get("content-type", "").startswith("multipart/form-data")
+    if not is_upload:
+        visit.fields = await read_form(request, visit.dashboard)
+    if visit.signed_in is not None:
+        given = request.headers.get("x-csrf-token") or visit.fields.get("csrf") or request.query_params.get("csrf", "")
+        if not hmac.compare_digest(given.encode(), visit.signed_in.csrf.encode()):
+            raise Problem(403, "The form is from an older session. Load the page again, and send it once more.")
+
+
+def is_same_origin(request: Request, public: str | None) -> bool:
+    """Returns False if the browser names another site as the sender. `public` is the origin of the public URL."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in {"same-origin", "none"}
+    origin = request.headers.get("origin")
+    return origin is None or origin == public or urlsplit(origin).netloc == request.headers.get("host")
+
+
+async def read_form(request: Request, dashboard: Dashboard) -> dict[str, str]:
+    """Returns the fields of the form in the body, the last value of each. Raises Problem 400, 408 or 413.
+
+    A field whose name ends with `[]` holds all its values, as a JSON list.
+    """
+    control = dashboard.control
+    body = await read_body(request, control.largest_body, control.request_timeout)
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise bad_request(f"The form can't be read: it has more than {MOST_FIELDS} fields, or is not UTF-8.") from None
+    lists: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name.endswith("[]"):
+            lists.setdefault(name, []).append(value)
+    return {**dict(pairs), **{name: json.dumps(values) for name, values in lists.items()}}

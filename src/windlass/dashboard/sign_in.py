@@ -1,0 +1,80 @@
+"""The page on which a person signs in: by a link that is valid once, or by a password."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from windlass.access.authentication import TooManyRequests
+from windlass.access.sessions import LIFETIME, SignInRefused
+from windlass.dashboard.routes import Routes
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from windlass.dashboard.routes import Visit
+
+ROUTES = Routes()
+HOME = "/ui/"
+REFUSED, TOO_MANY = 403, 429
+
+
+@ROUTES.get("/sign-in", role=None)
+async def show(visit: Visit) -> Response:
+    if code := visit.query.get("code"):
+        return await _by_link(visit, code)
+    if visit.signed_in is not None:
+        return visit.redirect(after(visit.query.get("next")))
+    return await form(visit)
+
+
+@ROUTES.post("/sign-in", role=None)
+async def sign_in(visit: Visit) -> Response:
+    try:
+        cookie = await visit.dashboard.sessions.by_password(
+            visit.field("name").strip(), visit.field("password"), visit.client
+        )
+    except (SignInRefused, TooManyRequests) as error:
+        return await form(visit, error, REFUSED if isinstance(error, SignInRefused) else TOO_MANY)
+    return begin(visit, cookie, visit.field("next"))
+
+
+@ROUTES.post("/sign-out", role=None)
+async def sign_out(visit: Visit) -> Response:
+    if visit.signed_in is not None:
+        await visit.dashboard.sessions.sign_out(visit.signed_in)
+    response = visit.redirect("/ui/sign-in", notice="You are signed out.")
+    response.delete_cookie(visit.dashboard.sessions.cookie, path=visit.dashboard.cookie_path)
+    return response
+
+
+async def form(visit: Visit, error: Exception | None = None, status: int = 200) -> Response:
+    """Returns the page with the form, and the reason of a failed sign-in."""
+    following = visit.field("next") or visit.query.get("next", "")
+    is_first = await visit.dashboard.sessions.needs_link()
+    return visit.page(
+        "sign_in.html", status, error=error, name=visit.field("name"), following=following, is_first=is_first
+    )
+
+
+def begin(visit: Visit, cookie: str, following: str | None) -> Response:
+    """Gives the browser the cookie of a new session, and leads it to the page that it asked for."""
+    response = visit.redirect(after(following))
+    seconds = int(LIFETIME.longest.total_seconds())
+    visit.set_cookie(response, visit.dashboard.sessions.cookie, cookie, seconds=seconds)
+    return response
+
+
+def after(path: str | None) -> str:
+    """Returns the page to show after the sign-in: `path`, if it is one of this dashboard."""
+    is_own = path is not None and path.startswith("/ui/") and "\\" not in path and path.isprintable()
+    return path if path is not None and is_own and not path.startswith("/ui/sign-in") else HOME
+
+
+async def _by_link(visit: Visit, code: str) -> Response:
+    try:
+        cookie = await visit.dashboard.sessions.by_link(code, visit.client)
+    except SignInRefused as error:
+        if visit.signed_in is not None:  # the link was opened twice
+            return visit.redirect(HOME)
+        return await form(visit, error, REFUSED)
+    return begin(visit, cookie, visit.query.get("next"))

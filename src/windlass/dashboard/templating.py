@@ -1,0 +1,151 @@
+"""Jinja2 with the filters and functions of the templates. All values are escaped, unless they are Markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from markupsafe import Markup
+
+from windlass import __version__
+from windlass.dashboard.routes import THEME, THEMES
+from windlass.dashboard.static_files import load
+from windlass.kickoffs.roles import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jinja2.runtime import Context
+
+SECOND, MINUTE, HOUR, DAY = 1, 60, 3600, 86400
+KILO = 1024
+NONE = "–"  # noqa: RUF001 - a dash, as tables have
+"""What stands in place of a missing value."""
+
+
+class Templates:
+    def __init__(self, url: Callable[[str], str]) -> None:
+        """`url` returns the path in the browser of a path that begins with /ui."""
+        self._url = url
+        self._environment = Environment(
+            loader=PackageLoader("windlass.dashboard"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters |= {
+            "ago": ago,
+            "duration": duration,
+            "number": number,
+            "bytes": size,
+            "json": json_text,
+            "utc": utc,
+        }
+        self._environment.globals |= {
+            "icon": self._icon,
+            "url": url,
+            "static": lambda name: url(static_path(name)),
+            "may": may,
+            "windlass_version": __version__,
+            "NONE": NONE,
+            "now": lambda: datetime.now(UTC),
+            "theme_of": theme_of,
+        }
+
+    def _icon(self, name: str) -> Markup:
+        """Returns an icon of Tabler. It is hidden from screen readers, as a word stands beside it."""
+        if name not in known_icons():
+            raise LookupError(f"The icon {name} is missing: run `make assets`.")
+        path = self._url(static_path("build/icons.svg"))
+        return Markup('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>').format(path, name)
+
+    def render(self, name: str, **context: Any) -> str:
+        return self._environment.get_template(name).render(**context)
+
+
+def static_path(name: str) -> str:
+    """Returns the path of a static file, with its tag. Raises LookupError for one that `make assets` has not made."""
+    found = load(name)
+    if found is None:
+        raise LookupError(f"static/{name} is missing: run `make assets`.")
+    return f"/ui/static/{name}?v={found.tag}"
+
+
+@cache
+def known_icons() -> frozenset[str]:
+    """Returns the names of the icons that `make assets` found in the templates."""
+    found = load("build/icons.svg")
+    return frozenset(re.findall(r'id="([a-z0-9-]+)"', found.content.decode())) if found else frozenset()
+
+
+@pass_context
+def may(context: Context, role: str) -> bool:
+    return bool(context["visit"].may(Role(role)))
+
+
+def theme_of(visit: Any) -> str:
+    theme: str = visit.request.cookies.get(THEME, "auto")
+    return theme if theme in THEMES else "auto"
+
+
+def utc(at: datetime) -> str:
+    """Returns a time as `2026-01-15 09:30:00 UTC`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(at: datetime | None, now: datetime | None = None) -> str:
+    """Returns the distance of a time from now, in one unit: `3 h ago`, `in 2 min`."""
+    if at is None:
+        return NONE
+    seconds = ((now or datetime.now(UTC)) - at).total_seconds()
+    distance = abs(seconds)
+    if distance < 1:
+        return "now"
+    units = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
+    length, unit = next((length, unit) for length, unit in units if distance >= length)
+    text = f"{int(distance // length)} {unit}"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+def duration(seconds: float | None) -> str:
+    """Returns seconds as `120 ms`, `4.2 s`, `3 min 10 s` or `2 h 5 min`."""
+    if seconds is None:
+        return NONE
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if round(seconds, 1) < MINUTE:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < HOUR:
+        return f"{whole // MINUTE} min {whole % MINUTE} s"
+    if whole < DAY:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
+    return f"{whole // DAY} d {whole % DAY // HOUR} h"
+
+
+def number(value: float | None) -> str:
+    """Returns a number with commas between thousands."""
+    if value is None:
+        return NONE
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def size(value: float | None) -> str:
+    """Returns bytes as `512 B`, `1.5 KB` or `20 MB`, in steps of 1,024."""
+    if value is None:
+        return NONE
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < KILO:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"  # noqa: PLR2004
+        value /= KILO
+    return f"{value:.1f} TB"
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)

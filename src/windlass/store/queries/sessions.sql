@@ -1,0 +1,59 @@
+-- name: add
+INSERT INTO sessions (id, digest, user_id, method, address, agent)
+VALUES (%(id)s, %(digest)s, %(user)s, %(method)s, %(address)s, %(agent)s)
+
+-- name: by_digest
+-- The session, unless it is too old, or its user may not use the dashboard.
+SELECT sessions.id, digest, user_id, users.name AS "user", role, seen_at < now() - interval '1 minute' AS is_due, password_hash IS NOT NULL AS has_password
+  FROM sessions
+  JOIN users ON users.id = sessions.user_id
+ WHERE digest = %(digest)s AND role IS NOT NULL AND disabled_at IS NULL
+   AND seen_at > now() - %(idle)s::interval AND sessions.created_at > now() - %(longest)s::interval
+
+-- name: note_use
+UPDATE sessions SET seen_at = now() WHERE id = %(id)s
+
+-- name: of_user
+SELECT id, method, address, agent, created_at, seen_at
+  FROM sessions
+ WHERE user_id = %(user)s AND seen_at > now() - %(idle)s::interval AND created_at > now() - %(longest)s::interval
+ ORDER BY seen_at DESC
+ LIMIT %(limit)s
+
+-- name: end
+DELETE FROM sessions WHERE id = %(id)s AND user_id = %(user)s RETURNING id
+
+-- name: end_others
+-- Ends the sessions of a user, but for one, if it is given.
+DELETE FROM sessions WHERE user_id = %(user)s AND id IS DISTINCT FROM %(kept)s RETURNING id
+
+-- name: end_oldest
+-- Ends the sessions of a user beyond the newest ones.
+DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE user_id = %(user)s ORDER BY seen_at DESC OFFSET %(most)s)
+
+-- name: end_expired
+DELETE FROM sessions WHERE seen_at < now() - %(idle)s::interval OR created_at < now() - %(longest)s::interval
+
+-- name: add_link
+INSERT INTO sign_in_links (digest, user_id, expires_at) VALUES (%(digest)s, %(user)s, now() + %(valid)s)
+
+-- name: use_link
+DELETE FROM sign_in_links WHERE digest = %(digest)s AND expires_at > now() RETURNING user_id
+
+-- name: end_expired_links
+DELETE FROM sign_in_links WHERE expires_at < now()
+
+-- name: end_links
+DELETE FROM sign_in_links WHERE user_id = %(user)s
+
+-- name: may_sign_in
+SELECT id, name, role FROM users WHERE id = %(user)s AND role IS NOT NULL AND disabled_at IS NULL
+
+-- name: password
+SELECT id, password_hash FROM users WHERE name = %(name)s AND role IS NOT NULL AND disabled_at IS NULL
+
+-- name: set_password
+UPDATE users SET password_hash = %(hash)s WHERE id = %(user)s RETURNING id
+
+-- name: has_owner_with_password
+SELECT EXISTS (SELECT FROM users WHERE role = 'owner' AND disabled_at IS NULL AND password_hash IS NOT NULL) AS found

@@ -1,0 +1,146 @@
+"""Sessions of the dashboard, the links that sign a person in once, and the hashes of passwords."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.roles import Role
+from windlass.store.audit import Change, record
+from windlass.store.database import fetch, queries
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from windlass.store.audit import Actor
+    from windlass.store.database import Database
+
+SQL = queries("sessions")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session, with the name and role of its user. `is_due` is whether the time of its last use is to be written."""
+
+    id: UUID
+    digest: bytes = field(repr=False)
+    user_id: UUID
+    user: str
+    role: Role
+    has_password: bool
+    is_due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """How a session began. `method` is `link`, `password` or `oidc`; `address` and `agent` are those of the client."""
+
+    user_id: UUID
+    method: str
+    address: str | None
+    agent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionItem:
+    """A session in the list of a user's sessions."""
+
+    id: UUID
+    method: str
+    address: str | None
+    agent: str | None
+    created_at: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A session ends when it was not used for `idle`, and at the latest after `longest`."""
+
+    idle: timedelta
+    longest: timedelta
+
+
+class SessionStore:
+    def __init__(self, database: Database, lifetime: Lifetime) -> None:
+        self._database = database
+        self._lifetime = {"idle": lifetime.idle, "longest": lifetime.longest}
+
+    async def add(self, digest: bytes, given: SignIn, by: Actor, *, most: int) -> None:
+        """Adds a session, with its entry in the audit log. Ends the oldest of the user's sessions beyond `most`."""
+        values = {
+            "id": new_id(),
+            "digest": digest,
+            "user": given.user_id,
+            "method": given.method,
+            "address": given.address,
+            "agent": given.agent,
+        }
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["add"], values)
+            await connection.execute(SQL["end_oldest"], {"user": given.user_id, "most": most})
+            await record(connection, Change(by, "session.begin", by.user, {"method": given.method}))
+
+    async def by_digest(self, digest: bytes) -> SessionRow | None:
+        """Returns the session, None for one that is unknown or too old, or whose user may not use the dashboard."""
+        row = await self._database.row(SQL["by_digest"], {"digest": digest, **self._lifetime}, soon=True)
+        return SessionRow(**{**row, "role": Role(row["role"])}) if row else None
+
+    async def note_use(self, session: UUID) -> None:
+        await self._database.execute(SQL["note_use"], {"id": session})
+
+    async def of_user(self, user: UUID, *, limit: int) -> list[SessionItem]:
+        """Returns the sessions of the user, the last used one first."""
+        rows = await self._database.rows(SQL["of_user"], {"user": user, "limit": limit, **self._lifetime})
+        return [SessionItem(**row) for row in rows]
+
+    async def end(self, session: UUID, user: UUID) -> None:
+        await self._database.execute(SQL["end"], {"id": session, "user": user})
+
+    async def end_others(self, user: UUID, kept: UUID | None, by: Actor) -> int:
+        """Ends the user's sessions but `kept`, and the user's links. Returns how many sessions ended."""
+        async with self._database.transaction() as connection:
+            ended = await fetch(connection, SQL["end_others"], {"user": user, "kept": kept})
+            await connection.execute(SQL["end_links"], {"user": user})
+            await record(connection, Change(by, "session.end_all", by.user, {"sessions": len(ended)}))
+        return len(ended)
+
+    async def end_expired(self) -> None:
+        """Deletes the sessions and links that can't be used any more."""
+        await self._database.execute(SQL["end_expired"], self._lifetime)
+        await self._database.execute(SQL["end_expired_links"])
+
+    async def add_link(self, digest: bytes, user: UUID, valid: timedelta) -> None:
+        await self._database.execute(SQL["add_link"], {"digest": digest, "user": user, "valid": valid})
+
+    async def use_link(self, digest: bytes) -> UUID | None:
+        """Returns the user of the link, and deletes it. Of two uses at once, one gets the user."""
+        row = await self._database.row(SQL["use_link"], {"digest": digest})
+        return row["user_id"] if row else None
+
+    async def name_of(self, user: UUID) -> str | None:
+        """Returns the name of a user who may sign in."""
+        row = await self._database.row(SQL["may_sign_in"], {"user": user})
+        return row["name"] if row else None
+
+    async def password(self, name: str) -> tuple[UUID, str | None] | None:
+        """Returns id and password hash of a user who may sign in."""
+        row = await self._database.row(SQL["password"], {"name": name})
+        return (row["id"], row["password_hash"]) if row else None
+
+    async def set_password(self, user: UUID, hashed: str | None, change: Change, *, kept: UUID | None) -> None:
+        """Replaces the password, and ends the user's sessions but `kept`."""
+        async with self._database.transaction() as connection:
+            if await fetch(connection, SQL["set_password"], {"user": user, "hash": hashed}):
+                await connection.execute(SQL["end_others"], {"user": user, "kept": kept})
+                await record(connection, change)
+
+    async def update_hash(self, user: UUID, hashed: str) -> None:
+        """Stores the same password as a hash with newer parameters."""
+        await self._database.execute(SQL["set_password"], {"user": user, "hash": hashed})
+
+    async def has_owner_with_password(self) -> bool:
+        (row,) = await self._database.rows(SQL["has_owner_with_password"])
+        return bool(row["found"])
