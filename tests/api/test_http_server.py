@@ -148,7 +148,7 @@ async def test_health_needs_no_token_and_tells_no_names(server: Server) -> None:
 
 async def _is_held(server: Server) -> None:
     async def waiting() -> bool:
-        return bool(server.statuses._waiting)
+        return bool(server.statuses._ends._waiting)
 
     await until(waiting, "a request is held back")
 

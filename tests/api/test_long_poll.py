@@ -32,7 +32,7 @@ async def is_held(server: Server, kickoff: str) -> None:
     """A request waits for this kickoff."""
 
     async def waiting() -> bool:
-        return UUID(kickoff) in server.statuses._waiting
+        return UUID(kickoff) in server.statuses._ends._waiting
 
     await until(waiting, "a request is held back")
 

@@ -159,7 +159,7 @@ async def test_a_request_that_waits_is_told_503_and_not_left_waiting(postgres: s
         held = asyncio.create_task(crew.get(f"/status/{kickoff}?wait=60"))
 
         async def waiting() -> bool:
-            return bool(crew.server.statuses._waiting)
+            return bool(crew.server.statuses._ends._waiting)
 
         await until(waiting, "the request is held back")
         async with database_away(postgres, database_url):

@@ -39,7 +39,7 @@ class WatchedRun:
         self.claimed = await self.rows.started()
         waiting: Waiting = asyncio.create_task(self.statuses.get_ended(self.claimed.id, seconds))
         async with asyncio.timeout(10):
-            while not self.statuses._waiting:  # noqa: ASYNC110 - nothing tells of it
+            while not self.statuses._ends._waiting:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
         return waiting
 
@@ -64,7 +64,7 @@ async def test_who_waits_for_an_end_is_told_as_it_comes(watched: WatchedRun) -> 
     status = await asyncio.wait_for(waiting, LONG / 2)
     assert status is not None
     assert status.state is State.SUCCESS
-    assert watched.statuses._waiting == {}
+    assert watched.statuses._ends._waiting == {}
 
 
 async def test_who_has_waited_long_enough_gets_what_there_is(watched: WatchedRun) -> None:
@@ -72,7 +72,7 @@ async def test_who_has_waited_long_enough_gets_what_there_is(watched: WatchedRun
     status = await watched.statuses.get_ended(claimed.id, 0.05)
     assert status is not None
     assert status.state is State.STARTED
-    assert watched.statuses._waiting == {}
+    assert watched.statuses._ends._waiting == {}
 
 
 async def test_what_has_ended_or_never_was_is_not_waited_for(watched: WatchedRun) -> None:
@@ -81,7 +81,7 @@ async def test_what_has_ended_or_never_was_is_not_waited_for(watched: WatchedRun
     status = await watched.statuses.get_ended(claimed.id, LONG)
     assert status is not None
     assert await watched.statuses.get_ended(new_id(), LONG) is None
-    assert watched.statuses._waiting == {}
+    assert watched.statuses._ends._waiting == {}
 
 
 async def test_the_end_of_another_wakes_nobody(watched: WatchedRun) -> None:
@@ -98,7 +98,7 @@ async def test_who_goes_away_is_forgotten(watched: WatchedRun) -> None:
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert watched.statuses._waiting == {}
+    assert watched.statuses._ends._waiting == {}
 
 
 async def test_several_wait_for_one(watched: WatchedRun) -> None:
@@ -114,7 +114,7 @@ async def test_who_waits_while_the_database_goes_away_is_told_that(watched: Watc
     await proxy.close()
     with pytest.raises(DatabaseUnavailable):
         await asyncio.wait_for(waiting, LONG / 3)
-    assert watched.statuses._waiting == {}
+    assert watched.statuses._ends._waiting == {}
 
 
 async def test_an_end_that_came_while_nobody_listened_is_noticed(watched: WatchedRun, proxy: Proxy, url: str) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.lifecycle.background_tasks import BackgroundTasks
+from windlass.lifecycle.notices import Notices
 from windlass.store.kickoffs import NextEvents, WantedEvents
-from windlass.store.listener import ENDED, EVENTS, Listener
+from windlass.store.listener import ENDED, EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+    from uuid import UUID
 
     from windlass.store.kickoffs import KickoffStore
+    from windlass.store.listener import Listener
 
 LANES = 2
 MOST_TOGETHER = 32
@@ -54,12 +56,9 @@ class EventStreams:
             self._look_up, fatal=DatabaseUnavailable, largest=MOST_TOGETHER * 8, lanes=LANES
         )
         self._streams: Counter[UUID] = Counter()
-        self._waiting: defaultdict[UUID, set[asyncio.Future[None]]] = defaultdict(set)
+        self._notices = Notices(listener, EVENTS, ENDED)
         self._noting = BackgroundTasks(self._keep_noted)
         self._stopping = False
-        listener.on(EVENTS, lambda kickoff: self._wake(UUID(kickoff)))
-        listener.on(ENDED, lambda kickoff: self._wake(UUID(kickoff)))
-        listener.on_gap(self._wake_all)
 
     def __len__(self) -> int:
         return self._streams.total()
@@ -71,7 +70,7 @@ class EventStreams:
     async def stop(self) -> None:
         """Ends all streams without their last events. Clients go on at another server, or after the start."""
         self._stopping = True
-        self._wake_all()
+        self._notices.resolve_all()
         await self._noting.stop()
 
     async def open(
@@ -98,7 +97,7 @@ class EventStreams:
             await self._note([kickoff])
             wait = FIRST_LOOK
             while not self._stopping:
-                with self._notice(kickoff) as notice:
+                with self._notices.of(kickoff) as notice:
                     page = await self._next(WantedEvents(kickoff, after, asker is None), valid)
                     if page is None:
                         return
@@ -160,30 +159,6 @@ class EventStreams:
         if not counts[key]:
             del counts[key]
         return counts
-
-    @contextmanager
-    def _notice(self, kickoff: UUID) -> Iterator[asyncio.Future[None]]:
-        """Yields a future that the next event resolves. It is made before the events are read, so that none between the
-        two is missed.
-        """
-        notice: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[kickoff].add(notice)
-        try:
-            yield notice
-        finally:
-            waiting = self._waiting.get(kickoff, set())
-            waiting.discard(notice)
-            if not waiting:
-                self._waiting.pop(kickoff, None)
-
-    def _wake(self, kickoff: UUID) -> None:
-        for notice in self._waiting.pop(kickoff, ()):
-            if not notice.done():
-                notice.set_result(None)
-
-    def _wake_all(self) -> None:
-        for kickoff in list(self._waiting):
-            self._wake(kickoff)
 
     async def _note(self, kickoffs: Sequence[UUID]) -> None:
         with suppress(DatabaseUnavailable):  # the stream then looks for new events at times

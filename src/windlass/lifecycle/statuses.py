@@ -1,23 +1,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.events import HIDDEN_FROM_USERS
 from windlass.kickoffs.waiting import waiting
-from windlass.store.listener import ENDED, Listener
+from windlass.lifecycle.notices import Notices
+from windlass.store.listener import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from uuid import UUID
 
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Facts, Waiting
     from windlass.store.kickoffs import EventRow, KickoffFilter, KickoffPage, KickoffStatus, KickoffStore, Pieces
+    from windlass.store.listener import Listener
 
 LANES = 2
 MOST_TOGETHER = 64
@@ -38,9 +39,7 @@ class Statuses:
         )
         self._large_reads = asyncio.Semaphore(LARGE_READS)
         self._facts: Batcher[UUID, Facts | None] = Batcher(self._look_up_facts, fatal=DatabaseUnavailable, lanes=LANES)
-        self._waiting: defaultdict[UUID, set[asyncio.Future[None]]] = defaultdict(set)
-        listener.on(ENDED, lambda kickoff: self._wake(UUID(kickoff)))
-        listener.on_gap(self._wake_all)
+        self._ends = Notices(listener, ENDED)
 
     async def get(self, kickoff: UUID) -> KickoffStatus | None:
         return await self._batches.ask(kickoff)
@@ -79,13 +78,10 @@ class Statuses:
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
         while True:
-            notice = self._notice(kickoff)
-            try:
+            with self._ends.of(kickoff) as notice:
                 found = await self.get(kickoff)
                 if found is None or found.state.ended or not await _notified(notice, deadline - clock.time()):
                     return found
-            finally:
-                self._forget(kickoff, notice)
 
     async def _look_up_facts(self, kickoffs: list[UUID]) -> Sequence[Facts | None]:
         found = await self._store.facts_of_waiting(kickoffs)
@@ -94,29 +90,6 @@ class Statuses:
     async def _look_up(self, kickoffs: list[UUID]) -> Sequence[KickoffStatus | None]:
         found = await self._store.statuses(kickoffs)
         return [found.get(kickoff) for kickoff in kickoffs]
-
-    def _notice(self, kickoff: UUID) -> asyncio.Future[None]:
-        """Returns a future that the end of the kickoff resolves. The caller calls this before it reads the row, so that
-        no end between the two is missed.
-        """
-        notice: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[kickoff].add(notice)
-        return notice
-
-    def _forget(self, kickoff: UUID, notice: asyncio.Future[None]) -> None:
-        waiting = self._waiting.get(kickoff, set())
-        waiting.discard(notice)
-        if not waiting:
-            self._waiting.pop(kickoff, None)
-
-    def _wake(self, kickoff: UUID) -> None:
-        for notice in self._waiting.pop(kickoff, ()):
-            if not notice.done():
-                notice.set_result(None)
-
-    def _wake_all(self) -> None:
-        for kickoff in list(self._waiting):
-            self._wake(kickoff)
 
 
 async def _notified(notice: asyncio.Future[None], seconds: float) -> bool:
