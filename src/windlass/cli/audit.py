@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.deployments import flat
+from windlass.cli.deployment_settings import flat
 from windlass.cli.lists import in_query, limit_option, period_options, print_page, second
 from windlass.cli.printing import json_option, print_result
 from windlass.cli.servers import server_options

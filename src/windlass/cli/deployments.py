@@ -1,17 +1,16 @@
-"""Lists the deployments of a server, and manages one: its builds, versions, settings, pause and removal."""
+"""Lists the deployments of a server, and manages one: its builds, versions, pause and removal."""
 
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.deployment_settings import settings
 from windlass.cli.lists import limit_option, print_page, second
 from windlass.cli.printing import columns, json_option, notify, print_json, print_result, print_table
 from windlass.cli.servers import server_options
-from windlass_child.process.budget import size_in_words
 
 if TYPE_CHECKING:
     from windlass.cli.control_session import ControlSession
@@ -19,11 +18,8 @@ if TYPE_CHECKING:
 HEADINGS = ("CREW", "STATE", "VERSION", "RUNNING", "WAITING", "CONCURRENCY", "WEIGHT", "LAST KICKOFF")
 OF_BUILDS = ("BUILD", "STATE", "VERSION", "FROM", "STARTED", "BY", "NOTE", "ERROR")
 OF_VERSIONS = ("VERSION", "CURRENT", "CREATED", "BUILD", "CHANGES")
-OF_SETTINGS = ("SETTING", "VALUE", "FROM")
 STATES = ("building", "online", "paused", "failed")
 ORDERS = ("slug", "-slug", "created_at", "-created_at")
-SIZES = {f"limits.{name}_limit" for name in ("memory", "output", "result", "disk", "stored")}
-"""Settings in bytes."""
 LONGEST_CELL = 60
 
 slug_argument = click.argument("slug", metavar="DEPLOYMENT")
@@ -325,84 +321,4 @@ def remove(slug: str, *, control: ControlSession, stop: bool, yes: bool, json_ou
     notify(f"The crew {slug} is removed. Its data is deleted in the background.")
 
 
-@deployments.command
-@slug_argument
-@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--reset", "resets", multiple=True, metavar="NAME", help="Remove the deployment's own value.")
-@json_option
-@server_options
-def settings(
-    slug: str, pairs: tuple[str, ...], *, control: ControlSession, resets: tuple[str, ...], json_output: bool
-) -> None:
-    """Show the settings of a deployment, or change some.
-
-    They override those of the project ([tool.windlass] in its pyproject.toml). VALUE is JSON, or text. A dot leads into
-    a table:
-
-    \b
-        windlass deployments settings my-crew
-        windlass deployments settings my-crew concurrency=2 limits.timeout=600
-        windlass deployments settings my-crew --reset concurrency
-    """  # noqa: D301 - \b keeps click from wrapping the lines
-    body = changed_settings(pairs, resets)
-    if body:
-        answer = control.send("PATCH", "deployments", slug, "settings", body=body)
-    else:
-        answer = control.get("deployments", slug, "settings")
-    if json_output:
-        print_json(answer)
-        return
-    if body:
-        notify(f"Changed for {slug}, from the next kickoff on: {', '.join(flat(body))}")
-        return
-    own, project = flat(answer["own"]), flat(answer["project"])
-
-    def source(name: str) -> str:
-        return "deployment" if own.get(name) is not None else "project" if name in project else "default"
-
-    rows = [[name, _shown(name, value), source(name)] for name, value in flat(answer["settings"]).items()]
-    print_table(OF_SETTINGS, rows)
-    notify(f"Change one with: windlass deployments settings {shlex.quote(slug)} NAME=VALUE")
-
-
-def changed_settings(pairs: tuple[str, ...], resets: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the members to change, as nested objects. None resets a member. Raises click.UsageError."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, sign, text = pair.partition("=")
-        if not (sign and name):
-            raise click.UsageError(f"{pair!r}: give NAME=VALUE, such as concurrency=2.")
-        _put(found, name, _value(text))
-    for name in resets:
-        _put(found, name, None)
-    return found
-
-
-def _put(settings: dict[str, Any], name: str, value: Any) -> None:
-    *tables, last = name.split(".")
-    for table in tables:
-        settings = settings.setdefault(table, {})
-    settings[last] = value
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns the members of nested objects by their names with dots."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
-
-
-def _shown(name: str, value: Any) -> str:
-    if name in SIZES and isinstance(value, int):
-        return size_in_words(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)
+deployments.add_command(settings)
