@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
-from windlass_child.process.validation import Apart, Ascii, Between, Encoded, Nested, PrintableAscii
+from windlass_child.process.validation import Apart, Ascii, Between, Encoded, Nested, PrintableAscii, WaitStatuses
 
 DUMP_SIGNAL = signal.SIGUSR2
 """On this signal a child writes the stack of each of its threads to the file whose descriptor came with its `Born`."""
-
-
-class WaitStatuses:
-    """Contains the wait statuses of ended processes, as the kernel encodes them."""
-
-    def __contains__(self, status: Any) -> bool:
-        return status in range(1 << 16) and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
 
 
 Pid = Annotated[int, range(2, 1 << 31)]

@@ -6,6 +6,7 @@ The sender of a message may run code of others: a value that is not of its field
 from __future__ import annotations
 
 import json
+import os
 import types
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, is_dataclass
@@ -26,6 +27,13 @@ class Between:
 
     def __contains__(self, value: Any) -> bool:
         return bool(self.low <= value <= self.high)
+
+
+class WaitStatuses:
+    """Contains the wait statuses of ended processes, as the kernel encodes them."""
+
+    def __contains__(self, status: Any) -> bool:
+        return status in range(1 << 16) and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
 
 
 @dataclass(frozen=True)
