@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import platformdirs
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from windlass.errors import SettingsError
 from windlass.kickoffs.files import FileLimits
-from windlass.kickoffs.limits import BadLimit, Limits
-from windlass.kickoffs.retention import Retention, age
+from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.retention import Retention
+from windlass.setting_types import (
+    GB,
+    MB,
+    Address,
+    Age,
+    Count,
+    File,
+    Issuer,
+    LogLevel,
+    Names,
+    Patterns,
+    Rate,
+    Seconds,
+    Size,
+)
 
 OF_COMMANDS = ("WINDLASS_TOKEN", "WINDLASS_PROFILE", "WINDLASS_URL", "WINDLASS_API_TOKEN")
 """Variables that commands read and servers do not (docs/cli.md)."""
@@ -26,60 +40,6 @@ ROOT_HOME = Path("/var/lib/windlass")
 
 def default_home() -> Path:
     return ROOT_HOME if os.geteuid() == 0 and sys.platform == "linux" else platformdirs.user_data_path("windlass")
-
-
-def _absolute(path: Path) -> Path:
-    try:
-        return path.expanduser().absolute()
-    except RuntimeError as error:  # an unknown user, as in "~stranger"; pydantic expects a ValueError
-        raise ValueError(str(error)) from None
-
-
-def _address(url: str | None) -> str | None:
-    if url and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", url):
-        raise ValueError("must be an address such as https://crews.example.com")
-    return url.rstrip("/") if url else url
-
-
-def _issuer(url: str | None) -> str | None:
-    if url and "@" in url:
-        raise ValueError("must have no user and no password, because everybody can read it")
-    return _address(url)
-
-
-def _listed(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-def _patterns(names: list[str]) -> list[str]:
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
-            raise ValueError(f"{name!r} must be the name of a variable, or the beginning of names such as AWS_*")
-        if name.startswith("WINDLASS_"):
-            raise ValueError(f"{name} must not reach a crew")
-    return names
-
-
-def _upper(value: object) -> object:
-    return value.upper() if isinstance(value, str) else value
-
-
-def _size(value: object) -> object:
-    """Converts text such as "512 MB" to bytes."""
-    try:
-        return Limits.parse({"memory_limit": value}).memory_limit if isinstance(value, str) else value
-    except BadLimit:
-        raise ValueError('must be a number of bytes, or text such as "512 MB"') from None
-
-
-MB, GB = 1 << 20, 1 << 30
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-Age = Annotated[float, BeforeValidator(age)]
-Names = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
-File = Annotated[Path, AfterValidator(_absolute)]
-Count = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(ge=0)]
-Seconds = Annotated[float, Field(gt=0)]
 
 
 class Settings(BaseSettings):
@@ -103,14 +63,14 @@ class Settings(BaseSettings):
         description="Keys in place of the file `master.key` in the home, separated by commas: the first one encrypts, "
         "all decrypt. Removed from the environment once read.",
     )
-    public_url: Annotated[str | None, AfterValidator(_address)] = Field(
+    public_url: Address = Field(
         None,
         description="Address for base URLs, when clients reach the server by another address than `WINDLASS_HOST`.",
     )
     crew_domain: str | None = Field(
         None, description="With `crews.example.com`, a crew is also served at `<slug>.crews.example.com`."
     )
-    oidc_issuer: Annotated[str | None, AfterValidator(_issuer)] = Field(
+    oidc_issuer: Issuer = Field(
         None,
         validation_alias="OIDC_ISSUER",
         description="Address of the server's OIDC issuer, as cloud providers reach it (docs/identity.md); "
@@ -284,7 +244,7 @@ class Settings(BaseSettings):
         description="The system user that crews run as when the server is root (docs/security.md); `root` is root "
         "itself. The server chooses one when not given.",
     )
-    crew_env: Annotated[Names, AfterValidator(_patterns)] = Field(
+    crew_env: Patterns = Field(
         default_factory=list,
         description="Variables of the server's environment that crews get in addition to those in docs/projects.md: "
         "names, and beginnings of names such as `AWS_*`, separated by commas.",
@@ -337,9 +297,7 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = Field(
         "text", description="Format of the log lines on standard error: text or json."
     )
-    log_level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = Field(
-        "INFO", description="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR."
-    )
+    log_level: LogLevel = Field("INFO", description="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR.")
 
     @property
     def address_file(self) -> Path:

@@ -1,0 +1,71 @@
+"""The types of settings: how the text of a variable becomes a value."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from windlass.kickoffs.limits import BadLimit, Limits
+from windlass.kickoffs.retention import age
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:  # an unknown user, as in "~stranger"; pydantic expects a ValueError
+        raise ValueError(str(error)) from None
+
+
+def _address(url: str | None) -> str | None:
+    if url and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", url):
+        raise ValueError("must be an address such as https://crews.example.com")
+    return url.rstrip("/") if url else url
+
+
+def _issuer(url: str | None) -> str | None:
+    if url and "@" in url:
+        raise ValueError("must have no user and no password, because everybody can read it")
+    return _address(url)
+
+
+def _listed(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _patterns(names: list[str]) -> list[str]:
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
+            raise ValueError(f"{name!r} must be the name of a variable, or the beginning of names such as AWS_*")
+        if name.startswith("WINDLASS_"):
+            raise ValueError(f"{name} must not reach a crew")
+    return names
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+def _size(value: object) -> object:
+    """Converts text such as "512 MB" to bytes."""
+    try:
+        return Limits.parse({"memory_limit": value}).memory_limit if isinstance(value, str) else value
+    except BadLimit:
+        raise ValueError('must be a number of bytes, or text such as "512 MB"') from None
+
+
+MB, GB = 1 << 20, 1 << 30
+Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+Age = Annotated[float, BeforeValidator(age)]
+Names = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
+File = Annotated[Path, AfterValidator(_absolute)]
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0)]
+Patterns = Annotated[Names, AfterValidator(_patterns)]
+Address = Annotated[str | None, AfterValidator(_address)]
+Issuer = Annotated[str | None, AfterValidator(_issuer)]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
