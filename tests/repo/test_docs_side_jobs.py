@@ -20,6 +20,7 @@ from windlass.store.managing import ManagingStore
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJobs
 from windlass.store.sources import SourceStore
+from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,7 +37,8 @@ def test_the_page_has_every_side_job() -> None:
         patience=1,
     )
     removals = Removals(retention, Stops(kickoffs), ManagingStore(database), deletion)
-    jobs = side_jobs(Retaining(retention, kickoffs, SourceStore(database), Retention()), removals)
+    retaining = Retaining(retention, kickoffs, SourceStore(database), Retention())
+    jobs = side_jobs(retaining, removals, StatisticsStore(database))
     told = re.findall(
         r"^\| `(\w+)` \| each|^\| `(\w+)` \| (?:every|after)", (DOCS / "side-jobs.md").read_text("utf-8"), re.MULTILINE
     )

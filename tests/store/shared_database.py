@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TEMPLATE = "template_of_tests"  # the fixture `postgres` makes it
-KEPT = {"migrations", "side_job_migrations"}
+KEPT = {"migrations", "side_job_migrations", "statistics_progress"}
 
 
 def made(postgres: str, name: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from windlass.lifecycle.background_tasks import BackgroundTasks
 from windlass.lifecycle.run import Run
 from windlass.lifecycle.run_recorder import PURPOSE
 from windlass.runner import LeaseHandle, boottime
-from windlass.store.claiming import AT_ONCE, FIRST
+from windlass.store.claiming import AT_ONCE, FIRST, WorkerUsage
 from windlass.store.listener import KICKOFFS, STOPS, Listener
 
 if TYPE_CHECKING:
@@ -226,6 +226,7 @@ class Worker:
             slots=0 if self._draining else self._config.slots,
             lease=self._config.lease,
             deployments=self._config.deployments,
+            usage=WorkerUsage(len(self._runs), *self._runner.zygotes()),
         )
         await asyncio.sleep(self._config.renewal)
 

@@ -111,6 +111,10 @@ class Runner:
         async with self._zygotes.use(self._base_spec(interpreter, preload)):
             pass
 
+    def zygotes(self) -> tuple[int, int]:
+        """Returns the number of zygotes, and their memory in bytes."""
+        return self._zygotes.usage()
+
     def limits_of(self, own: Limits) -> Limits:
         """Returns the limits of an inspection: the runner's limits, replaced by those that the project sets."""
         return self._config.limits.replaced_by(own)

@@ -113,6 +113,10 @@ class ZygotePool:
             if only_run and not entry.users:
                 await self._drop((spec, only_run), entry)
 
+    def usage(self) -> tuple[int, int]:
+        """Returns the number of zygotes, and the memory of all of them in bytes."""
+        return len(self._entries), sum(entry.memory for entry in self._entries.values())
+
     def ready(self, spec: ZygoteSpec, only_run: str = "") -> bool:
         entry = self._entries.get((spec, only_run))
         return entry is not None and entry.starting.done() and not entry.over

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from windlass import log
+from windlass import __version__, log
 from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import TokenUsage
@@ -69,6 +69,15 @@ class Claimed:
     model_calls: int = 0
     concurrency_key: str | None = None
     stop_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerUsage:
+    """What a worker uses: its running kickoffs, and the zygotes of its process with their memory in bytes."""
+
+    running: int = 0
+    zygotes: int = 0
+    zygote_memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +178,30 @@ class WorkerStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def seen(self, worker: UUID, *, slots: int, lease: float, deployments: Sequence[str] | None = None) -> None:
+    async def seen(
+        self,
+        worker: UUID,
+        *,
+        slots: int,
+        lease: float,
+        deployments: Sequence[str] | None = None,
+        usage: WorkerUsage | None = None,
+    ) -> None:
         """Records that the worker is alive, on this machine and in this process, until its lease ends.
 
         `deployments` are the slugs whose kickoffs it claims, None for all.
         """
         values = {"host": host(), "pid": os.getpid(), "lease": timedelta(seconds=lease)}
-        only = None if deployments is None else list(deployments)
-        await self._database.execute(SQL["worker_seen"], {"id": worker, "slots": slots, "deployments": only, **values})
+        usage = usage or WorkerUsage()
+        reported = {
+            "slots": slots,
+            "deployments": None if deployments is None else list(deployments),
+            "version": __version__,
+            "running": usage.running,
+            "zygotes": usage.zygotes,
+            "zygote_memory": usage.zygote_memory,
+        }
+        await self._database.execute(SQL["worker_seen"], {"id": worker, **reported, **values})
 
     async def leave(self, worker: UUID) -> None:
         await self._database.execute(SQL["worker_left"], {"id": worker})

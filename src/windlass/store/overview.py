@@ -112,6 +112,11 @@ class KickoffsFilter:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
+    """A worker, as it reported `seen_at`. `running` are its kickoffs, `zygote_memory` is in bytes.
+
+    The last four are None for a worker of an older version.
+    """
+
     id: UUID
     host: str
     pid: int
@@ -119,6 +124,10 @@ class WorkerRow:
     started_at: datetime
     seen_at: datetime
     alive: bool
+    version: str | None
+    running: int | None
+    zygotes: int | None
+    zygote_memory: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +166,7 @@ class OverviewStore:
 
         A page may have fewer kickoffs than the limit, even none, although more follow.
         """
-        until = None if wanted.until is None else _first_id(wanted.until, CLOCKS_APART)
+        until = None if wanted.until is None else first_id(wanted.until, CLOCKS_APART)
         values = {
             "deployment": wanted.deployment,
             "states": None if wanted.states is None else [str(state) for state in wanted.states],
@@ -165,7 +174,7 @@ class OverviewStore:
             "since": wanted.since,
             "until": wanted.until,
             "before": min(wanted.before or LAST, until or LAST),
-            "from": FIRST if wanted.since is None else _first_id(wanted.since, -CLOCKS_APART),
+            "from": FIRST if wanted.since is None else first_id(wanted.since, -CLOCKS_APART),
             "limit": limit,
             "most_read": MOST_READ,
         }
@@ -207,7 +216,7 @@ def _age(kickoff: UUID | None, now: float) -> float:
     return 0.0 if kickoff is None else max(0.0, now - accepted_at(kickoff))
 
 
-def _first_id(at: datetime, shift: timedelta) -> UUID:
+def first_id(at: datetime, shift: timedelta) -> UUID:
     """Returns the smallest UUIDv7 of the shifted time. For a time outside of the range of UUIDv7, returns the nearest
     one.
     """

@@ -64,6 +64,7 @@ from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJob, SideJobs
 from windlass.store.sources import SourceStore
+from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 from windlass.wiring.crews import interpreters_of_command, runner_of
@@ -143,7 +144,7 @@ class Services:
             ManagingStore(database),
             user_deletion(self.settings, database, self.infrastructure.tokens),
         )
-        jobs = SideJobs(database.url, side_jobs(retaining, removals))
+        jobs = SideJobs(database.url, side_jobs(retaining, removals, StatisticsStore(database)))
         await self.stack.enter_async_context(serving(SideJobWorker(jobs)))
 
     @cached_property

@@ -137,3 +137,7 @@ class WorkerItem(BaseModel):
     alive: bool = Field(description="Whether it has reported in time.")
     started_at: datetime
     seen_at: datetime
+    version: str | None = Field(description="The version of Windlass. Null, as the next three: an older one.")
+    running: int | None = Field(description="The kickoffs that it runs.")
+    zygotes: int | None = Field(description="The processes that start the runs of crews.")
+    zygote_memory: int | None = Field(description="The memory of these processes, in bytes.")

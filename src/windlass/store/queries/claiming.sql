@@ -81,7 +81,10 @@ WITH due AS (
               FOR UPDATE SKIP LOCKED
            ) AS first
 ), promoted AS (
-    UPDATE kickoffs SET ready = concurrency_key IS NULL, run_at = NULL FROM due WHERE kickoffs.id = due.id
+    UPDATE kickoffs
+       SET ready = concurrency_key IS NULL, run_at = NULL, due_at = CASE attempt WHEN 0 THEN run_at ELSE due_at END
+      FROM due
+     WHERE kickoffs.id = due.id
     RETURNING kickoffs.id
 )
 SELECT count(*) AS promoted FROM promoted
@@ -136,9 +139,12 @@ SELECT (SELECT count(*) FROM promoted) AS promoted,
        (SELECT json_build_array(deployment_id, concurrency_key) FROM page OFFSET %(limit)s - 1) AS last
 
 -- name: worker_seen
-INSERT INTO workers (id, host, pid, slots, deployments, alive_until)
-VALUES (%(id)s, %(host)s, %(pid)s, %(slots)s, %(deployments)s, now() + %(lease)s)
-    ON CONFLICT (id) DO UPDATE SET seen_at = now(), slots = excluded.slots, alive_until = excluded.alive_until
+INSERT INTO workers (id, host, pid, slots, deployments, version, running, zygotes, zygote_memory, alive_until)
+VALUES (%(id)s, %(host)s, %(pid)s, %(slots)s, %(deployments)s, %(version)s, %(running)s, %(zygotes)s, %(zygote_memory)s,
+        now() + %(lease)s)
+    ON CONFLICT (id) DO UPDATE
+   SET seen_at = now(), slots = excluded.slots, running = excluded.running, zygotes = excluded.zygotes,
+       zygote_memory = excluded.zygote_memory, alive_until = excluded.alive_until
 
 -- name: worker_left
 DELETE FROM workers WHERE id = %(id)s

@@ -90,7 +90,7 @@ SELECT kickoffs.id, kickoffs.state, reason, kickoffs.created_at, started_at, fin
  WHERE kickoffs.id = %(kickoff)s AND removed_at IS NULL
 
 -- name: workers
-SELECT id, host, pid, slots, started_at, seen_at, alive_until > now() AS alive
+SELECT id, host, pid, slots, started_at, seen_at, alive_until > now() AS alive, version, running, zygotes, zygote_memory
   FROM workers
  WHERE %(after)s::uuid IS NULL OR id > %(after)s::uuid
  ORDER BY id
