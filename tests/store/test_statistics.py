@@ -10,17 +10,22 @@ from uuid import UUID
 import pytest
 
 from store.kickoff_rows import DONE, FAILED, Rows
+from store.test_plans import FEW, rows_touched
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.store.claiming import WorkerUsage
-from windlass.store.overview import OverviewStore, first_id
+from windlass.store.overview import CLOCKS_APART, OverviewStore, first_id
 from windlass.store.retention import RetentionStore
 from windlass.store.statistics import (
+    COUNT,
+    CREWS,
+    DURATIONS,
     HOURS,
     KEEP,
     LAG,
     MOST_UNCOUNTED,
+    SERVER,
     CrewStatistics,
     Durations,
     Interval,
@@ -351,3 +356,33 @@ async def test_workers_report_what_they_use(rows: Rows) -> None:
     load = await StatisticsStore(rows.database).database()
     assert load.size > 1 << 20
     assert 0 < load.connections <= load.most_connections
+
+
+@pytest.mark.parametrize("statistics", ["none", "of an empty table", "up to date"])
+async def test_neither_a_count_nor_a_read_touches_kickoffs_of_other_times(past: Past, statistics: str) -> None:
+    if statistics == "of an empty table":
+        await past.rows.database.execute("ANALYZE")
+    await past.rows.database.execute(
+        "WITH old AS (INSERT INTO kickoffs (id, deployment_id, version_id, state, inputs, created_at, started_at, "
+        "finished_at) SELECT overlay(gen_random_uuid()::text placing left(first_id(at)::text, 13) from 1)::uuid, "
+        "%(deployment)s, %(version)s, 'SUCCESS', '{}', at, at, at FROM (SELECT now() - interval '1 day' - number * "
+        "interval '1 minute' AS at FROM generate_series(100, 5000) AS number) AS times RETURNING id, started_at) "
+        "INSERT INTO attempts (kickoff_id, attempt, worker_id, host, started_at) "
+        "SELECT id, 1, id, 'h', started_at FROM old",
+        {"deployment": past.rows.deployment.id, "version": past.rows.version.id},
+    )
+    await past.add(past.now - 5 * MINUTE)
+    await past.add(past.now)
+    if statistics == "up to date":
+        await past.rows.database.execute("ANALYZE")
+    ids = {"first": first_id(past.now - HOUR, -CLOCKS_APART), "last": first_id(past.now, CLOCKS_APART)}
+    read = {"most": MOST_UNCOUNTED, "apart": CLOCKS_APART, "most_error": 300}
+    deployment = past.rows.deployment.id
+    await past.set_progress(past.now - HOUR)
+    for statement, values in (
+        (COUNT, {"since": past.now - HOUR, "until": past.now, **ids}),
+        (SERVER, read),
+        (CREWS, {**read, "deployments": [deployment]}),
+        (DURATIONS, {**read, "deployment": deployment}),
+    ):
+        assert await rows_touched(past.rows, statement.as_string(), values) < FEW
