@@ -19,6 +19,7 @@ import pytest
 from api.described import check_answer
 from windlass import aio
 from windlass.access.authentication import RateLimits, TokenAuthenticator
+from windlass.access.sessions import Sessions
 from windlass.access.tickets import Tickets
 from windlass.access.tokens import Tokens
 from windlass.api.application import Addresses, Application, Hosts, health_routes
@@ -34,6 +35,7 @@ from windlass.api.metrics import Metrics
 from windlass.api.oidc import Oidc
 from windlass.api.server import HttpServer
 from windlass.api.streaming_json import LargeAnswers
+from windlass.dashboard.dashboard import Dashboard
 from windlass.deployments.builds import Builds
 from windlass.deployments.credentials import Credentials
 from windlass.deployments.crews import Crews
@@ -126,6 +128,7 @@ class Server:
     large_answers: LargeAnswers
     uploads: Path
     identity: Identity
+    dashboard: Dashboard
     _stopping: AsyncExitStack
 
     @property
@@ -306,12 +309,14 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             seconds,
             public_url,
         )
+        dashboard = Dashboard(control, api, Sessions(database, tokens), tokens.key_for(b"windlass notice"))
         routes = [
             *health_routes({"database": ready}),
             *control_routes(control),
             *CrewaiCli(control).routes(),
             *Oidc(identity).routes(),
             *Metrics(access, overview, public_url is None).routes(),
+            *dashboard.routes(),
         ]
         app = Application(api, routes, Addresses(root, domain), public_url=public_url, hosts=hosts)
         http_server = HttpServer(app, host, 0, trusted_proxies=trusted_proxies, headers_within=seconds, limits=limits)
@@ -324,6 +329,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
         async with asyncio.timeout(DEADLINE):
             await listener.listening.wait()
         url = f"http://127.0.0.1:{http_server.port}"
+        dashboard.here = url
         if issuer is None:
             identity.issue_at(url)
         return Server(
@@ -340,6 +346,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             kept,
             folder / "uploads",
             identity,
+            dashboard,
             stack.pop_all(),
         )
 

@@ -65,7 +65,7 @@ class Templates:
         path = self._url(static_path("build/icons.svg"))
         return Markup('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>').format(path, name)
 
-    def render(self, name: str, **context: Any) -> str:
+    def render(self, name: str, /, **context: Any) -> str:
         return self._environment.get_template(name).render(**context)
 
 

@@ -1,0 +1,155 @@
+"""Signing in, and what a session is worth: over plain HTTP."""
+
+from __future__ import annotations
+
+from http.cookies import SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import pytest
+import pytest_asyncio
+
+from dashboard.people import PASSWORD, Visitor, link, user
+from windlass.access.sessions import TRIES_PER_MINUTE
+from windlass.kickoffs.roles import Role
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpx
+
+    from api.serving import Server
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def nobody(server: Server) -> AsyncIterator[Visitor]:
+    visitor = await Visitor.of(server)
+    yield visitor
+    await visitor.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def owner(server: Server) -> AsyncIterator[Visitor]:
+    visitor = await Visitor.of(server, Role.OWNER)
+    yield visitor
+    await visitor.close()
+
+
+async def by_password(visitor: Visitor, name: str, password: str = PASSWORD, **more: str) -> httpx.Response:
+    return await visitor.post("/ui/sign-in", csrf="", name=name, password=password, **more)
+
+
+async def is_in(visitor: Visitor) -> bool:
+    answer = await visitor.get("/ui/account")
+    assert answer.status_code == 200 or answer.headers["location"].startswith("/ui/sign-in")
+    return answer.status_code == 200
+
+
+async def test_a_password_signs_in_and_leads_to_the_page_that_was_asked_for(server: Server, nobody: Visitor) -> None:
+    name = await user(server, Role.VIEWER, PASSWORD)
+    sent_away = await nobody.get("/ui/account?x=1")
+    assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/ui/sign-in?next=/ui/account%3Fx%3D1")
+    wrong = await by_password(nobody, name, "another password")
+    assert (wrong.status_code, "The name or the password is wrong." in wrong.text) == (403, True)
+    unknown = await by_password(nobody, "unknown to all", "another password")
+    assert (unknown.status_code, "The name or the password is wrong." in unknown.text) == (403, True)
+    answer = await by_password(nobody, name, next="/ui/account?x=1")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/account?x=1")
+    assert await is_in(nobody)
+
+
+async def test_no_sign_in_leads_elsewhere(server: Server, nobody: Visitor) -> None:
+    name = await user(server, Role.VIEWER)
+    for following in ("https://elsewhere.test/", "//elsewhere.test", "/ui/\\elsewhere", "/ui/\n", "/x", "/ui/sign-in"):
+        nobody.http.cookies.clear()
+        answer = await nobody.get(f"{await link(server, name)}&{urlencode({'next': following})}")
+        assert answer.headers["location"] == "/ui/"
+
+
+async def test_the_cookie_is_closed_to_scripts_and_other_sites_and_new_for_each_sign_in(
+    server: Server, nobody: Visitor
+) -> None:
+    name = await user(server, Role.VIEWER, PASSWORD)
+    nobody.http.cookies.set(server.dashboard.sessions.cookie, "planted", path="/ui")
+    values = set()
+    for _ in range(2):
+        answer = await by_password(nobody, name)
+        nobody.http.cookies.clear()
+        (cookie,) = SimpleCookie(answer.headers["set-cookie"]).values()
+        assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "lax", "/ui")
+        values.add(cookie.value)
+    assert len(values - {"planted"}) == 2
+
+
+async def test_a_link_signs_in_once(server: Server, nobody: Visitor, owner: Visitor) -> None:
+    path = await link(server, owner.name)
+    assert (await nobody.get(path)).headers["location"] == "/ui/"
+    assert await is_in(nobody)
+    nobody.http.cookies.clear()
+    again = await nobody.get(path)
+    assert (again.status_code, "was used before" in again.text) == (403, True)
+    assert not await is_in(nobody)
+
+
+async def test_signing_out_ends_this_session_and_everywhere_all_of_them(server: Server, owner: Visitor) -> None:
+    others = [await Visitor.of(server) for _ in range(2)]
+    for other in others:
+        await other.get(await link(server, owner.name))
+    kept = dict(others[0].http.cookies)
+    await others[0].post("/ui/sign-out")
+    others[0].http.cookies.update(kept)
+    assert [await is_in(one) for one in (*others, owner)] == [False, True, True]
+    unused = await link(server, owner.name)
+    answer = await owner.post("/ui/account/sign-out-everywhere")
+    assert answer.headers["location"] == "/ui/sign-in"
+    assert [await is_in(one) for one in (*others, owner)] == [False, False, False]
+    assert (await others[0].get(unused)).status_code == 403, "links end too"
+    for other in others:
+        await other.close()
+
+
+async def test_a_new_password_ends_all_other_sessions(server: Server, owner: Visitor) -> None:
+    other = await Visitor.of(server)
+    await other.get(await link(server, owner.name))
+    short = await owner.post("/ui/account/password", new="short", again="short")
+    assert (short.status_code, "A password has 12 to 200 characters." in short.text) == (400, True)
+    assert (await owner.post("/ui/account/password", new=PASSWORD, again=PASSWORD)).status_code == 303
+    assert [await is_in(one) for one in (other, owner)] == [False, True]
+    assert (await by_password(other, owner.name)).status_code == 303
+    refused = await owner.post("/ui/account/password", current="not the one", new=PASSWORD, again=PASSWORD)
+    assert (refused.status_code, "The current password is wrong." in refused.text) == (400, True)
+    await other.close()
+
+
+async def test_a_user_who_is_disabled_or_has_no_role_any_more_is_out_at_once(server: Server, nobody: Visitor) -> None:
+    name = await user(server, Role.OWNER, PASSWORD)
+    await by_password(nobody, name)
+    assert await is_in(nobody)
+    await server.tokens.disable_user(name)
+    assert not await is_in(nobody)
+    assert (await by_password(nobody, name)).status_code == 403
+
+
+async def test_guesses_of_a_password_are_limited(server: Server, nobody: Visitor) -> None:
+    name = await user(server, Role.VIEWER, PASSWORD)
+    answers = [await by_password(nobody, name, "a wrong password") for _ in range(TRIES_PER_MINUTE + 1)]
+    assert {one.status_code for one in answers[:-1]} == {403}
+    assert answers[-1].status_code == 429
+    assert (await by_password(nobody, name)).status_code == 429, "the right one is no way around"
+
+
+async def test_a_form_of_another_site_or_session_is_refused(server: Server, owner: Visitor) -> None:
+    path = "/ui/account/sign-out-everywhere"
+    another = await Visitor.of(server, Role.OWNER)
+    for csrf in ("", "0" * 64, await another.csrf()):
+        assert (await owner.post(path, csrf=csrf)).status_code == 403
+    fields = {"csrf": await owner.csrf()}
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
+        assert (await owner.http.post(path, data=fields, headers=headers)).status_code == 403
+    del owner.http.headers["Sec-Fetch-Site"]
+    foreign = await owner.http.post(path, data=fields, headers={"Origin": "https://elsewhere.test"})
+    assert foreign.status_code == 403, "a browser without Sec-Fetch-Site"
+    assert await is_in(owner)
+    await another.close()
