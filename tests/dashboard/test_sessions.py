@@ -134,9 +134,11 @@ async def test_a_user_who_is_disabled_or_has_no_role_any_more_is_out_at_once(ser
 
 async def test_guesses_of_a_password_are_limited(server: Server, nobody: Visitor) -> None:
     name = await user(server, Role.VIEWER, PASSWORD)
-    answers = [await by_password(nobody, name, "a wrong password") for _ in range(TRIES_PER_MINUTE + 1)]
-    assert {one.status_code for one in answers[:-1]} == {403}
-    assert answers[-1].status_code == 429
+    tries = 1
+    while (answer := await by_password(nobody, name, "a wrong password")).status_code == 403:
+        tries += 1
+        assert tries < 5 * TRIES_PER_MINUTE, "some come back while a slow machine tries"
+    assert (answer.status_code, tries > TRIES_PER_MINUTE) == (429, True)
     assert (await by_password(nobody, name)).status_code == 429, "the right one is no way around"
 
 
