@@ -135,6 +135,7 @@ EVENTS: dict[str, Event] = {
     "authentication.failed": Event(WARNING, "Requests with invalid tokens, from one address in a minute."),
     "sign_in.accepted": Event(INFO, "A person signed in to the dashboard."),
     "sign_in.refused": Event(WARNING, "A sign-in to the dashboard was refused: the name or the password was wrong."),
+    "sign_in.provider_failed": Event(WARNING, "A sign-in with OpenID Connect failed at the provider or its answer."),
     "kickoff.retried": Event(WARNING, "A run failed; the kickoff runs again after a pause, as its project asks for."),
     "worker.ready": Event(INFO, "A standalone worker claims kickoffs from now on."),
     "worker.draining": Event(INFO, "A worker claims no more kickoffs, and waits for its runs before it stops."),

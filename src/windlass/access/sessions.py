@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+import shlex
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from windlass import log
 from windlass.access.authentication import Rate, TooManyRequests
-from windlass.access.tokens import OWNER
+from windlass.access.tokens import OWNER, LastOwner, NoSuchUser, UserExists
 from windlass.errors import WindlassError
 from windlass.secrets.secret import Secret
 from windlass.store.audit import COMMAND_LINE, Actor, Change
@@ -23,6 +25,7 @@ from windlass.store.sessions import Lifetime, SessionStore, SignIn
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from windlass.access.openid import Identity, RoleRules
     from windlass.access.tokens import Tokens
     from windlass.kickoffs.roles import Role
     from windlass.store.database import Database
@@ -142,6 +145,40 @@ class Sessions:
         if self._hasher.check_needs_rehash(stored):
             await self._store.update_hash(found[0], await self._hashed(password))
         return await self.begin(found[0], "password", client)
+
+    async def by_identity(self, identity: Identity, roles: RoleRules, client: Client) -> str:
+        """Returns the cookie of a new session for a person whom an OpenID Connect provider has authenticated.
+
+        At the first sign-in, the person becomes the user of this name, or a new user. Raises SignInRefused.
+        """
+        by = Actor(None, f"(OpenID Connect: {identity.name})", address=client.address)
+        role = roles.role_of(identity.groups) or roles.default
+        name = await self._store.user_of_identity(identity.issuer, identity.subject)
+        if name is None:
+            name = await self._linked(identity, role, by)
+        if roles.by_group and (await self._tokens.user(name)).role != role:
+            with suppress(LastOwner):  # who keeps the role
+                await self._tokens.set_role(name, role, by=by)
+        return await self.begin((await self._tokens.user(name)).id, "oidc", client)
+
+    async def _linked(self, identity: Identity, role: Role | None, by: Actor) -> str:
+        """Returns the name of the user as whom the person signs in from now on."""
+        name = identity.name
+        try:
+            await self._tokens.user(name)
+        except NoSuchUser:
+            if role is None:
+                raise SignInRefused(
+                    f"There is no user {name!r} on this server.",
+                    f"Ask an owner to add you: windlass users add {shlex.quote(name)} --role viewer",
+                ) from None
+            with suppress(UserExists):  # of two first sign-ins at once, one adds the user
+                await self._tokens.add_user(name, role, by=by)
+        if not await self._store.link_identity(identity.issuer, identity.subject, name, by):
+            raise SignInRefused(
+                f"Another person of your provider signs in as the user {name!r}.", "Ask an owner to remove that user."
+            )
+        return name
 
     async def begin(self, user: UUID, method: str, client: Client) -> str:
         """Begins a session of a user who has proved who they are. Returns its cookie. Raises SignInRefused."""

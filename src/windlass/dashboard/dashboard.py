@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route, Router
 
 from windlass.api.control_api.errors import translated
 from windlass.api.errors import TITLES, Problem, problem_of, unexpected, wrong_method
-from windlass.dashboard import account, crew_frame, crews, sign_in
+from windlass.dashboard import account, crew_frame, crews, openid, sign_in
 from windlass.dashboard.routes import Notices, SignInNeeded, Visit
 from windlass.dashboard.static_files import static_file
 from windlass.dashboard.templating import Templates
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from windlass.access.sessions import Sessions
     from windlass.api.control_api.dependencies import ControlApi
     from windlass.api.crew_api.routes import CrewApi
+    from windlass.dashboard.openid import OpenIdClient
 
 PATH = "/ui"
-PAGES = (sign_in.ROUTES, account.ROUTES, crews.ROUTES, crew_frame.ROUTES)
+PAGES = (sign_in.ROUTES, openid.ROUTES, account.ROUTES, crews.ROUTES, crew_frame.ROUTES)
 NOT_FOUND, METHOD_NOT_ALLOWED = 404, 405
 
 
@@ -40,6 +41,7 @@ class Dashboard:
     crew_api: CrewApi
     sessions: Sessions
     notice_key: bytes = field(repr=False)
+    openid: OpenIdClient | None = None
     here: str = "http://127.0.0.1:8000"
 
     def routes(self) -> list[Route | Mount]:

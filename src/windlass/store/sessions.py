@@ -141,6 +141,20 @@ class SessionStore:
         """Stores the same password as a hash with newer parameters."""
         await self._database.execute(SQL["set_password"], {"user": user, "hash": hashed})
 
+    async def user_of_identity(self, issuer: str, subject: str) -> str | None:
+        """Returns the name of the user who signs in as this person of the provider."""
+        row = await self._database.row(SQL["by_identity"], {"issuer": issuer, "subject": subject})
+        return row["name"] if row else None
+
+    async def link_identity(self, issuer: str, subject: str, name: str, by: Actor) -> bool:
+        """Lets the person of the provider sign in as the user. Returns False if another person of it does already."""
+        values = {"issuer": issuer, "subject": subject, "name": name}
+        async with self._database.transaction() as connection:
+            if not await fetch(connection, SQL["link_identity"], values):
+                return False
+            await record(connection, Change(by, "user.link", name, {"issuer": issuer}))
+        return True
+
     async def has_owner_with_password(self) -> bool:
         (row,) = await self._database.rows(SQL["has_owner_with_password"])
         return bool(row["found"])

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from windlass import log
 from windlass.access.authentication import RateLimits, TokenAuthenticator
+from windlass.access.openid import OpenId, RoleRules
 from windlass.access.sessions import Sessions
 from windlass.access.tickets import Tickets
 from windlass.access.tokens import OWNER
@@ -29,6 +30,7 @@ from windlass.api.oidc import Oidc
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.dashboard.dashboard import Dashboard
+from windlass.dashboard.openid import OpenIdClient
 from windlass.deployments.building import Building
 from windlass.deployments.builds import Builds
 from windlass.deployments.checkouts import Checkouts
@@ -53,6 +55,7 @@ from windlass.lifecycle.worker import Worker
 from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
+from windlass.secrets.secret import Secret
 from windlass.store.audit import AuditStore
 from windlass.store.builds import JOB, BuildStore
 from windlass.store.credentials import CredentialStore
@@ -290,7 +293,9 @@ class Services:
     def _new_dashboard(self, control: ControlApi, crew_api: CrewApi) -> Dashboard:
         tokens = self.infrastructure.tokens
         sessions = Sessions(self.infrastructure.database, tokens)
-        return Dashboard(control, crew_api, sessions, tokens.key_for(b"windlass notice"))
+        config = openid_of(self.settings)
+        client = OpenIdClient(config, tokens.key_for(b"windlass openid")) if config else None
+        return Dashboard(control, crew_api, sessions, tokens.key_for(b"windlass notice"), client)
 
     async def sign_in_link(self) -> str:
         """Returns the address that signs the owner in to the dashboard, once."""
@@ -367,6 +372,20 @@ class Services:
         self.stack.push_async_callback(write_last)
         self.stack.callback(access.failures.report)
         await self.stack.enter_async_context(serving(BackgroundTasks(write_token_use, report_failures)))
+
+
+def openid_of(settings: Settings) -> OpenId | None:
+    """Returns the provider with which people sign in to the dashboard, None without one. Raises SettingsError."""
+    roles = RoleRules.parse(settings.sign_in_roles, settings.sign_in_default_role)
+    issuer, client_id, secret = (
+        settings.sign_in_issuer,
+        settings.sign_in_client_id,
+        settings.sign_in_client_secret,
+    )
+    if issuer is None or client_id is None or secret is None:
+        return None
+    given = Secret(secret.get_secret_value())
+    return OpenId(issuer, client_id, given, settings.sign_in_claim, settings.sign_in_groups_claim, roles)
 
 
 def hosts_of(settings: Settings) -> Hosts:

@@ -57,3 +57,18 @@ UPDATE users SET password_hash = %(hash)s WHERE id = %(user)s RETURNING id
 
 -- name: has_owner_with_password
 SELECT EXISTS (SELECT FROM users WHERE role = 'owner' AND disabled_at IS NULL AND password_hash IS NOT NULL) AS found
+
+-- name: by_identity
+SELECT users.id, users.name
+  FROM sign_in_identities
+  JOIN users ON users.id = sign_in_identities.user_id
+ WHERE issuer = %(issuer)s AND subject = %(subject)s
+
+-- name: link_identity
+-- The user with this name, unless another person of the provider signs in as this user.
+INSERT INTO sign_in_identities (issuer, subject, user_id)
+SELECT %(issuer)s, %(subject)s, id
+  FROM users
+ WHERE name = %(name)s AND NOT EXISTS (SELECT FROM sign_in_identities WHERE user_id = users.id AND issuer = %(issuer)s)
+    ON CONFLICT DO NOTHING
+RETURNING user_id
