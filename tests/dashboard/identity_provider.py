@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class IdentityProvider:
         return jwt.encode({"alg": algorithm, "kid": "one"}, claims, key or self._key, algorithms=[algorithm])
 
     def unsigned(self, claims: Claims) -> str:
-        head, body = ('{"alg":"none","kid":"one"}', JSONResponse(claims).body.decode())
+        head, body = ('{"alg":"none","kid":"one"}', json.dumps(claims))
         return ".".join(base64.urlsafe_b64encode(one.encode()).decode().rstrip("=") for one in (head, body)) + "."
 
     async def _discovery(self, _: Request) -> Response:
