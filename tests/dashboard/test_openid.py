@@ -82,6 +82,9 @@ async def test_a_new_person_becomes_a_user_with_the_default_role(
     assert (await server.tokens.user(name)).role is Role.VIEWER
     entries = await AuditStore(server.database).listed(AuditFilter(target=name), limit=10)
     assert {one.action for one in entries} == {"session.begin", "user.link", "user.add"}
+    assert "you need no password here" in (await visitor.get("/ui/account")).text
+    refused = await visitor.post("/ui/account/password", new="correct horse battery", again="correct horse battery")
+    assert (refused.status_code, "You sign in with OpenID Connect." in refused.text) == (400, True)
     again = await Visitor.of(server)
     provider.person["email"] = "another@example.com"  # the provider renamed the person, who stays the same user
     await sign_in(again)

@@ -42,6 +42,8 @@ HASHES_AT_ONCE = 2
 """Each takes 64 MiB of memory and 50 ms."""
 LONGEST_AGENT = 200
 LONGEST_COOKIE = 100
+OIDC = "oidc"
+"""The method of a session that began with OpenID Connect."""
 
 logger = log.logger(__name__)
 
@@ -56,13 +58,18 @@ class BadPassword(WindlassError):  # noqa: N818 - describes the password
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person who is signed in. `csrf` is the text that each form of the session sends."""
+    """A person who is signed in. `csrf` is the text that each form of the session sends.
+
+    `may_set_password` is False for a person whom an OpenID Connect provider authenticated: who loses the account there
+    must not keep another way in.
+    """
 
     user_id: UUID
     name: str
     role: Role
     session: UUID
     has_password: bool
+    may_set_password: bool
     csrf: str = field(repr=False)
 
 
@@ -159,7 +166,7 @@ class Sessions:
         if roles.by_group and (await self._tokens.user(name)).role != role:
             with suppress(LastOwner):  # who keeps the role
                 await self._tokens.set_role(name, role, by=by)
-        return await self.begin((await self._tokens.user(name)).id, "oidc", client)
+        return await self.begin((await self._tokens.user(name)).id, OIDC, client)
 
     async def _linked(self, identity: Identity, role: Role | None, by: Actor) -> str:
         """Returns the name of the user as whom the person signs in from now on."""
@@ -207,6 +214,8 @@ class Sessions:
 
     async def change_password(self, person: Person, current: str, new: str, by: Actor) -> None:
         """Sets the person's password, and ends the person's other sessions. Raises BadPassword, SignInRefused."""
+        if not person.may_set_password:
+            raise BadPassword("You sign in with OpenID Connect.", "An owner's link lets you set a password, too.")
         if person.has_password:
             found = await self._store.password(person.name)
             if self._failures.seconds_until_free(person.name) or not await self._verified(
@@ -229,7 +238,7 @@ class Sessions:
 
     def _person(self, row: SessionRow) -> Person:
         csrf = hmac.digest(self._csrf_key, row.digest, "sha256").hex()
-        return Person(row.user_id, row.user, row.role, row.id, row.has_password, csrf)
+        return Person(row.user_id, row.user, row.role, row.id, row.has_password, row.method != OIDC, csrf)
 
     def _digest(self, text: str) -> bytes:
         return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")

@@ -41,6 +41,7 @@ class Templates:
         )
         self._environment.filters |= {
             "ago": ago,
+            "browser": browser,
             "duration": duration,
             "number": number,
             "bytes": size,
@@ -92,6 +93,26 @@ def may(context: Context, role: str) -> bool:
 def theme_of(visit: Any) -> str:
     theme: str = visit.request.cookies.get(THEME, "auto")
     return theme if theme in THEMES else "auto"
+
+
+BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
+SYSTEMS = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS", "macOS"),
+    ("Linux", "Linux"),
+)
+
+
+def browser(agent: str | None) -> str:
+    """Returns a User-Agent header as `Firefox on Linux`, or shortened if it names no common browser."""
+    if not agent:
+        return "Unknown browser"
+    name = next((name for mark, name in BROWSERS if mark in agent), None)
+    system = next((name for mark, name in SYSTEMS if mark in agent), None)
+    return f"{name} on {system}" if name and system else agent[:60]
 
 
 def utc(at: datetime) -> str:

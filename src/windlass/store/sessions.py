@@ -29,6 +29,7 @@ class SessionRow:
     user_id: UUID
     user: str
     role: Role
+    method: str
     has_password: bool
     is_due: bool = False
 

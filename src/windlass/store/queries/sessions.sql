@@ -4,7 +4,7 @@ VALUES (%(id)s, %(digest)s, %(user)s, %(method)s, %(address)s, %(agent)s)
 
 -- name: by_digest
 -- The session, unless it is too old, or its user may not use the dashboard.
-SELECT sessions.id, digest, user_id, users.name AS "user", role, seen_at < now() - interval '1 minute' AS is_due, password_hash IS NOT NULL AS has_password
+SELECT sessions.id, digest, user_id, users.name AS "user", role, method, seen_at < now() - interval '1 minute' AS is_due, password_hash IS NOT NULL AS has_password
   FROM sessions
   JOIN users ON users.id = sessions.user_id
  WHERE digest = %(digest)s AND role IS NOT NULL AND disabled_at IS NULL
