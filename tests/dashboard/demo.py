@@ -44,6 +44,7 @@ def report(customer: str, pages: int = 12) -> str:
 '''
 PRICES = '''"""Watches prices. It needs a key of the shop."""
 
+import os
 
 KEY = os.environ["SHOP_API_KEY"]
 
