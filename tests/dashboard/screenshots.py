@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/dashboard/screenshots.py FOLDER [PAGE...]
 
-They show the demo of demo.py, whose home is beside the temporary files. Pages that do not exist are named, and left out.
+They show the demo of demo.py. Pages that do not exist are named, and left out.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def pictures(server: Demo, folder: Path, names: list[str]) -> None:
                 await round_of(browser, server, folder / f"{scheme}-{size}", wanted, scheme, viewport)
 
 
-async def round_of(  # noqa: PLR0913 - what one round differs in
+async def round_of(
     browser: Browser, server: Demo, folder: Path, wanted: dict[str, str], scheme: str, viewport: dict[str, int]
 ) -> None:
     tab = await Tab.opened(browser, server.url, color_scheme=scheme, viewport=viewport)

@@ -100,16 +100,21 @@ class Dashboard:
             problem = _problem(error, scope)
             if problem is None:
                 raise
-            await self._error_page(problem, scope)(scope, receive, send)
+            page = await self._error_page(problem, scope)
+            await page(scope, receive, send)
 
     def _to_sign_in(self, scope: Scope) -> Response:
         here = Visit(Request(scope), self, None).here
         after = f"?next={quote(here)}" if scope["method"] == "GET" and here != f"{PATH}/" else ""
         return RedirectResponse(self.url(f"{PATH}/sign-in{after}"), 303)
 
-    def _error_page(self, problem: Problem, scope: Scope) -> Response:
+    async def _error_page(self, problem: Problem, scope: Scope) -> Response:
         request = Request(scope)
-        visit = getattr(request.state, "visit", None) or Visit(request, self, None)
+        visit = getattr(request.state, "visit", None)
+        if visit is None:  # no route has looked who it is
+            is_missing = problem.status == NOT_FOUND
+            person = await self.sessions.person(request.cookies.get(self.sessions.cookie)) if is_missing else None
+            visit = Visit(request, self, person)
         page: Response = visit.page("error.html", problem.status, title=TITLES[problem.status], message=problem.message)
         page.headers.update(problem.headers)
         return page
