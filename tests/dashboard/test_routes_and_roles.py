@@ -1,0 +1,123 @@
+"""Every route of the dashboard: who may call it, and the headers of its answer. Over plain HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from dashboard.people import Visitor
+from windlass.dashboard.dashboard import PAGES
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.roles import Role
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from api.serving import Server
+
+in_session = pytest.mark.asyncio(loop_scope="session")
+
+POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",
+    "font-src": "'self'",
+    "connect-src": "'self'",
+    "form-action": "'self'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'none'",
+}
+PUBLIC = {"/sign-in", "/sign-in/openid", "/sign-in/openid/callback", "/sign-out", "/theme"}
+TABLE = [route for group in PAGES for route in group.table]
+
+
+@dataclass
+class Asked:
+    method: str
+    path: str
+    role: Role | None
+
+    @property
+    def url(self) -> str:
+        """The path with made-up parameters: who may not call it must not learn whether they exist."""
+        parts = ["no-such-one" if part == "{slug}" else part for part in self.path.split("/")]
+        return "/ui" + "/".join(str(new_id()) if part.startswith("{") else part for part in parts)
+
+
+ROUTES = [Asked(method, path, role) for method, path, role, _ in TABLE]
+POSTS = [one for one in ROUTES if one.method == "POST"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def people(server: Server) -> AsyncIterator[dict[Role, Visitor]]:
+    found = {role: await Visitor.of(server, role) for role in Role}
+    yield found
+    for visitor in found.values():
+        await visitor.close()
+
+
+def test_only_the_sign_in_is_public() -> None:
+    assert {one.path for one in ROUTES if one.role is None} == PUBLIC
+
+
+def test_no_get_changes_anything_and_each_change_needs_more_than_a_viewer() -> None:
+    mine = ("/account", "/sign-out", "/sign-in", "/theme")
+    weak = [one.path for one in POSTS if one.role is Role.VIEWER and not one.path.startswith(mine)]
+    assert not weak
+    assert {one.method for one in ROUTES} == {"GET", "POST"}
+
+
+@in_session
+async def test_each_route_refuses_who_has_a_lesser_role_and_who_is_not_signed_in(
+    server: Server, people: dict[Role, Visitor]
+) -> None:
+    nobody = await Visitor.of(server)
+    csrf = {role: await visitor.csrf() for role, visitor in people.items()}
+    refused = 0
+    for one in ROUTES:
+        if one.role is None:
+            continue
+        answer = await nobody.http.request(one.method, one.url, data={"csrf": csrf[Role.OWNER]})
+        assert (answer.status_code, answer.headers["location"].startswith("/ui/sign-in")) == (303, True), one
+        for role, visitor in people.items():
+            if not role.includes(one.role):
+                answer = await visitor.http.request(one.method, one.url, data={"csrf": csrf[role]})
+                assert answer.status_code == 403, (one, role)
+                assert f"needs the role {one.role}" in answer.text
+                refused += 1
+    assert refused >= len([one for one in POSTS if one.role in (Role.DEVELOPER, Role.OWNER)])
+    await nobody.close()
+
+
+@in_session
+async def test_each_post_refuses_a_form_without_the_token_of_the_session(people: dict[Role, Visitor]) -> None:
+    owner = people[Role.OWNER]
+    for one in POSTS:
+        if one.path == "/sign-in":
+            continue
+        answers = [
+            await owner.http.post(one.url, data={"csrf": ""}),
+            await owner.http.post(one.url, data={"csrf": "0" * 64}),
+            await owner.http.post(one.url, files={"file": b"x"}),
+        ]
+        assert [answer.status_code for answer in answers] == [403] * 3, one
+        assert all("older session" in answer.text for answer in answers), one
+
+
+@in_session
+async def test_the_headers_of_pages_errors_and_redirects_keep_the_browser_in_bounds(
+    server: Server, people: dict[Role, Visitor]
+) -> None:
+    owner = people[Role.OWNER]
+    for path, status in (("/ui/", 200), ("/ui/no-such-page", 404), ("/ui/sign-in", 303), ("/ui/account", 200)):
+        answer = await owner.get(path)
+        assert answer.status_code == status
+        given = dict(one.strip().split(" ", 1) for one in answer.headers["content-security-policy"].split(";"))
+        assert given == POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert "no-store" in answer.headers["cache-control"], path
