@@ -49,16 +49,27 @@ async def test_a_crew_at_the_root_is_at_its_own_path_too(server: Server) -> None
             assert (await get(other, f"{path}/openapi.json", "")).json()["servers"] == [{"url": path or "/"}]
 
 
+async def test_a_person_who_opens_the_address_in_a_browser_gets_the_dashboard(server: Server) -> None:
+    crew = await server.crew()
+    async with rooted(server, root=crew.deployment.slug) as other:
+        opened = await get(other, "/", "", Sec_Fetch_Dest="document")
+        assert (opened.status_code, opened.headers["location"]) == (303, "/ui/")
+        assert (await get(other, "/", "")).status_code == 401  # a program without a token
+        assert (await get(other, crew.path, "", Sec_Fetch_Dest="document")).status_code == 401
+    opened = await get(server, "/", "")
+    assert (opened.status_code, opened.headers["location"]) == (303, "/ui/")
+
+
 @pytest.mark.parametrize("reserved", RESERVED)
 async def test_the_servers_own_paths_are_never_the_crews(server: Server, reserved: str) -> None:
     crew = await server.crew()
     async with rooted(server, root=crew.deployment.slug) as other:
         answer = await get(other, f"/{reserved}/status", crew.token)
         assert answer.status_code == 404
-        assert "no kickoff" not in answer.json()["message"]
+        assert "no kickoff" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/crews", "/crews/", "/", "/kickoff", "/status/x", "/nothing"])
+@pytest.mark.parametrize("path", ["/crews", "/crews/", "/kickoff", "/status/x", "/nothing"])
 async def test_without_a_crew_at_the_root_other_paths_are_404(server: Server, path: str) -> None:
     crew = await server.crew()
     answer = await get(server, path, crew.token)

@@ -93,6 +93,8 @@ MOST_STREAMS_OF_A_USER = 50
 """Streams of events that one user may have open at once."""
 TOKEN_USE_EVERY = 30.0
 """Seconds between two writes of the times at which tokens were last used."""
+REMOVE_SESSIONS_EVERY = 3600.0
+"""Seconds between two removals of sessions and links that have expired."""
 REPORT_FAILURES_EVERY = 60.0
 """Seconds between two reports of failed authentications."""
 
@@ -355,7 +357,10 @@ class Services:
         return self._worker.claiming if self._worker else not self._worker_follows
 
     async def _report_access(self, access: TokenAuthenticator) -> None:
-        """Writes the times at which tokens were used, and reports failed authentications, also at the stop."""
+        """Writes the times at which tokens were used, and reports failed authentications, also at the stop.
+
+        Removes expired sessions of the dashboard.
+        """
 
         async def write_token_use() -> None:
             await asyncio.sleep(TOKEN_USE_EVERY)
@@ -365,13 +370,19 @@ class Services:
             await asyncio.sleep(REPORT_FAILURES_EVERY)
             access.failures.report()
 
+        async def remove_expired_sessions() -> None:
+            await self.dashboard.sessions.remove_expired()
+            await asyncio.sleep(REMOVE_SESSIONS_EVERY)
+
         async def write_last() -> None:
             with suppress(DatabaseUnavailable):
                 await access.use.write()
 
         self.stack.push_async_callback(write_last)
         self.stack.callback(access.failures.report)
-        await self.stack.enter_async_context(serving(BackgroundTasks(write_token_use, report_failures)))
+        await self.stack.enter_async_context(
+            serving(BackgroundTasks(write_token_use, report_failures, remove_expired_sessions))
+        )
 
 
 def openid_of(settings: Settings) -> OpenId | None:
