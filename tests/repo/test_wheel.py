@@ -40,7 +40,7 @@ print(json.dumps({
 
 
 def uv(*arguments: str) -> None:
-    line = [uv_program(), *arguments, "--offline", "--quiet"]
+    line = [str(uv_program()), *arguments, "--offline", "--quiet"]
     subprocess.run(line, cwd=ROOT, check=True, timeout=120)
 
 

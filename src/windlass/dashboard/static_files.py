@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "woff2": "font/woff2"}
 COMPRESSED = {"css", "js", "svg"}
+LOADED_FILE = re.compile(rb'url\("([\w./-]+)"\)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +60,13 @@ def load(name: str) -> StaticFile | None:
     if media_type is None or name not in names():
         return None
     content = resources.files("windlass.dashboard").joinpath("static", *name.split("/")).read_bytes()
+    if name.endswith(".css"):
+        content = LOADED_FILE.sub(_with_tag, content)
     compressed = gzip.compress(content, 9, mtime=0) if name.rpartition(".")[2] in COMPRESSED else None
     return StaticFile(content, compressed, media_type, hashlib.sha256(content).hexdigest()[:12])
+
+
+def _with_tag(match: re.Match[bytes]) -> bytes:
+    """Returns the address with the tag of its file: the page's preload names it so, and browsers keep it."""
+    found = load(match[1].decode())
+    return match[0] if found is None else b'url("%b?v=%b")' % (match[1], found.tag.encode())
