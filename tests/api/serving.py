@@ -69,6 +69,7 @@ from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.sources import SourceStore
+from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 
@@ -305,6 +306,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             identity,
             Credentials(CredentialStore(database), KEY_RING, provider, identity.subject),
             Deletions(RetentionStore(database)),
+            StatisticsStore(database),
             LARGEST_BODY,
             seconds,
             public_url,

@@ -90,7 +90,7 @@ async def test_a_person_signs_in_and_sees_the_crews_without_javascript(server: S
     assert await page.title() == "Your account · Windlass"
     await page.get_by_role("link", name="Crews").click()
     await page.get_by_label("Search crews").fill(crew.deployment.slug)
-    await page.get_by_role("button", name="Filter").click()
+    await page.get_by_role("button", name="Search", exact=True).click()
     await page.get_by_role("link", name=crew.deployment.slug, exact=True).wait_for()
     assert "Deploy a crew" not in await tab.text(), "a viewer may not"
     await page.locator("details.menu > summary").click()

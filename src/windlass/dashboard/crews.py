@@ -2,27 +2,111 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
+from urllib.parse import urlencode
 
+from windlass.api.errors import bad_request
+from windlass.dashboard.charts import Sparkline, sparkline
 from windlass.dashboard.routes import Routes
+from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.roles import Role
-from windlass.store.overview import DeploymentFilter, DeploymentState
+from windlass.kickoffs.states import Reason
+from windlass.store.overview import DeploymentFilter, DeploymentOrder, DeploymentState
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from windlass.dashboard.routes import Visit
+    from windlass.store.overview import DeploymentRow
+    from windlass.store.statistics import CrewStatistics
 
 ROUTES = Routes()
 PAGE = 50
 LONGEST_SEARCH = 100
+ORDERS: dict[DeploymentOrder, str] = {
+    "slug": "By name",
+    "-slug": "By name, Z to A",
+    "-created_at": "Newest first",
+    "created_at": "Oldest first",
+}
+
+
+WHY: dict[str, str] = {
+    Reason.TIMED_OUT: "timed out",
+    Reason.LIMIT: "over a limit",
+    Reason.CRASHED: "crashed",
+    Reason.LOST: "worker lost",
+    Reason.SECRETS: "secret not read",
+}
+"""Short words for the reasons of failures. All others are errors of the crew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A row of the list: a deployment, what its kickoffs did in the last 24 hours, and their bars."""
+
+    crew: DeploymentRow
+    day: CrewStatistics
+    bars: Sparkline
+
+    @property
+    def rate(self) -> str | None:
+        """Returns the success rate, rounded down: only a day without a failure has 100 %."""
+        rate = self.day.success_rate
+        return None if rate is None else f"{math.floor(1000 * rate) / 10:g} %"
+
+    @property
+    def why(self) -> str | None:
+        failure = self.day.last_failure
+        return WHY.get(failure.reason or "", "error") if failure else None
 
 
 @ROUTES.get("/", Role.VIEWER)
 async def show(visit: Visit) -> Response:
+    wanted = wanted_of(visit)
+    control = visit.dashboard.control
+    rows, states = await asyncio.gather(
+        control.management.deployments(wanted, limit=PAGE), control.overview.states(wanted.search)
+    )
+    found = await control.statistics.crews([row.id for row in rows])
+    listed = [Listed(row, found[row.id], sparkline(found[row.id])) for row in rows]
+    chosen = {"search": wanted.search or "", "order": "" if wanted.order == "slug" else wanted.order}
+    return visit.page(
+        "crews.html",
+        listed=listed,
+        wanted=wanted,
+        orders=ORDERS,
+        chips=[(state, count, address(chosen, state)) for state, count in counted(states)],
+        following=address(chosen, wanted.state, after_of(rows, wanted.order)) if len(rows) == PAGE else None,
+        first=address(chosen, wanted.state) if wanted.after else None,
+    )
+
+
+def wanted_of(visit: Visit) -> DeploymentFilter:
+    """Returns what the query selects. Ignores unknown values, as those of an older link. Raises Problem 400."""
     search = visit.query.get("search", "").strip()[:LONGEST_SEARCH].replace("\0", "")
     state = next((one for one in get_args(DeploymentState) if one == visit.query.get("state")), None)
-    wanted = DeploymentFilter(search=search or None, state=state, after=visit.query.get("after"))
-    rows = await visit.dashboard.control.management.deployments(wanted, limit=PAGE)
-    following = rows[-1].slug if len(rows) == PAGE else None
-    return visit.page("crews.html", crews=rows, search=search, state=state, following=following)
+    order: DeploymentOrder = next((one for one in ORDERS if one == visit.query.get("order")), "slug")
+    after = visit.query.get("after", "").replace("\0", "") or None
+    if after and order.endswith("created_at") and parse_id(after) is None:
+        raise bad_request("The address of this page is not complete. Go back to the list of crews.")
+    return DeploymentFilter(search=search or None, state=state, order=order, after=after)
+
+
+def after_of(rows: list[DeploymentRow], order: DeploymentOrder) -> str:
+    return str(rows[-1].id) if order.endswith("created_at") else rows[-1].slug
+
+
+def counted(states: dict[DeploymentState, int]) -> list[tuple[DeploymentState | None, int]]:
+    """Returns the numbers of all crews and of each state, in the order of the filter."""
+    order: tuple[DeploymentState, ...] = ("online", "building", "failed", "paused")
+    return [(None, sum(states.values())), *((state, states.get(state, 0)) for state in order)]
+
+
+def address(chosen: dict[str, str], state: str | None, after: str = "") -> str:
+    """Returns the path of the list with these choices. Members without a value are left out."""
+    query = urlencode({name: value for name, value in {**chosen, "state": state, "after": after}.items() if value})
+    return f"/ui/?{query}" if query else "/ui/"

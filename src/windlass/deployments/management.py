@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from windlass.access.tokens import ShownTokens, Tokens
     from windlass.deployments.settings import ServerDefaults, ShownSettings
     from windlass.deployments.variables import GivenVariable, Variable, Variables
+    from windlass.kickoffs.retention import Retention
     from windlass.store.audit import Actor
     from windlass.store.deployments import Deployment, DeploymentStore
     from windlass.store.overview import DeploymentRow, OverviewStore, WarningRow
@@ -40,6 +41,11 @@ class Management:
         self._tokens = tokens
         self._variables = variables
         self._server = server
+
+    @property
+    def retention(self) -> Retention:
+        """Returns the retention of deployments that set none."""
+        return self._server.retention
 
     async def deployments(self, wanted: DeploymentFilter, *, limit: int) -> list[DeploymentRow]:
         return await self._overview.deployments(wanted, limit=limit)

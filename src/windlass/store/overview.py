@@ -156,6 +156,15 @@ class OverviewStore:
         rows = await self._database.rows(SQL["deployments"], {**values, "limit": limit}, soon=True)
         return [DeploymentRow(**row) for row in rows]
 
+    async def states(self, search: str | None = None) -> dict[DeploymentState, int]:
+        """Returns how many deployments each state has, of those whose slug contains `search`. A state without any is
+        missing.
+        """
+        return {
+            row["state"]: row["count"]
+            for row in await self._database.rows(SQL["states"], {"search": search}, soon=True)
+        }
+
     async def warnings(self, deployment: UUID) -> list[WarningRow]:
         """Returns the warnings of the newest kickoffs of a deployment, one for each code."""
         values = {"deployment": deployment, "newest": NEWEST, "limit": MOST_WARNINGS}

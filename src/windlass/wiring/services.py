@@ -334,6 +334,7 @@ class Services:
                 infrastructure.identity.subject,
             ),
             Deletions(RetentionStore(infrastructure.database)),
+            StatisticsStore(infrastructure.database),
             self.settings.max_body,
             self.settings.request_timeout,
             self.settings.public_url,

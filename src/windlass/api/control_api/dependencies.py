@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.deletion import Deletions
     from windlass.store.audit import AuditStore
     from windlass.store.overview import OverviewStore
+    from windlass.store.statistics import StatisticsStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class ControlApi:
     identity: Identity
     credentials: Credentials
     deletions: Deletions
+    statistics: StatisticsStore
     largest_body: int
     request_timeout: float
     public_url: str | None

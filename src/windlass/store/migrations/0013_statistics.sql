@@ -4,7 +4,8 @@ CREATE TABLE statistics_progress (
     counted_until timestamptz NOT NULL
 );
 
-INSERT INTO statistics_progress (counted_until) VALUES (date_trunc('hour', now() - interval '24 hours', 'UTC'));
+INSERT INTO statistics_progress (counted_until)
+SELECT CASE WHEN EXISTS (SELECT FROM kickoffs) THEN date_trunc('hour', now() - interval '24 hours', 'UTC') ELSE now() END;
 
 CREATE TABLE statistics_hours (
     deployment_id uuid NOT NULL REFERENCES deployments ON DELETE CASCADE,

@@ -37,6 +37,21 @@ SELECT page.*,
  ORDER BY CASE WHEN %(order)s::text = 'slug' THEN slug END, CASE WHEN %(order)s::text = '-slug' THEN slug END DESC,
           CASE WHEN %(order)s::text = 'created_at' THEN id END, CASE WHEN %(order)s::text = '-created_at' THEN id END DESC
 
+-- name: states
+-- Counts the deployments that match a search, by their state.
+SELECT state, count(*) AS count
+  FROM (SELECT CASE WHEN current_version IS NULL AND latest.state = 'failed' THEN 'failed'
+                    WHEN current_version IS NULL THEN 'building'
+                    WHEN paused_at IS NOT NULL THEN 'paused'
+                    ELSE 'online'
+               END AS state
+          FROM deployments
+          LEFT JOIN LATERAL (
+               SELECT state FROM builds WHERE current_version IS NULL AND deployment_id = deployments.id ORDER BY id DESC LIMIT 1
+               ) AS latest ON true
+         WHERE removed_at IS NULL AND (%(search)s::text IS NULL OR position(lower(%(search)s::text) IN slug) > 0)) AS found
+ GROUP BY state
+
 -- name: warnings
 -- Returns the warnings of the newest kickoffs of a deployment, one for each code, as the newest kickoff has it. Kickoffs with long lists of
 -- warnings are left out: their texts would have to be read.
