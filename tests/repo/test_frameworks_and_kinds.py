@@ -18,6 +18,7 @@ ADAPTERS = [
     "windlass_child/kinds",
     "windlass/api/crewai_cli.py",
     "windlass/cli/login_crewai.py",
+    "windlass/dashboard/call_examples.py",  # one of its tools is a client
     "windlass/offline_model",  # it answers the prompts of a framework
     "windlass/projects/kinds",
 ]

@@ -15,7 +15,7 @@ from windlass.kickoffs.ids import new_id, parse_id
 from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import SCOPES_OF_KIND
 from windlass.secrets.key_ring import Sealed
-from windlass.secrets.secret import Secret, TokenKind, digest, last_four, new_token
+from windlass.secrets.secret import Secret, TokenKind, digest, last_four, masked, new_token
 from windlass.store.audit import COMMAND_LINE, Actor, Change
 from windlass.store.tokens import NewToken, TokenRow, TokenStore, UserRow
 
@@ -74,6 +74,16 @@ class ShownTokens:
     organization: Secret
     user: Secret
     user_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedToken:
+    """A shown token of a crew without its text. `user` is the name of its user, None for the organization's token."""
+
+    id: UUID
+    kind: TokenKind
+    user: str | None
+    mask: str
 
 
 class Tokens:
@@ -226,14 +236,41 @@ class Tokens:
             await self.set_role(OWNER, Role.OWNER)
         return OWNER
 
-    async def show(self, deployment: Deployment) -> ShownTokens:
-        """Returns the two shown tokens of a deployment. Creates one that does not exist yet or that was revoked."""
-        while len(rows := await self._shown(deployment.id)) < len(OF_CREWS):
-            # If several processes do this at once, one succeeds, and all of them show its tokens.
-            await self._make_shown(deployment.id, TokenKind.ORGANIZATION, None)
-            await self._make_shown(deployment.id, TokenKind.USER, await self._owner())
+    async def show(self, deployment: Deployment, *, by: Actor | None = None) -> ShownTokens:
+        """Returns the two shown tokens of a deployment. Creates one that does not exist yet or that was revoked.
+
+        With `by`, both are in the audit log as shown.
+        """
+        rows = await self._both_shown(deployment.id)
         organization, user = rows[TokenKind.ORGANIZATION], rows[TokenKind.USER]
+        if by:
+            await self._store.note(*(_shown_to(by, row, deployment) for row in (organization, user)))
         return ShownTokens(self._opened(organization), self._opened(user), user["user"])
+
+    async def masked(self, deployment: Deployment) -> list[MaskedToken]:
+        """Returns the two shown tokens of a deployment without their texts, that of the organization first."""
+        rows = await self._both_shown(deployment.id)
+        return [
+            MaskedToken(row["id"], kind, row["user"], masked(kind, row["last_four"]))
+            for kind, row in ((kind, rows[kind]) for kind in OF_CREWS)
+        ]
+
+    async def show_one(self, deployment: Deployment, kind: TokenKind, *, by: Actor) -> Secret:
+        """Returns one of the two shown tokens of a deployment. The audit log has an entry when this returns."""
+        row = (await self._both_shown(deployment.id))[kind]
+        await self._store.note(_shown_to(by, row, deployment))
+        return self._opened(row)
+
+    async def rotate_shown(self, deployment: Deployment, kind: TokenKind, *, by: Actor) -> None:
+        """Replaces one of the two shown tokens of a deployment by a new one. The old token is invalid at once."""
+        await self.rotate(str((await self._both_shown(deployment.id))[kind]["id"]), by=by)
+
+    async def _both_shown(self, deployment: UUID) -> dict[str, dict[str, Any]]:
+        while len(rows := await self._shown(deployment)) < len(OF_CREWS):
+            # If several processes do this at once, one succeeds, and all of them show its tokens.
+            await self._make_shown(deployment, TokenKind.ORGANIZATION, None)
+            await self._make_shown(deployment, TokenKind.USER, await self._owner())
+        return rows
 
     async def revoke(self, name: str, *, by: Actor = COMMAND_LINE) -> TokenRow:
         """Revokes a token. `name` is its id or its last four characters."""
@@ -316,6 +353,10 @@ class TokenUse:
         if used:
             await self._store.note_use(list(used), datetime.now(UTC))
             self._used -= used  # after the write, so that they are kept while the database is down
+
+
+def _shown_to(by: Actor, row: Mapping[str, Any], deployment: Deployment) -> Change:
+    return Change(by, "token.show", str(row["id"]), {"kind": row["kind"], "deployment": deployment.slug})
 
 
 def _no_such_token() -> NoSuchToken:

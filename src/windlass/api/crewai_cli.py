@@ -7,19 +7,17 @@ sends and reads. Its releases differ little in them.
 from __future__ import annotations
 
 import re
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from windlass.api.bodies import read_object
 from windlass.api.control_api.callers import authorized
 from windlass.api.control_api.errors import translated
-from windlass.api.control_api.uploads import upload_chunks
+from windlass.api.control_api.uploads import pieces, uploaded_form
 from windlass.api.errors import Problem, bad_request, problem_of
 from windlass.deployments.registration import slug_of
 from windlass.deployments.variables import GivenVariable, check
@@ -30,7 +28,7 @@ from windlass.store.managing import NoSuchDeployment
 from windlass.store.overview import DeploymentFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.datastructures import FormData
     from starlette.requests import Request
@@ -49,8 +47,6 @@ API = f"{PATH}/api/v1"
 MOST_LISTED = 1000
 MOST_LINES = 1000
 MOST_BUILDS = 20
-PIECE = 256 << 10
-MOST_FIELDS, LONGEST_FIELD = 300, 80 << 10
 ENVIRONMENT = re.compile(r"env\[([^\]]*)\]")
 STATUS = {"building": "Building", "online": "Online", "paused": "Paused", "failed": "Failed"}
 
@@ -114,14 +110,14 @@ class CrewaiCli:
         return await self._created(slug, source, deploy.get("env"), caller)
 
     async def _create_from_zip(self, request: Request, caller: Caller) -> Response:
-        async with self._form(request) as form:
+        async with uploaded_form(request, self._control) as form:
             slug = await self._control.deploys.slug_of_new(field(form, "name"))
             source = await self._zip(form)
             return await self._created(slug, source, environment_of(form), caller)
 
     async def _update_from_zip(self, request: Request, caller: Caller) -> Response:
         row = await self._found(request)
-        async with self._form(request) as form:
+        async with uploaded_form(request, self._control) as form:
             source = await self._zip(form)
             await self._set(row.slug, environment_of(form), caller)
         return await self._building(row.slug, source, caller)
@@ -214,23 +210,6 @@ class CrewaiCli:
     async def _json(self, request: Request) -> dict[str, Any]:
         return await read_object(request, largest=self._control.largest_body, seconds=self._control.request_timeout)
 
-    @asynccontextmanager
-    async def _form(self, request: Request) -> AsyncIterator[FormData]:
-        """Yields the form in the body, whose files are temporary. Its size and its time are bounded as an upload's."""
-        with self._control.uploads.turn():
-            chunks = upload_chunks(request, self._control.request_timeout)
-            parser = MultiPartParser(
-                request.headers, chunks, max_files=1, max_fields=MOST_FIELDS, max_part_size=LONGEST_FIELD
-            )
-            try:
-                form = await parser.parse()
-            except (MultiPartException, KeyError) as error:
-                raise bad_request("The body is no form that the server can read: multipart/form-data.") from error
-            try:
-                yield form
-            finally:
-                await form.close()
-
 
 def facts(row: DeploymentRow) -> dict[str, Any]:
     return {"name": row.slug, "uuid": str(row.id), "status": STATUS[row.state]}
@@ -280,8 +259,3 @@ def variables_of(environment: Any) -> list[GivenVariable]:
     for one in variables:
         check(one)
     return variables
-
-
-async def pieces(file: UploadFile) -> AsyncIterator[bytes]:
-    while piece := await file.read(PIECE):
-        yield piece

@@ -14,7 +14,18 @@ from starlette.routing import Mount, Route, Router
 
 from windlass.api.control_api.errors import translated
 from windlass.api.errors import TITLES, Problem, problem_of, unexpected, wrong_method
-from windlass.dashboard import account, crew_frame, crews, openid, sign_in, system
+from windlass.dashboard import (
+    account,
+    crew_frame,
+    crew_run,
+    crew_status,
+    crews,
+    deploy,
+    openid,
+    sign_in,
+    system,
+    versions,
+)
 from windlass.dashboard.routes import Notices, SignInNeeded, Visit
 from windlass.dashboard.static_files import static_file
 from windlass.dashboard.templating import Templates
@@ -29,7 +40,18 @@ if TYPE_CHECKING:
     from windlass.dashboard.openid import OpenIdClient
 
 PATH = "/ui"
-PAGES = (sign_in.ROUTES, openid.ROUTES, account.ROUTES, crews.ROUTES, crew_frame.ROUTES, system.ROUTES)
+PAGES = (
+    sign_in.ROUTES,
+    openid.ROUTES,
+    account.ROUTES,
+    crews.ROUTES,
+    crew_frame.ROUTES,
+    crew_status.ROUTES,
+    crew_run.ROUTES,
+    deploy.ROUTES,
+    versions.ROUTES,
+    system.ROUTES,
+)
 NOT_FOUND, METHOD_NOT_ALLOWED = 404, 405
 
 

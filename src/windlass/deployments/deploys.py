@@ -155,6 +155,10 @@ class Deploys:
         logger.event("deployment.promoted", deployment=slug, version=number)
         return number
 
+    async def version_before(self, deployment: UUID) -> int | None:
+        """Returns the number of the version that a rollback makes the current one, None without one."""
+        return await self._managing.version_before(deployment)
+
     async def remove(self, slug: str, by: Actor, *, stop: bool) -> None:
         """Removes a deployment at once for all clients. A side job deletes its data."""
         removed = await self._managing.remove(slug, Change(by, "deployment.remove", slug), stop=stop)

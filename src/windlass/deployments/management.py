@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from windlass.access.tokens import ShownTokens, Tokens
+    from windlass.access.tokens import MaskedToken, ShownTokens, Tokens
     from windlass.deployments.settings import ServerDefaults, ShownSettings
     from windlass.deployments.variables import GivenVariable, Variable, Variables
     from windlass.kickoffs.retention import Retention
+    from windlass.secrets.secret import Secret, TokenKind
     from windlass.store.audit import Actor
     from windlass.store.deployments import Deployment, DeploymentStore
     from windlass.store.overview import DeploymentRow, OverviewStore, WarningRow
@@ -74,8 +75,17 @@ class Management:
             raise NoSuchDeployment(slug)
         return await self.show(slug)
 
-    async def tokens(self, slug: str) -> ShownTokens:
-        return await self._tokens.show(await self.get(slug))
+    async def tokens(self, slug: str, by: Actor) -> ShownTokens:
+        return await self._tokens.show(await self.get(slug), by=by)
+
+    async def masked_tokens(self, slug: str) -> list[MaskedToken]:
+        return await self._tokens.masked(await self.get(slug))
+
+    async def show_token(self, slug: str, kind: TokenKind, by: Actor) -> Secret:
+        return await self._tokens.show_one(await self.get(slug), kind, by=by)
+
+    async def rotate_token(self, slug: str, kind: TokenKind, by: Actor) -> None:
+        await self._tokens.rotate_shown(await self.get(slug), kind, by=by)
 
     async def settings(self, slug: str) -> ShownSettings:
         deployment = await self.get(slug)

@@ -13,6 +13,7 @@ from typing import NoReturn, Self, final
 STARS = "********"
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 RANDOM_CHARACTERS = 30
+DOT, MASKED_CHARACTERS = "\N{BULLET}", 16
 CHECKSUM_CHARACTERS = 6
 _HEADER = re.compile(r"(?i:bearer) +([A-Za-z0-9._~+/-]{1,256}=*)")  # RFC 6750, 2.1
 # Pairs of base62 digits: they make the checksum faster, which is computed for every request.
@@ -80,6 +81,11 @@ class TokenKind(StrEnum):
 PREFIXES = {TokenKind.ORGANIZATION: "wlo", TokenKind.USER: "wlu", TokenKind.PERSONAL: "wlp"}
 _KINDS = {prefix: kind for kind, prefix in PREFIXES.items()}
 _FORM = re.compile(rf"(?:{'|'.join(_KINDS)})_[0-9A-Za-z]{{{RANDOM_CHARACTERS + CHECKSUM_CHARACTERS}}}")
+
+
+def masked(kind: TokenKind, last_four: str) -> str:
+    """Returns what is shown of a token: its kind and its last four characters."""
+    return f"{PREFIXES[kind]}_{DOT * MASKED_CHARACTERS}{last_four}"
 
 
 def new_token(kind: TokenKind) -> Secret:

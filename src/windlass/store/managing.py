@@ -161,6 +161,11 @@ class ManagingStore:
                 await record(connection, change)
         return number
 
+    async def version_before(self, deployment: UUID) -> int | None:
+        """Returns the number of the version that a rollback makes the current one, None without one."""
+        row = await self._database.row(SQL["version_before"], {"deployment": deployment})
+        return int(row["number"]) if row else None
+
     async def roll_back(self, slug: str, current: int | None, change: Change) -> int:
         """Makes the version the current one that was so before. Returns its number.
 

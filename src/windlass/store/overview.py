@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from psycopg import sql
@@ -31,6 +31,8 @@ CLOCKS_APART = timedelta(minutes=5)
 NEWEST = 20
 """The kickoffs of a deployment whose warnings are shown with it."""
 MOST_WARNINGS = 20
+LONGEST_PREVIEW = 300
+"""Characters of the inputs of a kickoff in a list."""
 
 DeploymentState = Literal["building", "online", "paused", "failed"]
 DeploymentOrder = Literal["slug", "-slug", "created_at", "-created_at"]
@@ -68,6 +70,15 @@ class WarningRow:
     message: str
     kickoff: UUID
     kickoffs: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputsRow:
+    """The inputs of a kickoff. `preview` is the beginning of their JSON, None for large inputs."""
+
+    id: UUID
+    created_at: datetime
+    preview: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +208,17 @@ class OverviewStore:
     async def kickoff(self, kickoff: UUID) -> KickoffRow | None:
         row = await self._database.row(SQL["kickoff"], {"kickoff": kickoff}, soon=True)
         return _kickoff(row) if row else None
+
+    async def newest_inputs(self, deployment: UUID, *, limit: int) -> list[InputsRow]:
+        """Returns the inputs of the newest kickoffs of a deployment, the newest first."""
+        values = {"deployment": deployment, "longest": LONGEST_PREVIEW, "limit": limit}
+        return [InputsRow(**row) for row in await self._database.rows(SQL["newest_inputs"], values, soon=True)]
+
+    async def inputs(self, kickoff: UUID, deployment: UUID) -> dict[str, Any] | None:
+        """Returns the inputs of a kickoff, None if the deployment has no such kickoff."""
+        values = {"kickoff": kickoff, "deployment": deployment}
+        row = await self._database.row(SQL["inputs"], values, soon=True)
+        return row["inputs"] if row else None
 
     async def queues(self) -> list[QueueRow]:
         """Returns the queues of all deployments, in the order of the slugs."""

@@ -127,8 +127,14 @@ class TokenStore:
         return await self._database.rows(SQL["list"], values)
 
     async def shown(self, deployment: UUID) -> list[Row]:
-        """Returns id, kind, user and encrypted copy of the tokens that a crew's page shows."""
+        """Returns id, kind, user, encrypted copy and last four characters of the tokens that a crew's page shows."""
         return await self._database.rows(SQL["shown"], {"deployment": deployment})
+
+    async def note(self, *changes: Change) -> None:
+        """Writes entries of the audit log without another change."""
+        async with self._database.transaction() as connection:
+            for change in changes:
+                await record(connection, change)
 
     async def named(self, name: str) -> list[UUID]:
         """Returns tokens with this id or these last four characters that are not revoked.

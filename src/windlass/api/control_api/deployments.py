@@ -82,9 +82,9 @@ async def resume_deployment(caller: Developer, control: Control, slug: Slug) -> 
 
 
 @router.get("/deployments/{slug}/tokens")
-async def show_tokens(_: Developer, control: Control, slug: Slug) -> ShownTokensAnswer:
-    """Returns the two shown tokens of a crew. Creates one that was revoked."""
-    shown = await control.management.tokens(slug)
+async def show_tokens(caller: Developer, control: Control, slug: Slug) -> ShownTokensAnswer:
+    """Returns the two shown tokens of a crew. Creates one that was revoked. The audit log has who saw them."""
+    shown = await control.management.tokens(slug, caller.actor)
     return ShownTokensAnswer(
         organization_token=shown.organization.reveal(), user_token=shown.user.reveal(), user=shown.user_name
     )

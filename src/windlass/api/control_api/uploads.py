@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from windlass.api.bodies import read_object
@@ -19,6 +20,7 @@ from windlass.projects.archive import LARGEST, MB
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
+    from starlette.datastructures import FormData, UploadFile
     from starlette.requests import Request
 
     from windlass.api.control_api.dependencies import ControlApi
@@ -29,6 +31,8 @@ AT_ONCE = 4
 """Uploads that a server receives at once. Each takes up to twice its size on the disk."""
 LONGEST = 1800.0
 """Seconds that an upload may take."""
+PIECE = 256 << 10
+MOST_FIELDS, LONGEST_FIELD = 300, 80 << 10
 
 
 class GitSource(Body):
@@ -92,6 +96,32 @@ async def json_of(request: Request, control: ControlApi, model: type[Any]) -> An
         return model.model_validate(given)
     except ValidationError as error:
         raise invalid([{**one, "loc": ("body", *one["loc"])} for one in error.errors()]) from None
+
+
+@asynccontextmanager
+async def uploaded_form(request: Request, control: ControlApi) -> AsyncGenerator[FormData, None]:
+    """Yields the form in the body, whose files are temporary. Its size and its time are bounded as an upload's.
+
+    Raises Problem 400, 408, 413 or 503.
+    """
+    with control.uploads.turn():
+        chunks = upload_chunks(request, control.request_timeout)
+        parser = MultiPartParser(
+            request.headers, chunks, max_files=1, max_fields=MOST_FIELDS, max_part_size=LONGEST_FIELD
+        )
+        try:
+            form = await parser.parse()
+        except (MultiPartException, KeyError) as error:
+            raise bad_request("The body is no form that the server can read: multipart/form-data.") from error
+        try:
+            yield form
+        finally:
+            await form.close()
+
+
+async def pieces(file: UploadFile) -> AsyncGenerator[bytes, None]:
+    while piece := await file.read(PIECE):
+        yield piece
 
 
 def is_zip(request: Request) -> bool:

@@ -104,6 +104,17 @@ SELECT kickoffs.id, kickoffs.state, reason, kickoffs.created_at, started_at, fin
   LEFT JOIN users ON users.id = user_id
  WHERE kickoffs.id = %(kickoff)s AND removed_at IS NULL
 
+-- name: newest_inputs
+-- The preview of large inputs is left out: their text would have to be read.
+SELECT id, created_at, CASE WHEN pg_column_size(inputs) < 20000 THEN left(inputs::text, %(longest)s) END AS preview
+  FROM kickoffs
+ WHERE deployment_id = %(deployment)s
+ ORDER BY id DESC
+ LIMIT %(limit)s
+
+-- name: inputs
+SELECT inputs FROM kickoffs WHERE id = %(kickoff)s AND deployment_id = %(deployment)s
+
 -- name: workers
 SELECT id, host, pid, slots, started_at, seen_at, alive_until > now() AS alive, version, running, zygotes, zygote_memory
   FROM workers

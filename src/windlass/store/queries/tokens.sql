@@ -23,7 +23,7 @@ SELECT tokens.id, tokens.kind, deployments.slug AS deployment, users.name AS "us
  LIMIT %(limit)s
 
 -- name: shown
-SELECT tokens.id, tokens.kind, users.name AS "user", shown_copy
+SELECT tokens.id, tokens.kind, users.name AS "user", shown_copy, last_four
   FROM tokens
   LEFT JOIN users ON users.id = tokens.user_id
  WHERE tokens.deployment_id = %(deployment)s AND shown_copy IS NOT NULL AND revoked_at IS NULL
