@@ -16,6 +16,7 @@ from windlass.cli.printing import printable
 from windlass.kickoffs.files import FileChanges
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
+from windlass.kickoffs.tracebacks import without_frames
 from windlass.runner import Output
 from windlass_child.process.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 from windlass_child.process.validation import Encoded
@@ -31,8 +32,6 @@ LONGEST = 120
 AT_ONCE, WHILE = 20, 1.0
 """At most AT_ONCE lines of a run's output are shown per WHILE seconds. One more line has the number of the others."""
 TERMINAL_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>])")
-FRAME = re.compile(r'  File "(?P<file>.*)", line \d+')
-OURS = ("/windlass_child/", "<frozen importlib.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +237,4 @@ def plain(line: str) -> str:
 
 def without_our_frames(trace: str) -> list[str]:
     """Returns the lines of a traceback, except the frames of Windlass that call the crew's code."""
-    lines, ours = [], False
-    for line in trace.splitlines():
-        if frame := FRAME.match(line):
-            ours = any(part in frame["file"] for part in OURS)
-        elif not line.startswith("    "):
-            ours = False
-        if not ours:
-            lines.append(printable(line))
-    return lines
+    return [printable(line) for line in without_frames(trace)]

@@ -21,6 +21,8 @@ from windlass.dashboard import (
     crew_status,
     crews,
     deploy,
+    execution,
+    executions,
     openid,
     sign_in,
     system,
@@ -51,6 +53,8 @@ PAGES = (
     deploy.ROUTES,
     versions.ROUTES,
     system.ROUTES,
+    executions.ROUTES,
+    execution.ROUTES,
 )
 NOT_FOUND, METHOD_NOT_ALLOWED = 404, 405
 

@@ -105,7 +105,8 @@ class Visit:
         """Returns the page that the template makes. It shows the notice of the request before, once."""
         notice = self.dashboard.notices.read(self.request.cookies.get(NOTICE))
         text = self.dashboard.templates.render(template, visit=self, notice=notice, **context)
-        response = HTMLResponse(text, status, headers=HEADERS)
+        # a crew's JSON can hold halves of surrogate pairs, which UTF-8 does not have
+        response = HTMLResponse(text.encode("utf-8", "replace"), status, headers=HEADERS)
         if notice:
             response.delete_cookie(NOTICE, path=self.dashboard.cookie_path)
         return response

@@ -13,6 +13,7 @@ from psycopg import sql
 from windlass.kickoffs.ids import accepted_at
 from windlass.kickoffs.states import State
 from windlass.store.database import queries
+from windlass.store.executions import ExecutionStore
 from windlass.store.reading import MOST_READ
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ class WorkerTotals:
 class OverviewStore:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.executions = ExecutionStore(database)
 
     async def deployments(self, wanted: DeploymentFilter, *, limit: int) -> list[DeploymentRow]:
         values = {name: getattr(wanted, name) for name in DeploymentFilter.__slots__}

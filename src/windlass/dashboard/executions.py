@@ -1,0 +1,319 @@
+"""The lists of executions: of all crews, and of one. An execution is a kickoff with all that it did."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from starlette.responses import StreamingResponse
+
+from windlass.api.crew_api.kickoff_requests import new_kickoff
+from windlass.api.errors import Problem, forbidden_by_role, problem_of
+from windlass.dashboard.crew_frame import crew_page
+from windlass.dashboard.output import first_input
+from windlass.dashboard.routes import Routes
+from windlass.errors import WindlassError
+from windlass.kickoffs.ids import parse_id
+from windlass.kickoffs.roles import Role
+from windlass.kickoffs.states import Scope, State
+from windlass.store.executions import FIRST, LAST, ExecutionFilter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.responses import Response
+
+    from windlass.dashboard.routes import Visit
+    from windlass.store.executions import Execution, ExecutionRow, ExecutionStore, RequestRow
+
+ROUTES = Routes()
+PAGE = 50
+MOST_NEW = 50
+"""New executions are counted up to this number."""
+MOST_IN_CSV = 10_000
+CSV_PAGE = 500
+LONGEST_SEARCH = 100
+LARGEST_VERSION = 2**31 - 1
+STATES: dict[str, frozenset[State]] = {
+    "queued": frozenset({State.PENDING}),
+    "running": frozenset({State.STARTED}),
+    "waiting": frozenset({State.PENDING_HUMAN_INPUT}),
+    "succeeded": frozenset({State.SUCCESS}),
+    "failed": frozenset({State.FAILED, State.TIMED_OUT}),
+    "stopped": frozenset({State.CANCELLED}),
+}
+STATE_WORDS = {"waiting": "Waiting for a person"}
+TIMES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+TIME_WORDS = {"1h": "Last hour", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days"}
+SHORT_ID = re.compile(r"([0-9a-f-]*)(?:…|\.{2,3})([0-9a-f-]*)")
+HEX = re.compile(r"[0-9a-f-]+")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of a cell that a spreadsheet would run as a formula."""
+COLUMNS = (
+    *("id", "crew", "state", "reason", "version", "user"),
+    *("created_at", "started_at", "finished_at", "tokens", "inputs"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The filters as the URL has them."""
+
+    state: str = ""
+    since: str = ""
+    user: str = ""
+    version: str = ""
+    id: str = ""
+    crew: str = ""
+
+    @classmethod
+    def by(cls, visit: Visit) -> Asked:
+        def text(name: str) -> str:
+            return visit.query.get(name, "").strip()[:LONGEST_SEARCH].replace("\0", "")
+
+        state, since = text("state"), text("since")
+        return cls(
+            state if state in STATES else "",
+            since if since in TIMES else "",
+            text("user"),
+            text("version"),
+            text("id").lower(),
+            visit.path.get("slug", text("crew")),
+        )
+
+    @property
+    def narrows(self) -> bool:
+        return any((self.state, self.since, self.user, self.version, self.id))
+
+    def query(self, *, with_crew: bool) -> str:
+        names = ("state", "since", "user", "version", "id", *(("crew",) if with_crew else ()))
+        return urlencode({name: value for name in names if (value := getattr(self, name))})
+
+    def filter(self) -> ExecutionFilter | None:
+        """Returns the filter of the store, None if no execution can match."""
+        version = int(self.version) if self.version.isascii() and self.version.isdecimal() else None
+        ids = id_range(self.id) if self.id else (FIRST, LAST, None)
+        if (self.version and version is None) or (version or 0) > LARGEST_VERSION or ids is None:
+            return None
+        after, before, ending = ids
+        since = datetime.now(UTC) - TIMES[self.since] if self.since else None
+        states = STATES[self.state] if self.state else None
+        return ExecutionFilter(
+            self.crew or None, states, self.user or None, version, since, before=before, after=after, ending=ending
+        )
+
+
+def id_range(text: str) -> tuple[UUID, UUID, str | None] | None:
+    """Returns the ids between which an id with this text lies, and its ending. The text is a whole id, its end, or its
+    beginning and its end with dots between them, as lists show it. None: no id has this text.
+    """
+    if (whole := parse_id(text)) is not None:
+        return _below(whole), _above(whole), None
+    short = SHORT_ID.fullmatch(text)
+    beginning, ending = short.groups() if short else ("", text)
+    if not HEX.fullmatch(beginning + ending):
+        return None
+    digits = beginning.replace("-", "")
+    if len(digits) > 32 or len(ending) > 36:  # noqa: PLR2004 - the lengths of an id
+        return None
+    first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+    return _below(first), _above(last), ending or None
+
+
+def _below(one: UUID) -> UUID:
+    return UUID(int=max(one.int - 1, 0))
+
+
+def _above(one: UUID) -> UUID:
+    return UUID(int=min(one.int + 1, LAST.int))
+
+
+def shown_state(row: ExecutionRow | Execution) -> tuple[str, str]:
+    """Returns the name of the state's look, and its word."""
+    if row.stopping and row.state is State.STARTED:
+        return "running", "Stopping"
+    if row.state is State.TIMED_OUT:
+        return "failed", "Timed out"
+    name = next(name for name, states in STATES.items() if row.state in states)
+    return name, STATE_WORDS.get(name, name.capitalize())
+
+
+def short_id(kickoff: UUID) -> str:
+    text = str(kickoff)
+    return f"{text[:8]}…{text[-4:]}"
+
+
+def seconds_of(row: ExecutionRow | Execution) -> float | None:
+    """Returns the seconds from the first start to the end, or to now. None: it has not started."""
+    if row.started_at is None:
+        return None
+    return ((row.finished_at or datetime.now(UTC)) - row.started_at).total_seconds()
+
+
+@ROUTES.get("/executions", Role.VIEWER)
+async def show_all(visit: Visit) -> Response:
+    return visit.page("executions_of_all.html", **await _context(visit))
+
+
+@ROUTES.get("/crews/{slug}/executions", Role.VIEWER)
+async def show_of_crew(visit: Visit) -> Response:
+    return await crew_page(visit, "executions_of_crew.html", "Executions", **await _context(visit))
+
+
+async def _context(visit: Visit) -> dict[str, Any]:
+    """`top` in the query is the newest execution of the page when it was loaded: later ones are only counted."""
+    store, asked = visit.dashboard.control.overview.executions, Asked.by(visit)
+    wanted = asked.filter()
+    top, before = parse_id(visit.query.get("top", "")), parse_id(visit.query.get("before", ""))
+    rows: list[ExecutionRow] = []
+    following, fresh = None, 0
+    if wanted is not None:
+        fresh = await _count_new(store, wanted, top) if top and not before else 0
+        if edge := before or (_above(top) if top else None):
+            wanted = replace(wanted, before=min(wanted.before, edge))
+        page = await store.listed(wanted, limit=PAGE)
+        rows, following = page.rows, page.next
+    path = _path(visit)
+    query = asked.query(with_crew="slug" not in visit.path)
+    newest = top or (rows[0].id if rows and not before else None)
+    live = f"{query}&top={newest}".lstrip("&") if newest else query
+    if before:
+        live = f"{query}&before={before}".lstrip("&")
+    return {
+        "rows": [(row, *shown_state(row), first_input(row.inputs), seconds_of(row)) for row in rows],
+        "asked": asked,
+        "fresh": fresh,
+        "most_new": MOST_NEW,
+        "path": path,
+        "csv": f"/ui/executions.csv?{asked.query(with_crew=True)}",
+        "here": f"{path}?{query}" if query else path,
+        "live": f"{path}?{live}" if live else path,
+        "older_page": f"{path}?{query}&before={following}".replace("?&", "?") if following else None,
+        "before": before,
+        "short_id": short_id,
+        "state_options": [(name, STATE_WORDS.get(name, name.capitalize())) for name in STATES],
+        "time_options": list(TIME_WORDS.items()),
+        "may_run": visit.allows(Scope.RUN),
+    }
+
+
+async def _count_new(store: ExecutionStore, wanted: ExecutionFilter, top: UUID) -> int:
+    newer = await store.listed(replace(wanted, after=max(wanted.after, top)), limit=MOST_NEW)
+    return len(newer.rows)
+
+
+def _path(visit: Visit) -> str:
+    return f"/ui/crews/{visit.path['slug']}/executions" if "slug" in visit.path else "/ui/executions"
+
+
+@ROUTES.post("/executions/stop", Role.DEVELOPER)
+async def stop_some(visit: Visit) -> Response:
+    check_scope(visit, Scope.RUN)
+    ids = _selected(visit)
+    stopped = 0
+    for kickoff in ids:
+        found = await visit.dashboard.control.overview.executions.get(kickoff)
+        if found is not None and not found.state.ended:
+            await visit.dashboard.crew_api.stops.stop(kickoff)
+            stopped += 1
+    return visit.redirect(_back(visit), notice=f"{_executions(stopped)} stopped, of {len(ids)} selected.")
+
+
+@ROUTES.post("/executions/again", Role.DEVELOPER)
+async def run_again(visit: Visit) -> Response:
+    check_scope(visit, Scope.RUN)
+    ids = _selected(visit)
+    started, reason = 0, ""
+    for request in await visit.dashboard.control.overview.executions.requests(ids):
+        try:
+            await start_again(visit, request)
+            started += 1
+        except (Problem, WindlassError) as error:
+            problem = problem_of(error)
+            reason = f" {short_id(request.id)}: {problem.message if problem else error}"
+    return visit.redirect(_back(visit), notice=f"{_executions(started)} started with the same inputs.{reason}")
+
+
+async def start_again(visit: Visit, request: RequestRow) -> UUID:
+    """Starts a kickoff with the inputs of another. Raises Problem and the errors of Acceptor."""
+    api = visit.dashboard.crew_api
+    crew = await api.crews.get(request.slug)
+    if crew is None or request.inputs is None:
+        raise Problem(409, "its inputs are too large to start it from a list. Open it, and run it again from there.")
+    body = {"inputs": json.loads(request.inputs), "meta": json.loads(request.meta or "null")}
+    return await api.acceptor.accept(new_kickoff(body, None, crew, None, api.rules))
+
+
+@ROUTES.get("/executions.csv", Role.VIEWER)
+async def export(visit: Visit) -> Response:
+    """Returns the executions in `ids` as CSV, or all that match the filters, the newest MOST_IN_CSV of them."""
+    store, wanted = visit.dashboard.control.overview.executions, Asked.by(visit).filter()
+    ids = _ids(visit.query.get("ids", "").split(","))
+    headers = {"Content-Disposition": 'attachment; filename="executions.csv"'}
+    return StreamingResponse(_csv(store, wanted, ids), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+async def _csv(store: ExecutionStore, wanted: ExecutionFilter | None, ids: list[UUID]) -> AsyncIterator[str]:
+    yield _lines([COLUMNS])
+    filters = [ExecutionFilter(before=_above(one), after=_below(one)) for one in ids] or ([wanted] if wanted else [])
+    left = MOST_IN_CSV
+    for one in filters:
+        following: UUID | None = one.before
+        while following is not None and left > 0:
+            page = await store.listed(replace(one, before=following), limit=min(CSV_PAGE, left))
+            yield _lines([cells(row) for row in page.rows])
+            left, following = left - len(page.rows), page.next
+
+
+def cells(row: ExecutionRow) -> tuple[str, ...]:
+    times = [at.isoformat() if at else "" for at in (row.created_at, row.started_at, row.finished_at)]
+    known = (row.id, row.slug, shown_state(row)[1], row.reason or "", row.version or "", row.user or "")
+    return tuple(_cell(str(one)) for one in (*known, *times, row.tokens or "", row.inputs or ""))
+
+
+def _cell(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _lines(rows: list[tuple[str, ...]]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+def check_scope(visit: Visit, scope: Scope) -> None:
+    """Raises Problem 403 if the person's role does not have the scope."""
+    if not visit.allows(scope):
+        raise forbidden_by_role(scope, visit.person.role)
+
+
+def _selected(visit: Visit) -> list[UUID]:
+    """Raises Problem 400 if no execution is selected."""
+    if not (ids := _ids(json.loads(visit.field("ids[]", "[]")))):
+        raise Problem(400, "No execution is selected. Go back, and select some in the first column.")
+    return ids
+
+
+def _ids(given: list[str]) -> list[UUID]:
+    found = [kickoff for one in given if (kickoff := parse_id(one))]
+    if len(found) > PAGE:
+        raise Problem(400, f"More than {PAGE} executions are selected. Select fewer.")
+    return list(dict.fromkeys(found))
+
+
+def _back(visit: Visit) -> str:
+    """Returns the list from which the form came."""
+    back = visit.field("back")
+    is_list = re.fullmatch(r"/ui/(?:crews/[a-z0-9-]+/)?executions(?:\?[\w=&%.+-]*)?", back)
+    return back if is_list else "/ui/executions"
+
+
+def _executions(count: int) -> str:
+    return "1 execution is" if count == 1 else f"{count} executions are"
