@@ -17,6 +17,8 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import State
 from windlass.store.kickoffs import KickoffFilter
+from windlass.store.overview import DeploymentFilter, OverviewStore
+from windlass.store.statistics import StatisticsStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 BATCH = 50_000
 PAGE = 100
+CREWS_OF_A_PAGE = 50
 LEASE = 60.0
 
 # Ids in the order of acceptance, over the last 90 days, as a server that has run for so long has them.
@@ -34,7 +37,7 @@ ENDED = SQL(
 WITH crews AS (
     SELECT id, current_version, row_number() OVER (ORDER BY slug) AS place, count(*) OVER () AS many FROM deployments
 ), old AS (
-    SELECT number, now() - (1 + 89.0 * (%(total)s - number) / %(total)s) * interval '1 day' AS at
+    SELECT number, now() - (90.0 * (%(total)s - number) / %(total)s) * interval '1 day' - interval '20 s' AS at
       FROM generate_series(%(first)s::int, %(first)s::int + %(count)s::int - 1) AS number
 ), kept AS (
     INSERT INTO kickoffs (id, deployment_id, version_id, state, attempt, inputs, output, created_at, started_at,
@@ -70,7 +73,33 @@ async def _scale(url: str, kickoffs: int, deployments: int, rounds: int) -> list
             for place, times in ((small, few), (large, many)):
                 for what, took in await one_round(place):
                     times[what].append(1000 * took)
-        return [Figure(f"with {kickoffs:,} ended kickoffs of {deployments:,} deployments", ""), *compared(few, many)]
+        head = Figure(f"with {kickoffs:,} ended kickoffs of {deployments:,} deployments", "")
+        return [head, *compared(few, many), *await pages(large, rounds)]
+
+
+async def pages(place: Queue, rounds: int) -> list[Figure]:
+    """The statements of the dashboard's pages Crews and System, and the count of a day for them."""
+    overview, statistics_store = OverviewStore(place.database), StatisticsStore(place.database)
+    await place.database.execute("UPDATE statistics_progress SET counted_until = now() - interval '1 day'")
+    counted = await seconds(statistics_store.count())
+
+    async def crews() -> None:
+        rows = await overview.deployments(DeploymentFilter(), limit=CREWS_OF_A_PAGE)
+        await overview.states()
+        await statistics_store.crews([row.id for row in rows])
+
+    async def system() -> None:
+        await statistics_store.server()
+        await statistics_store.database()
+        await overview.queues()
+        await overview.workers(limit=CREWS_OF_A_PAGE)
+
+    figures = [Figure("  count of a day of kickoffs, ms", f"{1000 * counted:.0f}")]
+    for name, read in {"crews": crews, "system": system}.items():
+        times = [1000 * await seconds(read()) for _ in range(rounds)]
+        middle, late = statistics.median(times), quantile(times, 0.95)
+        figures.append(Figure(f"  reads of the page {name}, p50 (p95) ms", f"{middle:.2f} ({late:.2f})", "p95 < 100"))
+    return figures
 
 
 def compared(few: dict[str, list[float]], many: dict[str, list[float]]) -> list[Figure]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import TYPE_CHECKING
 
 from dashboard.browser import DEADLINE, PHONE, needs_a_browser
@@ -12,6 +14,7 @@ from windlass.kickoffs.roles import Role
 if TYPE_CHECKING:
     from api.serving import Server
     from dashboard.browser import Tabs
+    from dashboard.live import LiveServer
 
 pytestmark = needs_a_browser
 
@@ -52,3 +55,25 @@ async def test_the_pages_are_accessible_and_fit_a_phone(server: Server, tabs: Ta
             await tab.assert_accessible()
             width = await tab.page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert width <= 0, f"{path} scrolls sideways"
+
+
+async def test_a_run_is_seen_while_it_works_with_its_zygote_and_counted_at_its_end(
+    live: LiveServer, tabs: Tabs
+) -> None:
+    ready = live.folder / "ready"
+    started = await asyncio.to_thread(
+        live.windlass, "kickoff", "--deployment", "tea", "-i", "leaf=assam", "-i", f"wait_for={ready}"
+    )
+    assert started.code == 0, started
+    crews, system = await tabs(live.url), await tabs(live.url)
+    for tab, path in ((crews, "/ui/"), (system, "/ui/system")):
+        await tab.go(await asyncio.to_thread(live.link))
+        await tab.go(path)
+    within = DEADLINE * 1000
+    row, worker = crews.page.locator("#crew-tea"), system.page.locator("table.workers tbody tr")
+    await row.locator(".running", has_text="1").wait_for(timeout=within)
+    await worker.filter(has_text=re.compile(r"1 of \d+\s+[1-9]\d[\d.]* MB")).wait_for(timeout=within)
+    ready.touch()
+    await row.locator(".running", has_text="0").wait_for(timeout=within)
+    await row.locator(".total").wait_for(timeout=within)
+    await worker.filter(has_text=re.compile(r"0 of \d+")).wait_for(timeout=within)

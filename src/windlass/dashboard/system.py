@@ -29,7 +29,10 @@ WORKERS, QUEUES = 50, 20
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A chart of a number of kickoffs. `newest` is of the last interval that is over, `total` of all intervals."""
+    """A chart of a number of kickoffs, up to the last interval that is over. `newest` is the number of that one.
+
+    `most` is the largest number. `total` also has the current interval.
+    """
 
     title: str
     newest: int
@@ -91,15 +94,16 @@ async def show(visit: Visit) -> Response:
 
 
 def counts_of(intervals: Sequence[Interval]) -> list[Count]:
-    """Returns the charts. A line ends at the last interval that is over, as the current one is lower."""
+    """Returns the charts. They leave out the current interval, whose number is still low."""
     series = {
         "Accepted": [one.accepted for one in intervals],
         "Started": [one.started for one in intervals],
         "Ended": [one.ended for one in intervals],
     }
     return [
-        Count(title, values[-2], sum(values), max(values), line(values[:-1], top_of(values[:-1])))
+        Count(title, over[-1], sum(values), max(over), line(over, top_of(over)))
         for title, values in series.items()
+        for over in [values[:-1]]
     ]
 
 
