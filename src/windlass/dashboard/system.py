@@ -43,9 +43,13 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A chart of the percentiles of waits. `newest` is the last interval in which a kickoff started."""
+    """A chart of the percentiles of waits. `newest` is the last interval in which a kickoff started.
+
+    `is_old` is whether it is older than the last interval that is over.
+    """
 
     newest: Interval | None
+    is_old: bool
     most: float
     p50: Line
     p95: Line
@@ -111,7 +115,8 @@ def latency_of(intervals: Sequence[Interval]) -> Latency:
     p50, p95 = [one.waits.p50 for one in intervals], [one.waits.p95 for one in intervals]
     newest = next((one for one in reversed(intervals) if one.waits.count), None)
     top = top_of(p50, p95)
-    return Latency(newest, top, line(p50, top), line(p95, top))
+    is_old = newest is not None and newest not in intervals[-2:]
+    return Latency(newest, is_old, top, line(p50, top), line(p95, top))
 
 
 def queues_of(rows: Sequence[QueueRow]) -> Queues:
