@@ -69,7 +69,7 @@ class Visitor:
         assert found
         return found[1]
 
-    async def post(self, path: str, *, csrf: str | None = None, **fields: str) -> httpx.Response:
+    async def post(self, path: str, *, csrf: str | None = None, **fields: Any) -> httpx.Response:
         """Sends a form, as the page has it; `csrf` "" sends none."""
         token = await self.csrf() if csrf is None else csrf
         return await self.http.post(path, data={**fields, **({"csrf": token} if token else {})})

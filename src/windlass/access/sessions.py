@@ -107,7 +107,7 @@ class Sessions:
             await self._store.note_use(row.id)
         return self._person(row)
 
-    async def new_link(self, user: str) -> Secret:
+    async def new_link(self, user: str, *, by: Actor = COMMAND_LINE) -> Secret:
         """Returns the code of a link that signs the user in once, within LINK_VALID. Raises NoSuchUser, UserCanNot.
 
         The user `owner` is made an owner if the user has no role.
@@ -116,7 +116,7 @@ class Sessions:
             await self._tokens.ensure_owner()
         found = await self._tokens.user_with_role(user)
         code = secrets.token_urlsafe(24)
-        await self._store.add_link(self._digest(code), found.id, LINK_VALID)
+        await self._store.add_link(self._digest(code), found.id, LINK_VALID, Change(by, "user.make_link", user))
         return Secret(code)
 
     async def needs_link(self) -> bool:

@@ -303,6 +303,10 @@ class Tokens:
         """Returns tokens in the order of their creation, those after `after`; with `user`, those of this user alone."""
         return await self._store.all(revoked_too=revoked_too, user=user, after=after, limit=limit)
 
+    async def newest(self, *, user: UUID | None, before: UUID | None, limit: int) -> list[dict[str, Any]]:
+        """Returns valid tokens, the newest first, those before `before`; with `user`, those of this user alone."""
+        return await self._store.newest(user=user, before=before, limit=limit)
+
     async def _named(self, name: str) -> UUID:
         found = await self._store.named(name) if parse_id(name) or END_OF_TOKEN.fullmatch(name) else []
         if len(found) > 1:

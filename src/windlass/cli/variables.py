@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -14,6 +13,7 @@ from windlass.cli.credentials import complete_credential, complete_secret
 from windlass.cli.lists import second
 from windlass.cli.printing import json_option, notify, print_json, print_table
 from windlass.cli.servers import server_options
+from windlass.deployments.env_files import BadEnvFile, looks_secret, parse_env_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,9 +24,6 @@ HEADINGS = ("NAME", "VALUE", "SECRET", "SOURCE", "SECRET NAME", "READ", "UPDATED
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LONGEST_FILE = 1 << 20
 HIDDEN = "(secret)"
-SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH(?!OR)|DSN", re.IGNORECASE)
-"""Names whose values are secret unless `--plain` is given."""
-PASSWORD_IN_URL = re.compile(r"://[^\s/:@]*:[^\s/@]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +51,15 @@ class Managed:
         return {"name": self.name, "source": self.source, "secret_name": self.secret_name}
 
 
-def looks_secret(name: str, value: str) -> bool:
-    return bool(SECRET_NAMES.search(name) or PASSWORD_IN_URL.search(value))
-
-
 def env_file(file: TextIO, *, secret: bool | None = None) -> list[Given]:
     """Returns the variables of a .env file. `secret` None decides by their names. Raises click.UsageError."""
-    from dotenv import dotenv_values
-    from dotenv.parser import parse_stream
-
     try:
-        text = file.read(LONGEST_FILE)
+        found = parse_env_file(file.read(LONGEST_FILE))
     except UnicodeDecodeError:
         raise click.UsageError(f"{file.name} is not UTF-8 text.") from None
-    wrong = [one.original.line for one in parse_stream(StringIO(text)) if one.error]
-    if wrong:
-        raise click.UsageError(f"{file.name}:{wrong[0]} is no line of the form NAME=VALUE.")
-    found = dotenv_values(stream=StringIO(text))
-    return [_given(name, value, secret) for name, value in found.items() if value is not None]
+    except BadEnvFile as error:
+        raise click.UsageError(f"{file.name}:{error.line} is no line of the form NAME=VALUE.") from None
+    return [_given(name, value, secret) for name, value in found.items()]
 
 
 def _given(name: str, value: str, secret: bool | None) -> Given:

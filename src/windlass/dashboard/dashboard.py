@@ -16,16 +16,23 @@ from windlass.api.control_api.errors import translated
 from windlass.api.errors import TITLES, Problem, problem_of, unexpected, wrong_method
 from windlass.dashboard import (
     account,
+    audit,
+    credentials,
     crew_frame,
     crew_run,
+    crew_settings,
     crew_status,
     crews,
     deploy,
+    environment,
     execution,
     executions,
+    identity,
     openid,
+    people,
     sign_in,
     system,
+    tokens,
     versions,
 )
 from windlass.dashboard.routes import Notices, SignInNeeded, Visit
@@ -55,6 +62,13 @@ PAGES = (
     system.ROUTES,
     executions.ROUTES,
     execution.ROUTES,
+    environment.ROUTES,
+    crew_settings.ROUTES,
+    credentials.ROUTES,
+    identity.ROUTES,
+    people.ROUTES,
+    tokens.ROUTES,
+    audit.ROUTES,
 )
 NOT_FOUND, METHOD_NOT_ALLOWED = 404, 405
 

@@ -26,6 +26,9 @@ KILO = 1024
 NONE = "–"  # noqa: RUF001 - a dash, as tables have
 """What stands in place of a missing value."""
 
+WORDS = {"approle": "AppRole", "arn": "ARN", "ca": "CA", "id": "ID", "json": "JSON", "url": "URL"}
+"""Words of names that are written in another way."""
+
 
 class Templates:
     def __init__(self, url: Callable[[str], str]) -> None:
@@ -47,6 +50,7 @@ class Templates:
             "bytes": size,
             "json": json_text,
             "utc": utc,
+            "titled": titled,
         }
         self._environment.globals |= {
             "icon": self._icon,
@@ -113,6 +117,12 @@ def browser(agent: str | None) -> str:
     name = next((name for mark, name in BROWSERS if mark in agent), None)
     system = next((name for mark, name in SYSTEMS if mark in agent), None)
     return f"{name} on {system}" if name and system else agent[:60]
+
+
+def titled(name: str) -> str:
+    """Returns the name of a member as a label: `role_arn` is `Role ARN`."""
+    words = [WORDS.get(word, word) for word in name.split("_")]
+    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
 
 def utc(at: datetime) -> str:

@@ -146,6 +146,10 @@ class Credentials:
         row = await self._row(name)
         return self._shown(row, (await self._store.uses()).get(row.id, 0))
 
+    async def used_by(self, name: str, *, limit: int) -> list[str]:
+        """Returns variables that use the credential, as `deployment/NAME`. Raises NoSuchCredential."""
+        return await self._store.used_by(await self._row(name), limit=limit)
+
     async def add(self, given: GivenCredential, by: Actor) -> Credential:
         """Raises BadCredential, CredentialExists and TooManyCredentials."""
         check_name(given.name)

@@ -100,6 +100,11 @@ class CredentialStore:
         """Returns how many variables use each credential, also as the default one. Those without a use are missing."""
         return {row["id"]: row["variables"] for row in await self._database.rows(SQL["uses"])}
 
+    async def used_by(self, row: CredentialRow, *, limit: int) -> list[str]:
+        """Returns variables that use the credential, also as the default one, as `deployment/NAME`."""
+        values = {"id": row.id, "provider": row.provider if row.is_default else None, "limit": limit}
+        return [one["variable"] for one in await self._database.rows(SQL["variables_of"], values)]
+
     async def of_variables(self, variables: Iterable[SealedVariable]) -> list[CredentialRow]:
         """Returns the credentials of these variables: those with their `credential_id`, and the default ones of their
         `provider`. One that does not exist is missing.

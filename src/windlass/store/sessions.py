@@ -113,8 +113,10 @@ class SessionStore:
         await self._database.execute(SQL["end_expired"], self._lifetime)
         await self._database.execute(SQL["end_expired_links"])
 
-    async def add_link(self, digest: bytes, user: UUID, valid: timedelta) -> None:
-        await self._database.execute(SQL["add_link"], {"digest": digest, "user": user, "valid": valid})
+    async def add_link(self, digest: bytes, user: UUID, valid: timedelta, change: Change) -> None:
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["add_link"], {"digest": digest, "user": user, "valid": valid})
+            await record(connection, change)
 
     async def use_link(self, digest: bytes) -> UUID | None:
         """Returns the user of the link, and deletes it. Of two uses at once, one gets the user."""

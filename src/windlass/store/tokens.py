@@ -123,8 +123,13 @@ class TokenStore:
         self, *, revoked_too: bool = False, user: UUID | None = None, after: UUID | None = None, limit: int = 1000
     ) -> list[Row]:
         """Returns the tokens in the order of their creation; with `user`, those of this user alone."""
-        values = {"all": revoked_too, "user": user, "after": after, "limit": limit}
-        return await self._database.rows(SQL["list"], values)
+        values = {"all": revoked_too, "user": user, "after": after, "before": None, "newest_first": False}
+        return await self._database.rows(SQL["list"], {**values, "limit": limit})
+
+    async def newest(self, *, user: UUID | None, before: UUID | None, limit: int) -> list[Row]:
+        """Returns valid tokens, the newest first, those before `before`; with `user`, those of this user alone."""
+        values = {"all": False, "user": user, "after": None, "before": before, "newest_first": True}
+        return await self._database.rows(SQL["list"], {**values, "limit": limit})
 
     async def shown(self, deployment: UUID) -> list[Row]:
         """Returns id, kind, user, encrypted copy and last four characters of the tokens that a crew's page shows."""

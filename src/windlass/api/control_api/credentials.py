@@ -142,7 +142,7 @@ async def add_credential(caller: Owner, control: Control, body: NewCredentialBod
 @router.get("/credentials/providers")
 async def list_providers(_: Developer, control: Control) -> ProvidersAnswer:
     """Lists the providers, with the methods of their credentials and the members of each method."""
-    return ProvidersAnswer(items=[_provider(one) for one in control.credentials.providers()])
+    return ProvidersAnswer(items=[provider_item(one) for one in control.credentials.providers()])
 
 
 @router.post("/credentials/test")
@@ -203,7 +203,8 @@ def _check(found: Check) -> CheckAnswer:
     return CheckAnswer.model_validate(found, from_attributes=True)
 
 
-def _provider(provider: Provider) -> ProviderItem:
+def provider_item(provider: Provider) -> ProviderItem:
+    """Returns the methods of a provider, and the members of each."""
     methods = [_method(name, model) for name, model in provider.methods.items()]
     return ProviderItem(name=provider.name, title=provider.title, methods=methods)
 

@@ -64,7 +64,7 @@ async def show_identity(_: Owner, control: Control) -> IdentityAnswer:
     Makes the first signing key if there is none.
     """
     await control.identity.prepare()
-    return _answer(control)
+    return identity_answer(control)
 
 
 @router.post("/identity/rotate")
@@ -75,10 +75,11 @@ async def rotate_signing_key(caller: Owner, control: Control, body: Rotation) ->
     waits signs at once instead.
     """
     await control.identity.rotate(caller.actor, now=body.now, withdraw=body.compromised)
-    return _answer(control)
+    return identity_answer(control)
 
 
-def _answer(control: Control) -> IdentityAnswer:
+def identity_answer(control: Control) -> IdentityAnswer:
+    """Returns the identity of the server. Raises NoIssuer."""
     identity = control.identity
     document = identity.discovery()
     issuer = document["issuer"]

@@ -16,13 +16,13 @@ from starlette.responses import Response, StreamingResponse
 
 from windlass.access.tokens import NoSuchToken
 from windlass.api.control_api.answers import LARGEST_PAGE, Body, MeAnswer, OwnToken, Page, Query, Text
-from windlass.api.control_api.callers import Caller, ControlRoute, Owner, Viewer
+from windlass.api.control_api.callers import ControlRoute, Owner, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.crew_api.schemas import Time
 from windlass.api.errors import Problem, bad_request
 from windlass.kickoffs.roles import Role
 from windlass.lifecycle.deletion import KickoffsStillOpen
-from windlass.store.audit import AuditEntry, AuditFilter, AuditStore
+from windlass.store.audit import Actor, AuditEntry, AuditFilter, AuditStore
 from windlass.store.tokens import UserRow
 
 router = APIRouter(route_class=ControlRoute, tags=["people"])
@@ -154,10 +154,7 @@ async def remove_user(
     The tokens are refused within a second. The rest is deleted in the background. 409 for the last owner, and for a
     user with kickoffs that have not ended.
     """
-    user = await control.tokens.user(name)
-    if not stop and (count := await control.deletions.open_kickoffs(user.id)):
-        raise KickoffsStillOpen(f"{count} kickoffs of the user have not ended.", "Send the request with ?stop=true.")
-    await control.tokens.remove_user(name, by=caller.actor)
+    await end_user(control, name, caller.actor, stop=stop)
     return RemovedUser(name=name, message="The user is disabled. The user's kickoffs and tokens are being deleted.")
 
 
@@ -166,27 +163,21 @@ async def list_tokens(caller: Viewer, control: Control, query: Annotated[Query, 
     """Lists valid tokens in the order of their creation: all of them for an owner, else those of the caller."""
     user = None if caller.role is Role.OWNER else caller.token.user_id
     rows = await control.tokens.all(user=user, after=id_cursor(query.cursor), limit=query.limit)
-    items = [TokenItem.model_validate({name: row[name] for name in TokenItem.model_fields}) for row in rows]
-    return Page(items=items, next_cursor=str(rows[-1]["id"]) if len(rows) == query.limit else None)
+    return Page(
+        items=[token_item(row) for row in rows], next_cursor=str(rows[-1]["id"]) if len(rows) == query.limit else None
+    )
 
 
 @router.post("/tokens", status_code=201)
 async def create_token(caller: Viewer, control: Control, body: NewToken) -> CreatedToken:
     """Creates a personal token: of the caller or, for an owner, of any user. The token is not shown again."""
-    user = caller.name if body.user is None else body.user
-    if user != caller.name and caller.role is not Role.OWNER:
-        raise Problem(403, "Only an owner creates tokens of other users.", {"required_role": str(Role.OWNER)})
-    expires_at = datetime.now(UTC) + timedelta(days=body.expires_in_days) if body.expires_in_days else None
-    row, token = await control.tokens.create_personal(user, body.name, expires_at=expires_at, by=caller.actor)
-    return CreatedToken(id=row.id, token=token.reveal(), name=body.name, user=user, expires_at=expires_at)
+    return await make_personal_token(control, body, caller.role, caller.actor)
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
 async def revoke_token(caller: Viewer, control: Control, token_id: str) -> None:
     """Revokes a token: one of the caller or, for an owner, any token. Every server refuses it within a second."""
-    if caller.role is not Role.OWNER and not await _is_own(caller, control, token_id):
-        raise NoSuchToken("There is no such token of yours, or it is revoked already.", "GET /tokens lists them.")
-    await control.tokens.revoke(str(id_of(token_id)), by=caller.actor)
+    await end_token(control, token_id, caller.role, caller.actor)
 
 
 @router.get(
@@ -205,7 +196,7 @@ async def list_changes(
     if "text/csv" in request.headers.get("accept", ""):
         headers = {"Content-Disposition": 'attachment; filename="audit.csv"'}
         most = query.limit if "limit" in query.model_fields_set else None
-        return StreamingResponse(_csv(control.audit, wanted, most), media_type="text/csv", headers=headers)
+        return StreamingResponse(audit_csv(control.audit, wanted, most), media_type="text/csv", headers=headers)
     rows = await control.audit.listed(wanted, limit=query.limit)
     items = [AuditItem.model_validate(row, from_attributes=True) for row in rows]
     return Page(items=items, next_cursor=str(rows[-1].id) if len(rows) == query.limit else None)
@@ -219,16 +210,44 @@ def id_of(text: str) -> UUID:
         raise NoSuchToken("There is no such token, or it is revoked already.", "GET /tokens lists them.") from None
 
 
-async def _is_own(caller: Caller, control: Control, token_id: str) -> bool:
-    rows = await control.tokens.all(user=caller.token.user_id)
-    return any(row["id"] == id_of(token_id) for row in rows)
+async def end_user(control: Control, name: str, by: Actor, *, stop: bool) -> None:
+    """Removes a user. Raises NoSuchUser, LastOwner, and KickoffsStillOpen without `stop`."""
+    user = await control.tokens.user(name)
+    if not stop and (count := await control.deletions.open_kickoffs(user.id)):
+        raise KickoffsStillOpen(f"{count} kickoffs of the user have not ended.", "Send the request with ?stop=true.")
+    await control.tokens.remove_user(name, by=by)
+
+
+async def make_personal_token(control: Control, body: NewToken, role: Role, by: Actor) -> CreatedToken:
+    """Creates a personal token. `role` is that of `by`. Raises Problem 403, NoSuchUser, UserCanNot, TooManyTokens."""
+    user = by.user if body.user is None else body.user
+    if user != by.user and role is not Role.OWNER:
+        raise Problem(403, "Only an owner creates tokens of other users.", {"required_role": str(Role.OWNER)})
+    expires_at = datetime.now(UTC) + timedelta(days=body.expires_in_days) if body.expires_in_days else None
+    row, token = await control.tokens.create_personal(user, body.name, expires_at=expires_at, by=by)
+    return CreatedToken(id=row.id, token=token.reveal(), name=body.name, user=user, expires_at=expires_at)
+
+
+async def end_token(control: Control, token_id: str, role: Role, by: Actor) -> None:
+    """Revokes a token. `role` is that of `by`. Raises NoSuchToken, also for a token that `by` may not revoke."""
+    token = id_of(token_id)
+    if role is not Role.OWNER:
+        rows = await control.tokens.all(user=by.user_id) if by.user_id else []
+        if not any(row["id"] == token for row in rows):
+            raise NoSuchToken("There is no such token of yours, or it is revoked already.", "GET /tokens lists them.")
+    await control.tokens.revoke(str(token), by=by)
+
+
+def token_item(row: dict[str, Any]) -> TokenItem:
+    return TokenItem.model_validate({name: row[name] for name in TokenItem.model_fields})
 
 
 def _user(row: UserRow) -> UserItem:
     return UserItem(name=row.name, role=row.role, disabled=row.disabled_at is not None, created_at=row.created_at)
 
 
-async def _csv(audit: AuditStore, wanted: AuditFilter, most: int | None) -> AsyncIterator[str]:
+async def audit_csv(audit: AuditStore, wanted: AuditFilter, most: int | None = None) -> AsyncIterator[str]:
+    """Yields the entries that match, newest first, as parts of a CSV file: `most` of them, or all."""
     yield _lines([COLUMNS])
     while rows := await audit.listed(wanted, limit=most or LARGEST_PAGE):
         yield _lines([_cells(row) for row in rows])

@@ -19,7 +19,8 @@ SELECT tokens.id, tokens.kind, deployments.slug AS deployment, users.name AS "us
   LEFT JOIN users ON users.id = tokens.user_id
  WHERE (%(all)s OR revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()))
    AND (%(user)s::uuid IS NULL OR tokens.user_id = %(user)s::uuid) AND (%(after)s::uuid IS NULL OR tokens.id > %(after)s::uuid)
- ORDER BY tokens.id
+   AND (%(before)s::uuid IS NULL OR tokens.id < %(before)s::uuid)
+ ORDER BY CASE WHEN %(newest_first)s THEN tokens.id END DESC, tokens.id
  LIMIT %(limit)s
 
 -- name: shown

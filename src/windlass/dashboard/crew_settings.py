@@ -1,0 +1,150 @@
+"""The settings of a crew: each with its meaning, its default and where its value comes from. Removal of the crew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from windlass.dashboard.crew_frame import crew_of, crew_page
+from windlass.dashboard.fields import chosen, one_line, several_lines
+from windlass.dashboard.routes import Routes
+from windlass.dashboard.setting_fields import FIELDS, GROUPS, SettingField
+from windlass.deployments.settings import TABLES, BadSettings
+from windlass.errors import WindlassError
+from windlass.kickoffs.roles import Role
+from windlass.store.managing import KickoffsOpen
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from windlass.dashboard.routes import Visit
+    from windlass.deployments.settings import ShownSettings
+
+ROUTES = Routes()
+BAD, CONFLICT = 400, 409
+PATH = "/crews/{slug}/settings"
+
+
+class WrongName(WindlassError):  # noqa: N818 - describes the name
+    """Reports that the name that a person typed is not that of the crew."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A setting on the page. `text` is in its field. `default` and `placeholder` show the value that counts without."""
+
+    field: SettingField
+    text: str
+    chosen: tuple[str, ...]
+    default: str
+    placeholder: str
+    is_own: bool
+    is_of_project: bool
+    error: str
+
+
+@ROUTES.get(PATH, Role.VIEWER)
+async def show(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+@ROUTES.post(PATH, Role.DEVELOPER)
+async def change(visit: Visit) -> Response:
+    management, slug = visit.dashboard.control.management, visit.path["slug"]
+    patch = _patch(visit, await management.settings(slug))
+    try:
+        if patch:
+            await management.change_settings(slug, patch, visit.actor)
+    except BadSettings as error:
+        return await _page(visit, error=error, status=BAD)
+    notice = "The settings are saved. They act from the next kickoff on." if patch else "Nothing was changed."
+    return visit.redirect(f"/ui/crews/{slug}/settings", notice=notice)
+
+
+@ROUTES.post("/crews/{slug}/remove", Role.DEVELOPER)
+async def remove(visit: Visit) -> Response:
+    slug = visit.path["slug"]
+    if one_line(visit.field("name")) != slug:
+        error = WrongName("The name that you typed is not that of this crew.", f"Type {slug}.")
+        return await _page(visit, removal=error, status=BAD)
+    try:
+        await visit.dashboard.control.deploys.remove(slug, visit.actor, stop=visit.field("stop") == "on")
+    except KickoffsOpen as open_ones:
+        refused = WindlassError(open_ones.message, "Wait for them, or check the box that stops them.")
+        return await _page(visit, removal=refused, status=CONFLICT)
+    return visit.redirect("/ui/", notice=f"{slug} is removed. Its data is being deleted.")
+
+
+async def _page(
+    visit: Visit, error: BadSettings | None = None, removal: WindlassError | None = None, status: int = 200
+) -> Response:
+    crew = await crew_of(visit)
+    found = await visit.dashboard.control.management.settings(crew.slug)
+    faults = _by_field(error) if error else {}
+    groups = [(group, [_row(one, found, visit, faults) for one in group.fields]) for group in GROUPS]
+    unplaced = error if error and not faults else None
+    context = {"groups": groups, "error": unplaced, "faults": faults, "removal": removal}
+    return await crew_page(visit, "crew_settings.html", "Settings", status, crew=crew, **context)
+
+
+def _row(field: SettingField, found: ShownSettings, visit: Visit, faults: dict[str, str]) -> SettingRow:
+    own, default = field.of(found.own), field.of(found.defaults)
+    text = visit.field(field.name) if faults else field.text(own)
+    effective = default if own is None else own
+    values = tuple(chosen(visit, field.name)) if faults else tuple(effective or ()) if field.kind == "several" else ()
+    return SettingRow(
+        field,
+        text,
+        values,
+        default=field.words(default),
+        placeholder=field.text(default) or "none",
+        is_own=own is not None,
+        is_of_project=field.of(found.project) is not None,
+        error=faults.get(field.name, ""),
+    )
+
+
+def _patch(visit: Visit, found: ShownSettings) -> dict[str, Any]:
+    """Returns what the form changes of the own settings, as a JSON Merge Patch."""
+    patch: dict[str, Any] = {}
+    reset = visit.field("reset")
+    for field in FIELDS:
+        own = field.of(found.own)
+        value = None if field.name == reset else _sent(visit, field, own, field.of(found.defaults))
+        if value != own:
+            _put(patch, field.name, value)
+    return patch
+
+
+def _sent(visit: Visit, field: SettingField, own: Any, default: Any) -> Any:
+    """Returns the value of the form, None for the default."""
+    if field.kind == "several":
+        values = [one for one, _ in field.options if one in chosen(visit, field.name)]
+        return own if sorted(values) == sorted(own if own is not None else default or ()) else values
+    text = several_lines(visit.field(field.name)).replace("\0", "").strip()
+    if not text:
+        return None
+    return own if text == field.text(own) else field.value(text)
+
+
+def _put(patch: dict[str, Any], name: str, value: Any) -> None:
+    table, _, member = name.rpartition(".")
+    (patch.setdefault(table, {}) if table else patch)[member] = value
+
+
+def _by_field(error: BadSettings) -> dict[str, str]:
+    """Returns the reasons by the names of fields. The reason of a table begins with the name of its member."""
+    names = {field.name for field in FIELDS}
+    found = {}
+    for name, reason in error.invalid.items():
+        first = name.split(".")[0]
+        member = f"{first}.{reason.split()[0]}"
+        placed = member if first in TABLES and member in names else first
+        if placed in names:
+            found[placed] = f"{reason[0].upper()}{reason[1:]}." if placed == first else _sentence(reason)
+    return found
+
+
+def _sentence(reason: str) -> str:
+    """Returns the reason without the name of the member, which stands beside it."""
+    return f"It {reason.partition(' ')[2]}."

@@ -1,0 +1,124 @@
+"""The settings of a crew in the dashboard, and its removal."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from dashboard.people import Visitor
+from windlass.dashboard.setting_fields import FIELDS, SettingField
+from windlass.deployments.settings import DeploymentSettings
+from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.retention import Retention
+from windlass.kickoffs.retries import Retries
+from windlass.kickoffs.roles import Role
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from api.serving import Crew, Server
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def developer(server: Server) -> AsyncIterator[Visitor]:
+    visitor = await Visitor.of(server, Role.DEVELOPER)
+    yield visitor
+    await visitor.close()
+
+
+async def own(server: Server, crew: Crew) -> dict[str, Any]:
+    return (await server.dashboard.control.management.settings(crew.deployment.slug)).own
+
+
+def test_every_setting_has_a_field() -> None:
+    tables: dict[str, Any] = {"limits": Limits, "retries": Retries, "retention": Retention}
+    expected = {name for name in DeploymentSettings.model_fields if name not in tables}
+    expected |= {f"{table}.{one.name}" for table, kind in tables.items() for one in fields(kind)}
+    assert {field.name for field in FIELDS} == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("count", 20, "20"),
+        ("number", 0.5, "0.5"),
+        ("seconds", 600.0, "600"),
+        ("size", 512 << 20, "512 MB"),
+        ("size", 1000, "1000"),
+        ("days", 0, "forever"),
+        ("lines", ["https://a.example", "*"], "https://a.example\n*"),
+        ("count", None, ""),
+    ],
+)
+def test_a_value_is_shown_as_it_is_written(kind: Any, value: Any, text: str) -> None:
+    assert SettingField("x", "X", "", kind).text(value) == text
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_settings_are_changed_and_reset(server: Server, crew: Crew, developer: Visitor) -> None:
+    path = f"/ui/crews/{crew.deployment.slug}/settings"
+    sent: dict[str, Any] = {
+        "concurrency": "4",
+        "limits.memory_limit": "512 MB",
+        "limits.timeout": "",
+        "retention.kickoffs": "30",
+        "preload": "project",
+        "cors_origins": "https://a.example\r\nhttps://b.example",
+        "retries.reasons[]": ["error", "limit"],
+    }
+    answer = await developer.post(path, **sent)
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    expected = {
+        "concurrency": 4,
+        "limits": {"memory_limit": 512 << 20},
+        "retention": {"kickoffs": 30},
+        "preload": "project",
+        "cors_origins": ["https://a.example", "https://b.example"],
+        "retries": {"reasons": ["error", "limit"]},
+    }
+    assert await own(server, crew) == expected
+    page = (await developer.get(path)).text
+    assert page.count("Set here") == 6
+    assert 'value="512 MB"' in page
+
+    again = await developer.post(path, **{**sent, "concurrency": ""})
+    assert again.status_code == 303
+    del expected["concurrency"]
+    assert await own(server, crew) == expected
+    await developer.post(path, **{**sent, "concurrency": "", "reset": "limits.memory_limit"})
+    assert "limits" not in await own(server, crew)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_wrong_setting_is_marked_at_its_field(server: Server, crew: Crew, developer: Visitor) -> None:
+    path = f"/ui/crews/{crew.deployment.slug}/settings"
+    answer = await developer.post(path, concurrency="many", **{"limits.timeout": "-1", "weight": "2"})
+    assert answer.status_code == 400
+    for name in ("concurrency", "limits.timeout"):
+        assert f'id="error-{name}"' in answer.text
+        assert f'href="#field-{name}"' in answer.text
+    assert 'id="error-weight"' not in answer.text
+    assert 'value="many"' in answer.text
+    assert await own(server, crew) == {}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_crew_is_removed_by_its_name_alone(server: Server, developer: Visitor) -> None:
+    crew = await server.crew()
+    slug = crew.deployment.slug
+    kickoff = await crew.kickoff()
+    viewer = await Visitor.of(server, Role.VIEWER)
+    assert "Remove this crew" not in (await viewer.get(f"/ui/crews/{slug}/settings")).text
+    assert (await viewer.post(f"/ui/crews/{slug}/remove", name=slug, stop="on")).status_code == 403
+    assert (await viewer.post(f"/ui/crews/{slug}/settings", concurrency="1")).status_code == 403
+    await viewer.close()
+
+    assert (await developer.post(f"/ui/crews/{slug}/remove", name="another", stop="on")).status_code == 400
+    open_ones = await developer.post(f"/ui/crews/{slug}/remove", name=slug)
+    assert (open_ones.status_code, "has open kickoffs: 1" in open_ones.text) == (409, True)
+    assert (await crew.status(kickoff))["state"] == "PENDING"
+    assert (await developer.post(f"/ui/crews/{slug}/remove", name=slug, stop="on")).status_code == 303
+    assert (await developer.get(f"/ui/crews/{slug}/settings")).status_code == 404
