@@ -203,16 +203,25 @@ async def test_a_later_attempt_shows_what_came_from_the_journal(crew: Crew, owne
 
 async def test_many_rows_are_folded(crew: Crew, owner: Visitor) -> None:
     writer = await started(crew, ago=500)
+    writer.task("short", *[0.1] * 20)
     writer.begin_task("long")
     calls = [writer.model("long", 0.1) for _ in range(MOST_ROWS)]
     await writer.write()
     url = f"{path(crew, writer.run)}?tab=timeline"
     page = await text(owner, url)
-    assert len(bars(page)) == 2 * AT_EACH_END
-    assert f"Show {MOST_ROWS + 2 - 2 * AT_EACH_END} more rows" in page
-    assert len(bars(await text(owner, f"{url}&rows=all"))) == MOST_ROWS + 2
+    assert len(bars(page)) == 2 * AT_EACH_END - 1
+    assert re.search(r"</svg>21 steps</a>", page)
+    assert f"</svg>{MOST_ROWS + 4 - 2 * AT_EACH_END} more rows</a>" in page
+    assert len(bars(await text(owner, f"{url}&rows=all"))) == MOST_ROWS + 24
+    opened = re.search(r'href="[^"]*(open=\d+)"', page)
+    assert opened
+    assert bars(await text(owner, f"{url}&{opened[1]}"))[:3] == [
+        ("done", "short"),
+        ("done", "Researcher on tides"),
+        ("done", "gpt-4.1-mini"),
+    ]
     middle = await text(owner, f"{url}&row={calls[MOST_ROWS // 2]}")
-    assert len(bars(middle)) == 2 * AT_EACH_END + 1
+    assert len(bars(middle)) == 2 * AT_EACH_END
 
 
 async def test_a_project_without_events_of_tasks_has_a_row_for_each_task_record(crew: Crew, owner: Visitor) -> None:

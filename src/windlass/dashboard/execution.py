@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from starlette.responses import StreamingResponse
 
@@ -189,11 +190,19 @@ async def _timeline(visit: Visit, execution: Execution) -> dict[str, Any]:
             ended=execution.state.ended or execution.state is State.PENDING,
             unended=unended if execution.state.ended else "lost",
             selected=visit.query.get("row", ""),
+            opened=visit.query.get("open", ""),
             all_rows=visit.query.get("rows") == "all",
         )
     detail = await detail_of(store, execution.id, drawn.selected) if drawn and drawn.selected else None
     why = {one.attempt: one for one in attempts}
-    return {"chart": drawn, "detail": detail, "attempts_by_number": why, "rows_query": visit.query.get("rows", "")}
+    return {"chart": drawn, "detail": detail, "attempts_by_number": why, "kept_query": _kept_query(visit)}
+
+
+def _kept_query(visit: Visit) -> str:
+    """Returns what the links of rows keep: which rows are unfolded."""
+    names = {"rows": visit.query.get("rows", ""), "open": visit.query.get("open", "")}
+    kept = {name: value for name, value in names.items() if value}
+    return f"&{urlencode(kept)}" if kept else ""
 
 
 async def _inputs(visit: Visit, execution: Execution) -> dict[str, Any]:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from windlass.dashboard.timeline import Span
 
 MOST_ROWS, AT_EACH_END = 400, 150
-"""Beyond MOST_ROWS rows, a page has the first and the last AT_EACH_END, until a person asks for all."""
+"""Beyond MOST_ROWS rows, the steps of tasks that are done are folded. Of rows that are still too many, a page has the
+first and the last AT_EACH_END, until a person asks for all.
+"""
 MOST_ROWS_OF_ALL = 5000
 GAP = 0.025
 """The room between two attempts, as a share of the axis."""
@@ -50,9 +52,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Stands in place of `count` rows."""
+    """Stands in place of `count` rows. `key` is the row to which all of them belong, "" for several."""
 
     count: int
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ def chart(
     ended: bool,
     unended: str,
     selected: str = "",
+    opened: str = "",
     all_rows: bool = False,
 ) -> Chart:
     """Returns the rows of all attempts. `unended` is the state of rows without an end in attempts that have ended."""
@@ -138,7 +142,10 @@ def chart(
         before = end
     chosen = next((row for one in sections for row in one.rows if selected and row.key == selected), None)
     total = sum(len(one.rows) for one in sections)
-    shown = [(one, _folded(one.rows, chosen, fold=not all_rows and total > MOST_ROWS)) for one in sections]
+    is_long = total > MOST_ROWS and not all_rows
+    shown: list[tuple[Section, list[Row | Fold]]] = [
+        (one, _folded(one.rows, chosen, opened) if is_long else [*one.rows]) for one in sections
+    ]
     return Chart(shown, axis.ticks(), axis.edges, total, chosen)
 
 
@@ -174,16 +181,34 @@ def _row(span: Span, depth: int, axis: Axis, *, unended: str, is_over: bool) -> 
     return Row(key, span, depth, state, x, round(max(axis.x(number, end) - x, 0.0), 3), max(0.0, end - span.start))
 
 
-def _folded(rows: list[Row], chosen: Row | None, *, fold: bool) -> list[Row | Fold]:
-    if not fold or len(rows) <= 2 * AT_EACH_END:
-        return list(rows)
+def _folded(rows: list[Row], chosen: Row | None, opened: str) -> list[Row | Fold]:
+    """Folds the steps of what is done, except of the row `opened` and of that with the chosen row."""
+    found: list[Row | Fold] = []
+    at = 0
+    while at < len(rows):
+        head = rows[at]
+        end = next((place for place in range(at + 1, len(rows)) if rows[place].depth <= head.depth), len(rows))
+        steps = rows[at + 1 : end]
+        is_open = head.state != "done" or opened == head.key or chosen in rows[at:end]
+        found += [head, *(steps if is_open or not head.key or not steps else [Fold(len(steps), head.key)])]
+        at = end
+    return _without_middle(found, chosen)
+
+
+def _without_middle(rows: list[Row | Fold], chosen: Row | None) -> list[Row | Fold]:
+    if len(rows) <= MOST_ROWS:
+        return rows
     middle = rows[AT_EACH_END:-AT_EACH_END]
     if chosen in middle:
-        place = middle.index(chosen) if chosen else 0
-        parts: list[Row | Fold] = [Fold(place), middle[place], Fold(len(middle) - place - 1)]
-        kept = [one for one in parts if not (isinstance(one, Fold) and one.count == 0)]
+        place = middle.index(chosen)
+        parts: list[Row | Fold] = [Fold(_count(middle[:place])), middle[place], Fold(_count(middle[place + 1 :]))]
+        kept = [one for one in parts if isinstance(one, Row) or one.count]
         return [*rows[:AT_EACH_END], *kept, *rows[-AT_EACH_END:]]
-    return [*rows[:AT_EACH_END], Fold(len(middle)), *rows[-AT_EACH_END:]]
+    return [*rows[:AT_EACH_END], Fold(_count(middle)), *rows[-AT_EACH_END:]]
+
+
+def _count(rows: Sequence[Row | Fold]) -> int:
+    return sum(one.count if isinstance(one, Fold) else 1 for one in rows)
 
 
 def _label(seconds: float) -> str:

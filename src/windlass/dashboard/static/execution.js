@@ -42,7 +42,14 @@ document.addEventListener("htmx:beforeSwap", () => {
 document.addEventListener("htmx:afterSettle", () => atEnd && toEnd());
 document.addEventListener("DOMContentLoaded", toEnd);
 
-// The selection of a list survives that the list is read again, as the boxes keep their state.
+// The selection of a list survives that the list is read again.
+let chosen = new Set();
+document.addEventListener("htmx:beforeSwap", () => {
+  chosen = new Set([...document.querySelectorAll('[data-selection] input[name="ids[]"]:checked')].map((one) => one.value));
+});
+document.addEventListener("htmx:afterSettle", () => {
+  for (const one of document.querySelectorAll('[data-selection] input[name="ids[]"]')) one.checked = chosen.has(one.value);
+});
 function select() {
   const form = document.querySelector("[data-selection]");
   if (!form) return;
