@@ -21,7 +21,16 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, WebError
+    from playwright.async_api import (
+        Browser,
+        BrowserContext,
+        ConsoleMessage,
+        Page,
+        Request,
+        Response,
+        ViewportSize,
+        WebError,
+    )
 
 OWN = os.environ.get("WINDLASS_TESTS_BROWSER")  # noqa: TID251 - it is the tests' own
 NAMES = (OWN,) if OWN else ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -38,8 +47,8 @@ FLAGS = [
     "--disable-component-update",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 ]
-WIDE = {"width": 1440, "height": 900}
-PHONE = {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1440, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")

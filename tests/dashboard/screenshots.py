@@ -20,7 +20,7 @@ from dashboard.browser import PHONE, SCHEMES, WIDE, Tab, launched  # noqa: E402
 from dashboard.demo import demo  # noqa: E402
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser
+    from playwright.async_api import Browser, ViewportSize
 
     from dashboard.demo import Demo
 
@@ -79,7 +79,7 @@ async def pictures(server: Demo, folder: Path, names: list[str]) -> None:
 
 
 async def round_of(
-    browser: Browser, server: Demo, folder: Path, wanted: dict[str, str], scheme: str, viewport: dict[str, int]
+    browser: Browser, server: Demo, folder: Path, wanted: dict[str, str], scheme: str, viewport: ViewportSize
 ) -> None:
     tab = await Tab.opened(browser, server.url, color_scheme=scheme, viewport=viewport)
     if path := wanted.get("sign-in"):

@@ -1,0 +1,88 @@
+"""What holds for every page, over all routes that have one: a title, what axe asks for, and room on a phone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING
+
+from dashboard.browser import PHONE, WIDE, needs_a_browser
+from windlass.dashboard.dashboard import PAGES
+
+if TYPE_CHECKING:
+    from dashboard.browser import Tab, Tabs
+    from dashboard.live import LiveServer
+
+pytestmark = needs_a_browser
+
+PATHS = sorted({path for group in PAGES for method, path, _, _ in group.table if method == "GET"})
+NO_PAGES = re.compile(
+    r"\.csv$|\.zip$|/changes$|/downloads/|/files/|/sign-in/openid|/preview$|/tokens/\{kind\}|^/executions/\{kickoff\}$"
+)
+"""Downloads, streams, and paths that lead to another one."""
+QUERIES = {"/people/user": "?name=owner", "/tokens/crew": "?crew=tea"}
+TABS = ("timeline", "inputs", "files", "log", "attempts")
+
+
+async def values(live: LiveServer) -> dict[str, str]:
+    """What stands for the parameters of the paths."""
+
+    def made() -> dict[str, str]:
+        def read(*arguments: str, typed: str = "") -> str:
+            ended = live.windlass(*arguments, typed=typed)
+            assert ended.code == 0, ended
+            return ended.out.strip()
+
+        read("env", "set", "tea", "HOW=hot", "SECRET_KEY=hidden")
+        vault = ("--method", "token", "--address", "http://127.0.0.1:9", "--mount", "secret", "--from-file", "-")
+        if "team" not in read("credentials", "list"):
+            read("credentials", "add", "vault", "team", *vault, typed="hvs.example\n")
+        kickoff = read("kickoff", "--deployment", "tea", "-i", "leaf=assam")
+        read("status", kickoff, "--watch")
+        (build, *_) = json.loads(read("deployments", "builds", "tea", "--json"))["builds"]
+        return {"slug": "tea", "kickoff": kickoff, "build": build["id"]}
+
+    return await asyncio.to_thread(made)
+
+
+def pages(known: dict[str, str]) -> list[str]:
+    found = []
+    for path in PATHS:
+        if NO_PAGES.search(path):
+            continue
+        names = {**known, "name": "HOW" if "/variables/" in path else "team"}
+        found.append(f"/ui{path.replace('{name:path}', '{name}').format(**names)}{QUERIES.get(path, '')}")
+    run = f"/ui/crews/{known['slug']}/executions/{known['kickoff']}"
+    return [*found, *(f"{run}?tab={one}" for one in TABS)]
+
+
+async def test_each_page_has_a_title_is_accessible_and_fits_a_phone(live: LiveServer, tabs: Tabs) -> None:
+    known = await values(live)
+    tab = await tabs(live.url)
+    await tab.go(await asyncio.to_thread(live.link))
+    found: dict[str, list[str]] = {}
+    for path in pages(known):
+        if poor := await findings(tab, path):
+            found[path] = poor
+    assert not found, json.dumps(found, indent=1)
+    assert len(pages(known)) >= 18
+
+
+async def findings(tab: Tab, path: str) -> list[str]:
+    answer = await tab.page.goto(tab.url + path)
+    if answer is None or answer.status != 200:
+        return [f"answers {answer and answer.status}"]
+    found = []
+    if await tab.page.locator("h1").count() != 1 or not (await tab.page.title()).endswith(" · Windlass"):
+        found.append(f"has the title {await tab.page.title()!r} and {await tab.page.locator('h1').count()} h1")
+    try:
+        await tab.assert_accessible()
+    except AssertionError as error:
+        found.append(str(error))
+    await tab.page.set_viewport_size(PHONE)
+    wide = await tab.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    if wide > 0:
+        found.append(f"is {wide} px too wide for a phone")
+    await tab.page.set_viewport_size(WIDE)
+    return found
