@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.states import Attempt
     from windlass.store.executions import Execution, ExecutionStore, Mark, TaskRow
 
-Kind = Literal["flow", "method", "crew", "task", "agent", "model", "tool"]
+Kind = Literal["flow", "method", "crew", "task", "agent", "model", "tool", "start"]
 Ending = Literal["done", "failed"]
 STARTS: dict[str, tuple[Kind, str]] = {
     "flow_started": ("flow", "flow_name"),

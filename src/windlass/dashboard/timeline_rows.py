@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from windlass.dashboard.templating import duration
+from windlass.dashboard.timeline import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from windlass.dashboard.timeline import Span
 
 MOST_ROWS, AT_EACH_END = 400, 150
 """Beyond MOST_ROWS rows, the steps of tasks that are done are folded. Of rows that are still too many, a page has the
 first and the last AT_EACH_END, until a person asks for all.
 """
 MOST_ROWS_OF_ALL = 5000
+SHORTEST_LEAD = 2.0
+"""The percent of the axis before the first step from which on the start of the process has a row."""
 GAP = 0.025
 """The room between two attempts, as a share of the axis."""
 MOST_TICKS = 6
@@ -138,6 +139,8 @@ def chart(
             for span, depth in flat
             if span.attempt == number
         ]
+        if (lead := _lead(number, start, rows, axis)) is not None:
+            rows.insert(0, lead)
         sections.append(Section(number, rows, None if before is None else max(0.0, start - before)))
         before = end
     chosen = next((row for one in sections for row in one.rows if selected and row.key == selected), None)
@@ -179,6 +182,16 @@ def _row(span: Span, depth: int, axis: Axis, *, unended: str, is_over: bool) -> 
     x = axis.x(number, span.start)
     key = "" if not span.seq else f"{span.seq}" if span.restored is None else f"{span.seq}.{span.attempt}"
     return Row(key, span, depth, state, x, round(max(axis.x(number, end) - x, 0.0), 3), max(0.0, end - span.start))
+
+
+def _lead(attempt: int, start: float, rows: Sequence[Row], axis: Axis) -> Row | None:
+    """Returns a row for the time before the first step, None if it is short."""
+    first = min((row.span.start for row in rows if row.span.restored is None), default=start)
+    width = axis.x(attempt, first) - axis.x(attempt, start)
+    if width < SHORTEST_LEAD:
+        return None
+    span = Span(0, "start", "Start of the process", attempt, start, None, None, None, end=first, state="done")
+    return Row("", span, 0, "done", axis.x(attempt, start), round(width, 3), first - start)
 
 
 def _folded(rows: list[Row], chosen: Row | None, opened: str) -> list[Row | Fold]:
