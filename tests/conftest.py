@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 import pytest_asyncio
+from _pytest.assertion import rewrite
 from hypothesis import settings
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
@@ -20,7 +24,6 @@ from windlass.store.migrate import migrate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
     from playwright.async_api import Browser
 
@@ -30,6 +33,36 @@ settings.register_profile("unhurried", deadline=None, max_examples=30)
 settings.load_profile("unhurried")
 
 _numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Rewrites the assertions of changed modules once, also where Python may write no byte code: otherwise each process
+    of pytest-xdist does so for all modules, which takes seven seconds.
+    """
+    if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        return
+    changed = [path for path in modules_of(config) if rewrite._read_pyc(path, cached(path)) is None]
+    half = os.fork() if len(changed) > 1 else 1
+    for path in changed[bool(half) :: 2] if len(changed) > 1 else changed:
+        with suppress(OSError, SyntaxError):  # its process reports the error
+            stat, code = rewrite._rewrite_test(path, config)
+            rewrite.try_makedirs(cached(path).parent)
+            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, stat, cached(path))
+    if not half:
+        os._exit(0)
+    if len(changed) > 1:
+        os.waitpid(half, 0)
+
+
+def modules_of(config: pytest.Config) -> list[Path]:
+    """The modules that the arguments name, and all files conftest.py."""
+    places = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    named = {path for place in places for path in (place.rglob("test_*.py") if place.is_dir() else [place])}
+    return sorted(named.union(Path(__file__).parent.rglob("conftest.py")))
+
+
+def cached(path: Path) -> Path:
+    return rewrite.get_cache_dir(path) / (path.name.removesuffix(".py") + rewrite.PYC_TAIL)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import threading
+from importlib import import_module
 from typing import Any, ClassVar
 
 import pytest
@@ -13,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projects_for_tests.driver import until
-from windlass_child.journal.flow_state import FlowState, common
 from windlass_child.journal.journal import Journal, JournalEntry
 from windlass_child.process.frames import TooLarge
 from windlass_child.process.messages import JournalAppend, JournalReplay, Message, Warned
@@ -22,6 +22,7 @@ from windlass_child.process.report import Report
 from windlass_child.process.truncation import LONGEST, short_or_noted, shortened
 
 MB = 1 << 20
+with_crewai = pytest.mark.xdist_group("crewai")
 
 
 class Worker:
@@ -136,6 +137,11 @@ def test_what_could_not_be_sent_takes_no_number() -> None:
     assert worker.numbers() == [1]
 
 
+def flow_state() -> Any:
+    """The module, which imports crewai: only when a test of it runs, in one process."""
+    return import_module("windlass_child.journal.flow_state")
+
+
 class Flow:
     """What is journaled of one: its state, and attributes that are set on it."""
 
@@ -158,10 +164,11 @@ VALUES = st.recursive(
 STATES = st.lists(st.dictionaries(st.sampled_from(["a", "b", "é", "$", 1, (1, "a")]), VALUES), min_size=1, max_size=6)
 
 
+@with_crewai
 @given(STATES)
 def test_any_state_comes_back_from_its_changes(states: list[dict[Any, Any]]) -> None:
     flow, again = Flow({}), Flow({"other": 1})
-    before, after = FlowState(flow), FlowState(again)
+    before, after = flow_state().FlowState(flow), flow_state().FlowState(again)
     for state in states:
         flow.state = state
         after.take(json.loads(json.dumps(before.changes())), in_use=False)
@@ -173,18 +180,20 @@ def test_any_state_comes_back_from_its_changes(states: list[dict[Any, Any]]) -> 
     )
 
 
+@with_crewai
 def test_a_change_is_made_to_nothing_but_what_it_was_made_from() -> None:
     flow = Flow({"a": [1], "b": 1})
-    state = FlowState(flow)
+    state = flow_state().FlowState(flow)
     state.changes()
     flow.state["a"].append(2)
     later = state.changes()
     other = Flow({"b": 1})
     with pytest.raises(ValueError, match=r"the item a is not what it was before it"):
-        FlowState(other).take(later, in_use=False)
+        flow_state().FlowState(other).take(later, in_use=False)
     assert other.state == {"b": 1}
 
 
+@with_crewai
 @pytest.mark.parametrize(
     ("changed", "in_use", "fits"),
     [
@@ -200,7 +209,7 @@ def test_no_change_goes_over_what_code_has_changed_meanwhile(
     changed: dict[str, Any], *, in_use: bool, fits: bool
 ) -> None:
     flow, again = Flow({"a": []}), Flow({"a": []})
-    before, after = FlowState(flow), FlowState(again)
+    before, after = flow_state().FlowState(flow), flow_state().FlowState(again)
     after.take(before.changes(), in_use=False)
     after.restore()
     flow.state["a"].append(1)
@@ -215,9 +224,10 @@ def test_no_change_goes_over_what_code_has_changed_meanwhile(
             after.take(before.changes(), in_use=in_use)
 
 
+@with_crewai
 def test_of_a_list_that_grows_the_new_items_are_written() -> None:
     flow = Flow({"said": ["x" * 1000], "other": "y" * 1000})
-    state = FlowState(flow)
+    state = flow_state().FlowState(flow)
     assert len(json.dumps(state.changes())) > 2000
     flow.state["said"].append("z")
     ((part, same, added, _),) = state.changes()
@@ -227,10 +237,11 @@ def test_of_a_list_that_grows_the_new_items_are_written() -> None:
     assert state.changes() == []
 
 
+@with_crewai
 @given(st.text("ab"), st.text("ab"))
 def test_the_common_beginning_is_the_longest(one: str, other: str) -> None:
     same = os.path.commonprefix([one, other])  # noqa: RUF071 - of texts it is what is wanted
-    assert one[: common(one, other)] == same
+    assert one[: flow_state().common(one, other)] == same
 
 
 def test_long_strings_of_an_event_are_cut_wherever_they_are_with_their_size() -> None:
