@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 from psycopg.sql import SQL
 
-from cli.the_command import Command
+from cli.the_command import Command, ForkedCommand
+from store.shared_database import made
 from windlass.kickoffs.manifest import Manifest
+from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from windlass.store.database import Database
+    from collections.abc import AsyncIterator, Iterator
 
 QUEUE = 1000
 SHARE = 250
 MANY = 10_000
 DEADLINE = 60.0
+numbers = itertools.count(1)
+pytestmark = pytest.mark.xdist_group("one_user_and_the_queue")
 PILE_UP = SQL(
     "INSERT INTO kickoffs (id, deployment_id, version_id, inputs, user_id) "
     "SELECT gen_random_uuid(), %(deployment)s, %(version)s, '{}', (SELECT id FROM users WHERE name = %(user)s) "
@@ -34,21 +36,29 @@ PILE_UP = SQL(
 
 
 class Crew:
-    """A crew that `windlass api` serves as a process of its own; no worker takes its kickoffs."""
+    """A crew that `windlass api` serves as a process of its own; no worker takes its kickoffs.
 
-    def __init__(self, windlass: Command, database: Database, deployment: Deployment, port: str) -> None:
+    Its users have names of their own, as other tests share the server.
+    """
+
+    def __init__(self, windlass: Command, database: Database, deployment: Deployment, address: str) -> None:
         self.windlass = windlass
         self.database = database
         self.deployment = deployment
-        self.url = f"http://127.0.0.1:{port}/crews/tea"
+        self.url = f"{address}/crews/{deployment.slug}"
+
+    def named(self, user: str) -> str:
+        return f"{user}-of-{self.deployment.slug}"
 
     def token_of(self, user: str) -> str:
-        assert self.windlass("users", "add", user).code == 0
-        return self.windlass("tokens", "create", "--user", user).out.strip()
+        assert self.windlass("users", "add", self.named(user)).code == 0
+        of_crew = ("--deployment", self.deployment.slug)
+        return self.windlass("tokens", "create", "--user", self.named(user), *of_crew).out.strip()
 
-    @property
+    @cached_property
     def organization(self) -> str:
-        return self.windlass("tokens", "show", "--kind", "organization").out.strip()
+        of_crew = ("--deployment", self.deployment.slug)
+        return self.windlass("tokens", "show", "--kind", "organization", *of_crew).out.strip()
 
     def client(self, token: str) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"}
@@ -57,32 +67,41 @@ class Crew:
     async def pile_up(self, user: str, count: int) -> None:
         version = self.deployment.version
         assert version
+        user = self.named(user)
         values = {"deployment": self.deployment.id, "version": version.id, "user": user, "count": count}
         await self.database.execute(PILE_UP, values)
 
     async def waiting(self) -> int:
-        row = await self.database.row("SELECT count(*) AS count FROM kickoffs WHERE state = 'PENDING'")
+        of_crew = "SELECT count(*) AS count FROM kickoffs WHERE state = 'PENDING' AND deployment_id = %(id)s"
+        row = await self.database.row(of_crew, {"id": self.deployment.id})
         return int(row["count"]) if row else 0
 
 
-@contextmanager
-def served(windlass: Command, database: Database, deployment: Deployment) -> Iterator[Crew]:
-    windlass.environment |= {"WINDLASS_DATABASE_URL": database.url, "WINDLASS_MASTER_KEY": "A" * 43 + "="}
+@pytest.fixture(scope="module")
+def url(postgres: str) -> Iterator[str]:
+    yield from made(postgres, "one_user_and_the_queue")
+
+
+@pytest.fixture(scope="module")
+def windlass(url: str, tmp_path_factory: pytest.TempPathFactory) -> Command:
+    secrets = {"WINDLASS_DATABASE_URL": url, "WINDLASS_MASTER_KEY": "A" * 43 + "="}
+    return ForkedCommand(tmp_path_factory.mktemp("home"), secrets)
+
+
+@pytest.fixture(scope="module")
+def address(windlass: Command) -> Iterator[str]:
     with windlass.started("api", "--port", "0", WINDLASS_MAX_WAITING=str(QUEUE)) as server:
         line = server.wait_for("serving every crew")
-        yield Crew(windlass, database, deployment, line.partition("127.0.0.1:")[2].partition("/")[0])
+        yield f"http://127.0.0.1:{line.partition('127.0.0.1:')[2].partition('/')[0]}"
 
 
 @pytest.fixture
-async def deployment(database: Database) -> Deployment:
-    manifest = Manifest("function", "tea", {"type": "object"}, ())
-    return await DeploymentStore(database).register("tea", digest="1", source={}, manifest=manifest)
-
-
-@pytest.fixture
-def crew(tmp_path: Path, database: Database, deployment: Deployment) -> Iterator[Crew]:
-    with served(Command(tmp_path), database, deployment) as crew:
-        yield crew
+async def crew(windlass: Command, url: str, address: str) -> AsyncIterator[Crew]:
+    async with Database(url) as database:
+        manifest = Manifest("function", "tea", {"type": "object"}, ())
+        slug = f"tea-{next(numbers)}"
+        deployment = await DeploymentStore(database).register(slug, digest="1", source={}, manifest=manifest)
+        yield Crew(windlass, database, deployment, address)
 
 
 async def batch(client: httpx.AsyncClient, count: int, **members: Any) -> list[dict[str, Any]]:
@@ -150,7 +169,7 @@ async def test_ten_thousand_kickoffs_of_a_user_are_stopped_at_once_while_others_
     token = crew.token_of("mallory")
     await crew.pile_up("mallory", MANY)
     async with crew.client(crew.organization) as all_:
-        stopping = asyncio.create_task(all_.post("/stop", json={"user": "mallory"}))
+        stopping = asyncio.create_task(all_.post("/stop", json={"user": crew.named("mallory")}))
         served = 0
         while not stopping.done():
             # The queue is over its bound until the kickoffs are gone, so what is served is a status.
@@ -171,7 +190,7 @@ async def test_the_command_stops_what_a_user_started_and_nothing_else(crew: Crew
     crew.token_of("ann")
     await crew.pile_up("mallory", 300)
     await crew.pile_up("ann", 2)
-    stop = ("stop", crew.url, "--all", "--user", "mallory")
+    stop = ("stop", crew.url, "--all", "--user", crew.named("mallory"))
     ended = crew.windlass(*stop, WINDLASS_TOKEN=crew.organization)
     assert (ended.code, ended.out) == (0, "")
     assert ended.err.startswith("300 kickoffs are stopped.")

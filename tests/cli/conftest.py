@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.fake_crew import FakeCrew
-from cli.the_command import Command
+from cli.the_command import Command, ForkedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def windlass(tmp_path: Path) -> Command:
-    return Command(tmp_path)
+    return ForkedCommand(tmp_path)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import DEADLINE, Command, line
+from cli.the_command import DEADLINE, Command, ForkedCommand, line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def folder(open_folder: Path) -> Path:
 
 
 def test_a_project_is_served_followed_and_stopped_and_tokens_are_for_terminals_only(folder: Path) -> None:
-    windlass = Command(folder)
+    windlass = ForkedCommand(folder)
     with windlass.started("dev", str(folder / "project"), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
         windlass.environment["WINDLASS_TOKEN"] = windlass("tokens", "show", "--kind", "user").out.strip()
@@ -51,7 +51,7 @@ def test_a_project_is_served_followed_and_stopped_and_tokens_are_for_terminals_o
 
 
 def test_commands_without_an_address_and_a_token_mean_the_server_of_this_home(folder: Path) -> None:
-    windlass = Command(folder)
+    windlass = ForkedCommand(folder)
     (folder / "project" / "steep.py").write_text(SLOW_STEEP)
     windlass.folder = folder / "project"
     with windlass.started("dev", "--port", "0") as server:

@@ -18,6 +18,8 @@ import click
 import pytest
 
 import windlass
+from cli.command_forks import run
+from projects_for_tests.homes import give_database
 from windlass.cli.commands import windlass as root
 from windlass.cli.exit_codes import exit_code
 
@@ -41,6 +43,8 @@ class Command:
 
     def __init__(self, home: Path, variables: Mapping[str, str] | None = None) -> None:
         machine = {"PATH": os.defpath, "HOME": str(home), "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(PACKAGES)}
+        self.gives_database = True
+        """Whether servers find a database in their home at their first start."""
         self.folder: Path | None = None
         """The working folder of the commands, None for that of the tests."""
         self.environment = {**machine, "WINDLASS_HOME": str(home / "windlass"), **(variables or {})}
@@ -60,6 +64,9 @@ class Command:
         return Ended(done.returncode, done.stdout, done.stderr)
 
     def started(self, *arguments: str, **variables: str) -> Started:
+        environment = {**self.environment, **variables}
+        if self.gives_database and arguments[0] in {"dev", "serve"} and "WINDLASS_DATABASE_URL" not in environment:
+            give_database(Path(environment["WINDLASS_HOME"]))
         return Started(
             subprocess.Popen(
                 line(*arguments),
@@ -68,10 +75,25 @@ class Command:
                 stderr=subprocess.PIPE,
                 text=True,
                 encoding="utf-8",
-                env={**self.environment, **variables},
+                env=environment,
                 cwd=self.folder,
             )
         )
+
+
+class ForkedCommand(Command):
+    """Forks short commands from a process that has imported them. Servers are processes of their own."""
+
+    def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
+        if any(name.startswith("PYTHON") for name in variables):  # the interpreter reads them at its start
+            return super().__call__(*arguments, typed=typed, **variables)
+        environment = {**self.environment, **variables}
+        code, out, err = run(arguments, environment, self.folder, typed.encode(), DEADLINE)
+        return Ended(code, as_text(out), as_text(err))
+
+
+def as_text(printed: bytes) -> str:
+    return printed.decode().replace("\r\n", "\n")
 
 
 class CommandHere(Command):

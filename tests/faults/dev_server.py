@@ -18,6 +18,7 @@ import psutil
 
 import windlass
 from projects_for_tests.ends import PROGRAM, words_of
+from projects_for_tests.homes import give_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,7 @@ class DevServer:
 
     def starts(self, **variables: str) -> bool:
         """Returns whether it is ready with these variables, False when it ended instead."""
+        give_database(self.home)
         address = self.home / "address"
         address.unlink(missing_ok=True)  # of one that was killed
         with (self.folder / "log").open("ab") as log:

@@ -1,0 +1,145 @@
+"""Runs commands of Windlass as forks of one process that has imported them: an import takes longer than most commands.
+
+As a program, it is that process. A command has its own environment, folder, standard streams and exit code, as if it
+were started by a shell.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+LARGEST = 1 << 16
+"""Bytes of a request, and of what is typed into a command: as many as a pipe holds."""
+MODULES = ("windlass.wiring.services", "windlass.client.crews", "windlass.client.control")
+Answer = tuple[int, bytes, bytes]
+
+
+def run(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, typed: bytes, within: float
+) -> Answer:
+    """Returns the exit code, as `subprocess` has it, and what was printed. Raises TimeoutError."""
+    assert len(typed) < LARGEST
+    with ExitStack() as stack:
+        ends = [os.pipe() for _ in range(4)]
+        ours = [stack.enter_context(open(read, "rb", buffering=0)) for read, _ in ends[1:]]  # noqa: PTH123
+        theirs = [ends[0][0], *(write for _, write in ends[1:])]
+        try:
+            os.write(ends[0][1], typed)
+            request = json.dumps([list(arguments), dict(environment), str(folder or os.getcwd())])  # noqa: PTH109
+            socket.send_fds(_server(), [request.encode()], theirs)
+        finally:
+            for descriptor in (ends[0][1], *theirs):
+                os.close(descriptor)
+        out, err, status = _read_all([one.fileno() for one in ours], time.monotonic() + within)
+    return os.waitstatus_to_exitcode(int(status)), out, err
+
+
+def _read_all(descriptors: list[int], deadline: float) -> list[bytes]:
+    found = dict.fromkeys(descriptors, b"")
+    with selectors.DefaultSelector() as selector:
+        for one in descriptors:
+            selector.register(one, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(max(deadline - time.monotonic(), 0))
+            if not ready:
+                raise TimeoutError(f"the command has not ended; it printed {found}")
+            for key, _ in ready:
+                if part := os.read(key.fd, LARGEST):
+                    found[key.fd] += part
+                else:
+                    selector.unregister(key.fd)
+    return [found[one] for one in descriptors]
+
+
+@functools.cache
+def _server() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with theirs:
+        process = subprocess.Popen([sys.executable, __file__], stdin=theirs.fileno(), env=environment)
+
+    def stop() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(stop)
+    return ours
+
+
+def serve(requests: socket.socket) -> None:
+    """Forks for each request, until the other end is closed. Returns in the process of a command, which runs it."""
+    while True:
+        request, descriptors, *_ = socket.recv_fds(requests, LARGEST, 4)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if not request:
+            os._exit(0)
+        if os.fork() == 0:
+            requests.close()
+            *streams, status = descriptors
+            if command := os.fork():
+                for descriptor in (0, 1, 2, *streams):
+                    os.close(descriptor)
+                os.write(status, str(os.waitpid(command, 0)[1]).encode())
+                os._exit(0)
+            os.close(status)
+            become(streams, *json.loads(request))
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def become(streams: list[int], arguments: list[str], environment: dict[str, str], folder: str) -> None:
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, buffering, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the process's life
+        for number, (mode, buffering) in enumerate([("r", -1), ("w", -1), ("w", 1)])
+    )
+    os.environ.clear()  # noqa: TID251 - the command has an environment of its own
+    os.environ.update(environment)  # noqa: TID251
+    os.chdir(folder)
+    sys.argv = ["windlass", *arguments]
+
+
+def leave(code: int) -> NoReturn:
+    """Ends as the interpreter does, but without the destruction of all modules, which takes longer than the command."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread():
+            thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    from windlass.__main__ import main
+    from windlass.cli.commands import COMMANDS
+
+    for name in {f"windlass.cli.{module}" for module, _ in COMMANDS.values()}.union(MODULES):
+        import_module(name)
+    gc.freeze()
+    serve(socket.socket(fileno=os.dup(0)))
+    try:
+        main()
+    except SystemExit as ended:
+        leave(int(ended.code or 0))
