@@ -36,7 +36,7 @@ COMMANDS = {
     "kickoffs": ("kickoffs", "List kickoffs, or delete some for good."),
     "tokens": ("tokens", "Create, show, list, rotate and revoke API tokens."),
     "identity": ("identity", "Show who the server is to cloud providers and Vault."),
-    "users": ("users", "Add, list, disable and delete users, and set their roles."),
+    "users": ("users", "Manage users, their roles and their sign-in to the dashboard."),
     "audit": ("audit", "Show who changed what on the server."),
     "db": ("db", "Open the database in psql, or print its URL."),
     "keys": ("keys", "Show and rotate the master keys, which encrypt what is stored."),

@@ -33,7 +33,7 @@ role_option = click.option(
 
 @click.group
 def users() -> None:
-    """Add, list, disable and delete users, set their roles, and let them sign in to the dashboard."""
+    """Manage users, their roles and their sign-in to the dashboard."""
 
 
 @users.command
