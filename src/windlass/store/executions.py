@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from windlass.store.database import Database, Row, Statement
 
 SQL = queries("executions")
-SEVERAL = ("of_all", "of_one")
+WHICH: dict[str, Statement] = {"all": SQL["of_all"], "one": SQL["of_one"]}
 LISTED: dict[tuple[str, bool], Statement] = {
-    (which, is_open): sql.SQL(
-        SQL["listed"]
-        .format(which=sql.SQL("{} AND {}").format(SQL[which], SQL["open"]) if is_open else SQL[which])
-        .as_string()
+    (name, is_open): sql.SQL(
+        SQL["listed"].format(which=sql.SQL("{} AND {}").format(which, SQL["open"]) if is_open else which).as_string()
     )
-    for which in SEVERAL
+    for name, which in WHICH.items()
     for is_open in (False, True)
 }
 FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
@@ -200,7 +198,7 @@ class ExecutionStore:
             "most_read": MOST_READ,
         }
         is_open = wanted.states is not None and wanted.states <= OPEN
-        query = LISTED["of_one" if wanted.deployment else "of_all", is_open]
+        query = LISTED["one" if wanted.deployment else "all", is_open]
         rows = await self._database.rows(query, values, soon=True)
         last_seen, all_seen = rows[0]["last_seen"], rows[0]["all_seen"]
         found = [_listed(row) for row in rows if row["id"] is not None]
