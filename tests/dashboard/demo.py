@@ -168,6 +168,8 @@ def fill(server: Demo) -> None:
 def people(server: Demo) -> None:
     for name, role in (("anna", "owner"), ("ben", "developer"), ("carla", "viewer")):
         server.run("users", "add", name, "--role", role)
+    vault = ("--method", "token", "--address", "http://127.0.0.1:8200", "--mount", "secret", "--from-file", "-")
+    server.run("credentials", "add", "vault", "team-vault", *vault, typed="hvs.example")
 
 
 def crews(server: Demo) -> None:
