@@ -96,6 +96,10 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   }
 });
 document.addEventListener("DOMContentLoaded", () => {
+  for (const current of document.querySelectorAll(".tabs [aria-current]")) {
+    const bar = current.parentElement;
+    bar.scrollLeft = current.offsetLeft - bar.offsetLeft - (bar.clientWidth - current.offsetWidth) / 2;
+  }
   if (window.Idiomorph) {
     window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.tagName === "DETAILS");
   }
