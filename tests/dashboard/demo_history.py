@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -25,6 +26,10 @@ TIMES = {
 }
 """The tables of a run, and the columns with its times."""
 
+COUNTS = ("statistics_hours", "statistics_durations", "statistics_minutes", "statistics_waits")
+COUNTED_WITHIN = 150.0
+"""Seconds: the server counts every minute."""
+UNCOUNTED = "SELECT 1 FROM statistics_progress WHERE counted_until < now() - interval '5 minutes'"
 ENDED = SQL("SELECT id::text, created_at FROM kickoffs WHERE finished_at IS NOT NULL")
 COLUMNS = SQL("SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_generated = 'NEVER'")
 
@@ -46,7 +51,14 @@ def copy_over_a_week(connection: Connection, runs: Sequence[str]) -> None:
         new = new_id(at, number)
         for table, times in TIMES.items():
             copy(connection, table, times, run, new, at - begun[run])
+    for table in COUNTS:
+        connection.execute(SQL("DELETE FROM {}").format(Identifier(table)))
+    connection.execute("UPDATE statistics_progress SET counted_until = date_trunc('hour', now() - interval '24 hours')")
     connection.commit()
+    end = time.monotonic() + COUNTED_WITHIN
+    while connection.execute(UNCOUNTED).fetchone() and time.monotonic() < end:
+        connection.commit()
+        time.sleep(1)
 
 
 def new_id(at: datetime, number: int) -> UUID:

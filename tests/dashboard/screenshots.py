@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from dashboard.demo import Demo
 
-DOCS: ViewportSize = {"width": 1280, "height": 760}
+DOCS: ViewportSize = {"width": 1280, "height": 700}
+DOCS_PAGES = {"crews": "crews", "crew-status": "status", "execution-timeline": "execution"}
 IMAGES = Path(__file__).parents[2] / "docs/images"
 SIZES = {"wide": WIDE, "phone": PHONE}
 OK = 200
@@ -82,13 +83,13 @@ async def docs_pictures(server: Demo) -> None:
     async with launched() as browser:
         tab = await Tab.opened(browser, server.url, viewport=DOCS)
         await tab.page.goto(server.link())
-        for name in ("crews", "crew-status", "execution-timeline"):
+        for name, picture in DOCS_PAGES.items():
             await tab.page.goto(f"{server.url}{wanted[name]}")
             await tab.page.evaluate("document.fonts.ready")
             if name == "execution-timeline":
                 await tab.page.get_by_role("link", name="gpt-4.1-mini").last.click()
                 await tab.page.wait_for_load_state("networkidle")
-            await tab.page.screenshot(path=IMAGES / f"{name}.png")
+            await tab.page.screenshot(path=IMAGES / f"dashboard-{picture}.png")
         await tab.close()
 
 
