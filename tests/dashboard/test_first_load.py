@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.runs import begin
 from dashboard.browser import needs_a_browser
-from dashboard.people import signed_in
-from windlass.kickoffs.roles import Role
+from dashboard.people import link, user
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server
@@ -28,11 +28,16 @@ async def transferred(tab: Tab) -> dict[str, int]:
 
 
 async def test_the_first_page_is_light_and_the_next_loads_no_file_again(server: Server, crew: Crew, tabs: Tabs) -> None:
-    tab = await signed_in(tabs, server, Role.OWNER)
-    first = await transferred(tab)
-    assert {"/ui/static/build/htmx.js", "/ui/static/build/inter.woff2", "/ui/static/dashboard.css"} < set(first)
-    assert all(first.values()), "nothing was in the cache"
-    assert sum(first.values()) < MOST, first
-    await tab.go("/ui/account")
-    second = await transferred(tab)
-    assert [path for path, size in second.items() if size] == ["/ui/account"]
+    run = await begin(crew, await crew.kickoff())
+    await run.succeed("# Tides")
+    for path in ("/ui/", f"/ui/crews/{crew.deployment.slug}/executions/{run.claimed.id}"):
+        tab = await tabs(server.url)
+        await tab.go(f"{await link(server, await user(server))}&next={path}")
+        assert tab.page.url == f"{server.url}{path}"
+        first = await transferred(tab)
+        assert {"/ui/static/build/htmx.js", "/ui/static/build/inter.woff2", "/ui/static/dashboard.css"} < set(first)
+        assert all(first.values()), "nothing was in the cache"
+        assert sum(first.values()) < MOST, first
+        await tab.go("/ui/account")
+        second = await transferred(tab)
+        assert [path for path, size in second.items() if size] == ["/ui/account"]
