@@ -14,7 +14,7 @@ from windlass.api.application import MOST_HOSTS, Hosts
 from windlass.config import Settings
 from windlass.kickoffs.ids import new_id
 from windlass.store.claiming import host as host_name
-from windlass.wiring.services import hosts_of, warn_without_tls
+from windlass.wiring.http_settings import hosts_of, warn_without_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

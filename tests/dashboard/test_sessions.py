@@ -83,6 +83,15 @@ async def test_the_cookie_is_closed_to_scripts_and_other_sites_and_new_for_each_
     assert len(values - {"planted"}) == 2
 
 
+async def test_signing_in_again_ends_the_session_of_before(server: Server, owner: Visitor) -> None:
+    before = dict(owner.http.cookies)
+    assert (await owner.get(await link(server, owner.name))).status_code == 303
+    assert await is_in(owner)
+    assert dict(owner.http.cookies) != before
+    owner.http.cookies.update(before)
+    assert not await is_in(owner)
+
+
 async def test_a_link_signs_in_once(server: Server, nobody: Visitor, owner: Visitor) -> None:
     path = await link(server, owner.name)
     assert (await nobody.get(path)).headers["location"] == "/ui/"

@@ -114,7 +114,7 @@ async def from_provider(visit: Visit) -> Response:
     except Exception as error:  # noqa: BLE001 - every failure of the provider becomes one page
         response = await _failed(visit, client, error)
     else:
-        response = begin(visit, cookie, following)
+        response = await begin(visit, cookie, following)
     response.delete_cookie(STATE, path=visit.dashboard.cookie_path)
     return response
 

@@ -35,7 +35,7 @@ async def sign_in(visit: Visit) -> Response:
         )
     except (SignInRefused, TooManyRequests) as error:
         return await form(visit, error, REFUSED if isinstance(error, SignInRefused) else TOO_MANY)
-    return begin(visit, cookie, visit.field("next"))
+    return await begin(visit, cookie, visit.field("next"))
 
 
 @ROUTES.post("/sign-out", role=None)
@@ -56,8 +56,13 @@ async def form(visit: Visit, error: Exception | None = None, status: int = 200) 
     )
 
 
-def begin(visit: Visit, cookie: str, following: str | None) -> Response:
-    """Gives the browser the cookie of a new session, and leads it to the page that it asked for."""
+async def begin(visit: Visit, cookie: str, following: str | None) -> Response:
+    """Gives the browser the cookie of a new session, and leads it to the page that it asked for.
+
+    The session that the browser had before ends.
+    """
+    if visit.signed_in is not None:
+        await visit.dashboard.sessions.sign_out(visit.signed_in)
     response = visit.redirect(after(following))
     seconds = int(LIFETIME.longest.total_seconds())
     visit.set_cookie(response, visit.dashboard.sessions.cookie, cookie, seconds=seconds)
@@ -77,4 +82,4 @@ async def _by_link(visit: Visit, code: str) -> Response:
         if visit.signed_in is not None:  # the link was opened twice
             return visit.redirect(HOME)
         return await form(visit, error, REFUSED)
-    return begin(visit, cookie, visit.query.get("next"))
+    return await begin(visit, cookie, visit.query.get("next"))

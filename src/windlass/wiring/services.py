@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from windlass import log
 from windlass.access.authentication import RateLimits, TokenAuthenticator
-from windlass.access.openid import OpenId, RoleRules
 from windlass.access.sessions import Sessions
 from windlass.access.tickets import Tickets
 from windlass.access.tokens import OWNER
 from windlass.aio import serving
-from windlass.api.application import Addresses, Application, Hosts, health_routes
+from windlass.api.application import Addresses, Application, health_routes
 from windlass.api.connections import ConnectionLimits
 from windlass.api.control_api.application import control_routes
 from windlass.api.control_api.dependencies import ControlApi
@@ -55,7 +51,6 @@ from windlass.lifecycle.worker import Worker
 from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
-from windlass.secrets.secret import Secret
 from windlass.store.audit import AuditStore
 from windlass.store.builds import JOB, BuildStore
 from windlass.store.credentials import CredentialStore
@@ -71,6 +66,7 @@ from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 from windlass.wiring.crews import interpreters_of_command, runner_of
+from windlass.wiring.http_settings import hosts_of, openid_of, warn_without_tls
 from windlass.wiring.infrastructure import open_infrastructure, user_deletion
 from windlass.wiring.setup import environments_of, place_for_code, server_builder
 
@@ -100,8 +96,6 @@ REPORT_FAILURES_EVERY = 60.0
 
 BUILDS_AT_ONCE = 2
 """Builds have side-job workers of their own, so that no other side job waits for them."""
-
-logger = log.logger(__name__)
 
 
 class Services:
@@ -384,44 +378,3 @@ class Services:
         await self.stack.enter_async_context(
             serving(BackgroundTasks(write_token_use, report_failures, remove_expired_sessions))
         )
-
-
-def openid_of(settings: Settings) -> OpenId | None:
-    """Returns the provider with which people sign in to the dashboard, None without one. Raises SettingsError."""
-    roles = RoleRules.parse(settings.sign_in_roles, settings.sign_in_default_role)
-    issuer, client_id, secret = (
-        settings.sign_in_issuer,
-        settings.sign_in_client_id,
-        settings.sign_in_client_secret,
-    )
-    if issuer is None or client_id is None or secret is None:
-        return None
-    given = Secret(secret.get_secret_value())
-    return OpenId(issuer, client_id, given, settings.sign_in_claim, settings.sign_in_groups_claim, roles)
-
-
-def hosts_of(settings: Settings) -> Hosts:
-    """Returns the host names that the server accepts.
-
-    A server that only this machine reaches accepts known names only. A server that other machines reach also accepts
-    names without a dot, which are the names of services in a cluster.
-    """
-    domain, public = settings.crew_domain, urlsplit(settings.public_url or "").hostname
-    issuer = urlsplit(settings.oidc_issuer or "").hostname
-    known = [settings.host, public, issuer, domain, f"*.{domain}" if domain else None, socket.gethostname()]
-    return Hosts([*settings.allowed_hosts, *known], plain=not is_loopback(settings.host))
-
-
-def warn_without_tls(settings: Settings, notify: Notify) -> None:
-    """Warns when other machines reach the server and no proxy with TLS is configured.
-
-    A server speaks plain HTTP, so tokens and inputs cross the network unencrypted without such a proxy.
-    """
-    if is_loopback(settings.host) or (settings.public_url or "").startswith("https://"):
-        return
-    logger.event("server.without_tls", host=settings.host)
-    notify(
-        f"warning: other machines reach {settings.host} without TLS, so tokens and inputs cross the network "
-        "unencrypted. Put a proxy with TLS in front of the server, and set WINDLASS_PUBLIC_URL=https://... "
-        "(docs/security.md)"
-    )
