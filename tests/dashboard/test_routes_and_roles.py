@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,15 @@ import pytest
 import pytest_asyncio
 
 from dashboard.people import Visitor
-from windlass.dashboard.dashboard import PAGES
+from windlass.dashboard.dashboard import PAGES, Dashboard
+from windlass.dashboard.templating import Templates
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.roles import Role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from api.serving import Server
+    from api.serving import Crew, Server
 
 in_session = pytest.mark.asyncio(loop_scope="session")
 
@@ -106,6 +108,49 @@ async def test_each_post_refuses_a_form_without_the_token_of_the_session(people:
         ]
         assert [answer.status_code for answer in answers] == [403] * 3, one
         assert all("older session" in answer.text for answer in answers), one
+
+
+ODD = ("/ui/people?after=a%00b", "/ui/audit?until=9999-12-31", "/ui/audit.csv?until=9999-12-31", "/ui/?search=%00")
+LONG_NUMBERS = ("00000000000" + "9" * 30, "0" * 11 + "9" * 5000)
+
+
+@in_session
+async def test_odd_texts_in_addresses_and_forms_fail_no_route(
+    server: Server, crew: Crew, people: dict[Role, Visitor]
+) -> None:
+    owner, slug = people[Role.OWNER], crew.deployment.slug
+    csrf = await owner.csrf()
+    for one in ROUTES:
+        if "{" not in one.path:
+            continue
+        path = "/ui" + re.sub("{[^}]+}", "a%00b", one.path)
+        answer = await (owner.get(path) if one.method == "GET" else owner.post(path, csrf=csrf))
+        assert answer.status_code == 404, path
+    for path in ODD:
+        assert (await owner.get(path)).status_code == 200, path
+    for number in LONG_NUMBERS:
+        answer = await owner.post(f"/ui/crews/{slug}/promote", csrf=csrf, version=number, current="1")
+        assert answer.status_code == 400
+
+
+@in_session
+async def test_below_the_path_of_a_public_url_each_address_has_it_once(
+    server: Server, crew: Crew, people: dict[Role, Visitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Dashboard, "url", lambda _, path: f"/below{path}")
+    monkeypatch.setattr(server.dashboard, "templates", Templates(server.dashboard.url))
+    slug, owner = crew.deployment.slug, people[Role.OWNER]
+    pages = [one.path.replace("{slug}", slug) for one in ROUTES if one.method == "GET"]
+    shown = 0
+    for path in pages:
+        answer = await owner.get(f"/ui{path}")
+        if answer.headers.get("content-type", "").startswith("text/html"):
+            found = re.findall(r' (?:href|src|action|formaction|hx-get|hx-post|sse-connect)="(/[^"]*)"', answer.text)
+            assert [one for one in found if not re.match("/below/(?!below)", one)] == [], path
+            shown += answer.status_code == 200
+        elif answer.is_redirect:
+            assert answer.headers["location"].startswith("/below/ui/"), path
+    assert shown > 20
 
 
 @in_session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -58,7 +58,7 @@ def _filter(given: Mapping[str, str], before: str | None) -> AuditFilter:
         given["action"] or None,
         given["target"] or None,
         since,
-        until + timedelta(days=1) if until else None,
+        _day_after(until) if until else None,
         id_cursor(before),
     )
 
@@ -70,6 +70,11 @@ def _day(text: str) -> datetime | None:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         raise bad_request(f"{text[:40]!r} is no day. Give a day such as 2026-01-31.") from None
+
+
+def _day_after(day: datetime) -> datetime | None:
+    """Returns None for the last day that there is."""
+    return None if day.date() == date.max else day + timedelta(days=1)
 
 
 def details(found: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -32,6 +32,7 @@ WAIT = 10.0
 """Seconds that a request for more lines waits for them."""
 LONGEST_LINE = 500
 MOST_BUILDS = 20
+LONGEST_NUMBER = len(str(LARGEST_NUMBER))
 BY = {"by": "dashboard"}
 
 
@@ -168,5 +169,5 @@ def _problem(error: Exception) -> Problem:
 
 
 def _number(given: str | None) -> int:
-    is_number = given is not None and given.isascii() and given.isdecimal() and int(given[:11]) <= LARGEST_NUMBER
-    return int(given) if given and is_number else 0
+    is_number = given is not None and given.isascii() and given.isdecimal() and len(given) <= LONGEST_NUMBER
+    return min(int(given), LARGEST_NUMBER) if given and is_number else 0

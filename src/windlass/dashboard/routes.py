@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     Handler = Callable[["Visit"], Awaitable[Response]]
 
 LONGEST_ADDRESS = 64
+NOT_FOUND = 404
 MOST_FIELDS = 2000
 NOTICE = "windlass_notice"
 """The cookie with the sentence that the next page shows."""
@@ -83,7 +85,8 @@ class Visit:
 
     @property
     def query(self) -> Mapping[str, str]:
-        return self.request.query_params
+        """Returns the parameters of the query without NUL, which no text of the database holds."""
+        return {name: value.replace("\0", "") for name, value in self.request.query_params.items()}
 
     @property
     def here(self) -> str:
@@ -185,6 +188,8 @@ def _endpoint(dashboard: Dashboard, role: Role | None, handler: Handler) -> Call
                 f"This page needs the role {role}, and you have the role {visit.person.role}. An owner can change it.",
                 {"required_role": str(role)},
             )
+        if any("\0" in one for one in visit.path.values()):
+            raise HTTPException(NOT_FOUND)
         if request.method == "POST":
             await _check_form(visit)
         return await handler(visit)

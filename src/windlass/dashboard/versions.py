@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ROUTES = Routes()
 PAGE = 20
+LONGEST_NUMBER = len(str(LARGEST_NUMBER))
 MOST_NAMED = 12
 """Names of each kind of change that are listed."""
 SIGNS = (("added", "+"), ("removed", "\N{MINUS SIGN}"), ("changed", "~"))
@@ -81,7 +82,8 @@ async def roll_back(visit: Visit) -> Response:
 
 def _number(visit: Visit, name: str) -> int:
     given = visit.field(name)
-    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:11]) <= LARGEST_NUMBER:
+    is_number = given.isascii() and given.isdecimal() and len(given) <= LONGEST_NUMBER
+    if not is_number or not 1 <= int(given) <= LARGEST_NUMBER:
         raise bad_request("The number of the version is missing. Load the page again.")
     return int(given)
 
