@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
 from windlass.dashboard.output import (
     DEEPEST,
     MOST_NODES,
+    MOST_SHOWN,
     TextDecoder,
     first_input,
+    indented,
     markdown,
     parsed_or_none,
     table_of,
@@ -64,6 +67,16 @@ def test_deep_and_wide_values_have_bounds() -> None:
     assert "<b>" not in str(tree({"<b>": "<b>"}))
     nested = "> " * 2000 + "a"
     assert str(markdown(nested)).count("<blockquote") <= 20
+
+
+def test_the_indents_of_a_value_of_many_levels_are_left_out() -> None:
+    assert indented({"a": [1]}) == '{\n  "a": [\n    1\n  ]\n}'
+    flat = json.loads("[" * 400 + "0," * 100_000 + "0" + "]" * 400)
+    assert len(indented(flat)) < 2 * MOST_SHOWN, "with indents, it would have 80 million characters"
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert "levels" in indented(deep)
 
 
 def test_a_value_that_is_cut_is_shown_as_far_as_it_goes() -> None:

@@ -14,6 +14,7 @@ from windlass.dashboard.call_examples import kickoff_command
 from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.crew_status import base_url_of
 from windlass.dashboard.input_form import MOST_FIELDS, InputField, Typed, described_inputs, json_value, texts_of, typed
+from windlass.dashboard.output import indented
 from windlass.dashboard.routes import Routes
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.roles import Role
@@ -94,7 +95,7 @@ async def preview(visit: Visit) -> Response:
         raise no_such_crew(row.slug)
     form, wanted = _sent(visit, crew), visit.field("switch")
     if wanted == AS_JSON and form.mode != AS_JSON and not form.typed.errors:
-        form = Form(AS_JSON, form.fields, form.typed, _pretty(form.typed.inputs))
+        form = Form(AS_JSON, form.fields, form.typed, indented(form.typed.inputs))
     elif wanted == AS_FIELDS and form.mode != AS_FIELDS and not form.typed.errors:
         form = _filled(form.fields, form.typed.inputs)
         if form.mode == AS_JSON:
@@ -118,7 +119,7 @@ def _filled(fields: list[InputField], inputs: dict[str, Any]) -> Form:
     """Returns the form with these inputs, as JSON if the fields can't hold them."""
     texts = texts_of(fields, inputs) if len(fields) <= MOST_FIELDS else None
     if texts is None:
-        return Form(AS_JSON, fields, Typed({}, inputs, {}), _pretty(inputs))
+        return Form(AS_JSON, fields, Typed({}, inputs, {}), indented(inputs))
     return Form(AS_FIELDS, fields, Typed(texts, inputs, {}))
 
 
@@ -133,10 +134,6 @@ def _sent(visit: Visit, crew: Crew) -> Form:
     except ValueError as error:
         inputs, why = {}, str(error)
     return Form(AS_JSON, fields, Typed({}, inputs if why is None else {}, {WHOLE: why} if why else {}), text)
-
-
-def _pretty(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _key(visit: Visit, body: dict[str, Any]) -> str:

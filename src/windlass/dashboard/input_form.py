@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from windlass.api.bodies import parse
 from windlass.api.errors import Problem
+from windlass.dashboard.output import indented
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,7 @@ class InputField:
         """Returns the text of a value, None for a value that the field can't hold."""
         match self.kind:
             case "json":
-                return json.dumps(value, ensure_ascii=False, indent=2)
+                return indented(value)
             case "select":
                 text = json.dumps(value, ensure_ascii=False)
                 return text if text in dict(self.options) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ DEEPEST, MOST_NODES, MOST_ITEMS, LONGEST_TEXT = 12, 2000, 200, 4000
 """The bounds of a tree: levels, values, items of one list or object, characters of one text."""
 OPEN_LEVELS = 2
 MOST_COLUMNS, MOST_ROWS = 12, 200
+LONGEST_INDENTED = 4 * MOST_SHOWN
+INDENTING = json.JSONEncoder(ensure_ascii=False, indent=2)
 PARTIAL_ESCAPE = 12
 """Characters that a pair of escapes has at most: a cut can go through them."""
 
@@ -85,7 +88,7 @@ class Value:
         """Returns the text to copy: JSON with indents, where the whole value is known."""
         if self.is_text or self.parsed is None:
             return self.text
-        return json.dumps(self.parsed, ensure_ascii=False, indent=2)
+        return indented(self.parsed)
 
     @property
     def table(self) -> tuple[list[str], list[dict[str, Any]]] | None:
@@ -109,6 +112,23 @@ def parsed_or_none(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def indented(value: Any) -> str:
+    """Returns the JSON text of a value with indents. One of many levels has none: they would be most of the text."""
+    parts, length = [], 0
+    with suppress(RecursionError):
+        for part in INDENTING.iterencode(value):
+            parts.append(part)
+            length += len(part)
+            if length > LONGEST_INDENTED:
+                break
+        else:
+            return "".join(parts)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "Too many levels to be shown here."
 
 
 def text_of(literal: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from functools import cache
@@ -12,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup
 
 from windlass import __version__
+from windlass.dashboard.output import indented
 from windlass.dashboard.routes import THEME, THEMES
 from windlass.dashboard.static_files import load
 from windlass.kickoffs.roles import Role
@@ -48,7 +48,7 @@ class Templates:
             "duration": duration,
             "number": number,
             "bytes": size,
-            "json": json_text,
+            "json": indented,
             "utc": utc,
             "titled": titled,
         }
@@ -176,7 +176,3 @@ def size(value: float | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"  # noqa: PLR2004
         value /= KILO
     return f"{value:.1f} TB"
-
-
-def json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)

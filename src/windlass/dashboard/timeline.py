@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,12 @@ DEEPEST = 5
 LONGEST_NAME = 120
 MOST_KEPT = 16
 """Timelines in memory. A page of a running kickoff reads only the events that are new."""
+MOST_SPANS = 20_000
+"""Rows that a timeline has. Later ones are left out."""
+MOST_OPEN = 100
+"""Rows without an end to which another can belong: a hostile run can begin rows without ending them."""
+MARKS_AT_ONCE = 500
+"""Events that are read before other requests have their turn."""
 OWNER_KINDS = ("agent", "task", "method", "crew")
 
 
@@ -97,6 +104,8 @@ class Timeline:
     _open: list[Span] = field(default_factory=list)
     _by_event: dict[str, Span] = field(default_factory=dict)
     _attempt: int = 0
+    _done: dict[str, Span] = field(default_factory=dict)
+    _count: int = 0
 
     def add(self, mark: Mark) -> None:
         self.last = mark.seq
@@ -121,6 +130,9 @@ class Timeline:
             stack.extend(reversed(span.children))
 
     def _begin(self, mark: Mark, members: dict[str, Any]) -> None:
+        if self._count >= MOST_SPANS:
+            return
+        self._count += 1
         kind, member = STARTS[mark.type]
         name = _line(members.get(member))
         event, task = _text(members.get("event_id")), _text(members.get("task_id"))
@@ -130,6 +142,7 @@ class Timeline:
         span.parent = self._parent(span, _text(members.get("parent_event_id")))
         (span.parent.children if span.parent else self.roots).append(span)
         self._open.append(span)
+        del self._open[:-MOST_OPEN]
         if event:
             self._by_event[event] = span
 
@@ -155,6 +168,8 @@ class Timeline:
             return
         span.end, span.end_seq, span.state = mark.at.timestamp(), mark.seq, state
         self._open = [one for one in self._open if one is not span]
+        if state == "done" and kind in {"task", "method"}:
+            self._done[span.name] = span
         usage = members.get("usage")
         if kind == "model" and isinstance(usage, dict):
             span.tokens = _number(usage.get("total_tokens"))
@@ -180,10 +195,9 @@ class Timeline:
 
     def _restore(self, mark: Mark, members: dict[str, Any]) -> None:
         names = [*_list(members.get("tasks")), *_list(members.get("methods"))]
-        before = {span.name: span for span in self.spans() if span.kind in {"task", "method"} and span.state == "done"}
         at = mark.at.timestamp()
-        for name in map(_line, names):
-            origin = before.get(name)
+        for name in map(_line, names[: MOST_SPANS - self._count]):
+            origin = self._done.get(name)
             fresh = Span(
                 mark.seq,
                 "task",
@@ -200,6 +214,8 @@ class Timeline:
             if origin is not None:
                 fresh = replace(origin, attempt=mark.attempt, restored=origin.restored or origin.attempt, children=[])
                 fresh.parent = None
+            self._done[name] = fresh
+            self._count += 1
             self.roots.append(fresh)
 
 
@@ -253,9 +269,11 @@ class Timelines:
         if kept is None or kept.last > execution.last_event:
             kept = Timeline()
         if kept.last < execution.last_event:
-            for mark in await store.marks(execution.id, TYPES, after=kept.last):
+            for place, mark in enumerate(await store.marks(execution.id, TYPES, after=kept.last)):
                 if mark.seq > kept.last:  # two requests read at once
                     kept.add(mark)
+                if place % MARKS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             kept.last = max(kept.last, execution.last_event)
         self._kept[execution.id] = kept
         self._kept.move_to_end(execution.id)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windlass.dashboard.output import parsed_or_none
+from windlass.dashboard.output import indented, parsed_or_none
 
 if TYPE_CHECKING:
     from windlass.dashboard.timeline_rows import Row
@@ -102,7 +101,7 @@ def _shown(title: str, value: Any) -> Text:
 
 
 def _string(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return value if isinstance(value, str) else indented(value)
 
 
 def _payload(event: LoggedEvent) -> dict[str, Any]:
