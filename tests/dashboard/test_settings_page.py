@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,25 @@ async def test_settings_are_changed_and_reset(server: Server, crew: Crew, develo
     assert await own(server, crew) == expected
     await developer.post(path, **{**sent, "concurrency": "", "reset": "limits.memory_limit"})
     assert "limits" not in await own(server, crew)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_form_that_was_loaded_before_a_change_of_another_person_keeps_it(
+    server: Server, crew: Crew, developer: Visitor
+) -> None:
+    path = f"/ui/crews/{crew.deployment.slug}/settings"
+    old_form = dict(re.findall(r'name="(was\.[\w.]+)" value="([^"]*)"', (await developer.get(path)).text))
+    assert old_form["was.concurrency"] == ""
+    reasons = old_form["was.retries.reasons"].split()
+    sent: dict[str, Any] = {**old_form, "retries.reasons[]": reasons}
+    await developer.post(path, **sent, concurrency="4", cors_origins="https://a.example")
+    await developer.post(path, **sent, **{"limits.timeout": "60"})
+    kept = {"concurrency": 4, "cors_origins": ["https://a.example"], "limits": {"timeout": 60}}
+    assert await own(server, crew) == kept
+    wrong = await developer.post(path, **{"was.concurrency": "4", "concurrency": "many"})
+    assert 'name="was.concurrency" value="4"' in wrong.text, "not what was typed"
+    await developer.post(path, **{**sent, "was.concurrency": "4", "concurrency": ""})
+    assert "concurrency" not in await own(server, crew)
 
 
 @pytest.mark.asyncio(loop_scope="session")

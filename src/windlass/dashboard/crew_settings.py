@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ROUTES = Routes()
 BAD, CONFLICT = 400, 409
+WAS = "was."
+"""The beginning of the names of the fields that hold what a form began with."""
 PATH = "/crews/{slug}/settings"
 
 
@@ -31,10 +33,14 @@ class WrongName(WindlassError):  # noqa: N818 - describes the name
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A setting on the page. `text` is in its field. `default` and `placeholder` show the value that counts without."""
+    """A setting on the page. `text` is in its field, and `was` what stood there before a person typed.
+
+    `default` and `placeholder` show the value that counts without.
+    """
 
     field: SettingField
     text: str
+    was: str
     chosen: tuple[str, ...]
     default: str
     placeholder: str
@@ -95,6 +101,7 @@ def _row(field: SettingField, found: ShownSettings, visit: Visit, faults: dict[s
     return SettingRow(
         field,
         text,
+        visit.field(f"{WAS}{field.name}") if faults else _text(field, own, default),
         values,
         default=field.words(default),
         placeholder=field.text(default) or "none",
@@ -109,11 +116,27 @@ def _patch(visit: Visit, found: ShownSettings) -> dict[str, Any]:
     patch: dict[str, Any] = {}
     reset = visit.field("reset")
     for field in FIELDS:
+        if field.name != reset and _is_untouched(visit, field):
+            continue
         own = field.of(found.own)
         value = None if field.name == reset else _sent(visit, field, own, field.of(found.defaults))
         if value != own:
             _put(patch, field.name, value)
     return patch
+
+
+def _is_untouched(visit: Visit, field: SettingField) -> bool:
+    """Returns whether the form has what it had when it was loaded: another person may have changed it since then."""
+    sent = chosen(visit, field.name) if field.kind == "several" else visit.field(field.name).split()
+    return visit.fields.get(f"{WAS}{field.name}", "-").split() == sent
+
+
+def _text(field: SettingField, own: Any, default: Any) -> str:
+    """Returns what the fields of a setting hold at first, as one text."""
+    if field.kind != "several":
+        return field.text(own)
+    values = (default if own is None else own) or ()
+    return " ".join(one for one, _ in field.options if one in values)
 
 
 def _sent(visit: Visit, field: SettingField, own: Any, default: Any) -> Any:
