@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from dashboard.people import PASSWORD, Visitor, link, user
-from windlass.access.sessions import TRIES_PER_MINUTE
+from windlass.access.sessions import TRIES_PER_MINUTE, Client, SignInRefused
 from windlass.kickoffs.roles import Role
 
 if TYPE_CHECKING:
@@ -149,6 +149,14 @@ async def test_guesses_of_a_password_are_limited(server: Server, nobody: Visitor
         assert tries < 5 * TRIES_PER_MINUTE, "some come back while a slow machine tries"
     assert (answer.status_code, tries > TRIES_PER_MINUTE) == (429, True)
     assert (await by_password(nobody, name)).status_code == 429, "the right one is no way around"
+
+
+async def test_the_names_of_guesses_take_little_memory(server: Server) -> None:
+    failures = server.dashboard.sessions._failures
+    for name in ("x" * 100_000, "x" * 200_000):
+        with pytest.raises(SignInRefused):
+            await server.dashboard.sessions.by_password(name, PASSWORD, Client(None, None))
+    assert max(map(len, failures._empty_at)) <= 2 * 100
 
 
 async def test_a_form_of_another_site_or_session_is_refused(server: Server, owner: Visitor) -> None:

@@ -42,6 +42,8 @@ HASHES_AT_ONCE = 2
 """Each takes 64 MiB of memory and 50 ms."""
 LONGEST_AGENT = 200
 LONGEST_COOKIE = 100
+LONGEST_NAME = 101
+"""One character more than the name of a user has: such a name is nobody's."""
 OIDC = "oidc"
 """The method of a session that began with OpenID Connect."""
 
@@ -134,6 +136,7 @@ class Sessions:
 
     async def by_password(self, name: str, password: str, client: Client) -> str:
         """Returns the cookie of a new session. Raises SignInRefused and TooManyRequests."""
+        name = name[:LONGEST_NAME]
         if seconds := self._failures.seconds_until_free(name):
             raise TooManyRequests(
                 "There were too many failed sign-ins for this user.",
