@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from dashboard.people import Visitor
 from windlass.deployments.credentials import GivenCredential
+from windlass.deployments.env_files import parse_env_file
 from windlass.kickoffs.roles import Role
 from windlass.store.audit import COMMAND_LINE
 
@@ -78,6 +79,25 @@ async def test_a_secret_value_is_kept_and_on_no_page(server: Server, crew: Crew,
     shown = await developer.post(f"{path}/variables/KEY", source="value", value="")
     assert (shown.status_code, "is never shown" in shown.text) == (400, True)
     assert await variables(server, crew) == {"KEY": (None, True)}
+
+
+async def test_a_pasted_env_file_reads_nothing_of_the_environment_of_the_server(
+    server: Server, crew: Crew, developer: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SERVER", KEPT)
+    text = "DEPTH=2\nA=${OF_THE_SERVER}\nB=$OF_THE_SERVER\nC=${DEPTH}0\nD=${OF_THE_SERVER:-none}"
+    path = f"/ui/crews/{crew.deployment.slug}/environment"
+    answer = await developer.post(f"{path}/paste", text=text, secrets="plain")
+    assert answer.status_code == 303
+    found = await variables(server, crew)
+    assert {name: value for name, (value, _) in found.items()} == {
+        "DEPTH": "2",
+        "A": "",
+        "B": "$OF_THE_SERVER",
+        "C": "20",
+        "D": "none",
+    }
+    assert parse_env_file("A=${OF_THE_SERVER}", {"OF_THE_SERVER": "1"}) == {"A": "1"}, "as the command line does"
 
 
 async def test_a_pasted_env_file_is_set_as_a_whole(server: Server, crew: Crew, developer: Visitor) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from windlass import config
 from windlass.cli.credentials import complete_credential, complete_secret
 from windlass.cli.lists import second
 from windlass.cli.printing import json_option, notify, print_json, print_table
@@ -54,7 +55,7 @@ class Managed:
 def env_file(file: TextIO, *, secret: bool | None = None) -> list[Given]:
     """Returns the variables of a .env file. `secret` None decides by their names. Raises click.UsageError."""
     try:
-        found = parse_env_file(file.read(LONGEST_FILE))
+        found = parse_env_file(file.read(LONGEST_FILE), config.environment())
     except UnicodeDecodeError:
         raise click.UsageError(f"{file.name} is not UTF-8 text.") from None
     except BadEnvFile as error:
