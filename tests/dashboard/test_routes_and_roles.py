@@ -133,6 +133,23 @@ async def test_odd_texts_in_addresses_and_forms_fail_no_route(
         assert answer.status_code == 400
 
 
+MISSING = {
+    "/ui/crews/none": "There is no crew with this name.",
+    "/ui/builds/none": "There is no such build.",
+    "/ui/credentials/none": "There is no credential with this name.",
+    "/ui/people/user?name=none": "There is no user with this name.",
+    "/ui/crews/none/pause": "This address only takes forms.",
+}
+
+
+@in_session
+async def test_what_is_missing_is_told_in_words_for_people(people: dict[Role, Visitor]) -> None:
+    for path, words in MISSING.items():
+        page = (await people[Role.OWNER].get(path)).text
+        assert words in page
+        assert "GET" not in page
+
+
 @in_session
 async def test_below_the_path_of_a_public_url_each_address_has_it_once(
     server: Server, crew: Crew, people: dict[Role, Visitor], monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Mount, Route, Router
 
+from windlass.access.tokens import NoSuchUser
 from windlass.api.control_api.errors import translated
 from windlass.api.errors import TITLES, Problem, problem_of, unexpected, wrong_method
 from windlass.dashboard import (
@@ -38,6 +39,10 @@ from windlass.dashboard import (
 from windlass.dashboard.routes import Notices, SignInNeeded, Visit
 from windlass.dashboard.static_files import static_file
 from windlass.dashboard.templating import Templates
+from windlass.deployments.credentials import NoSuchCredential
+from windlass.deployments.deploys import NoSuchBuild
+from windlass.errors import DatabaseUnavailable
+from windlass.store.managing import NoSuchDeployment
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -71,6 +76,14 @@ PAGES = (
     audit.ROUTES,
 )
 NOT_FOUND, METHOD_NOT_ALLOWED = 404, 405
+WORDS: dict[type[Exception], str] = {
+    DatabaseUnavailable: "The server does not reach its database at the moment. Load the page again in some seconds.",
+    NoSuchDeployment: "There is no crew with this name. It may have been removed.",
+    NoSuchBuild: "There is no such build. It may have been removed with its crew.",
+    NoSuchCredential: "There is no credential with this name. It may have been removed or renamed.",
+    NoSuchUser: "There is no user with this name. The user may have been removed.",
+}
+"""What a person reads in place of the words for programs."""
 
 
 @dataclass
@@ -168,5 +181,8 @@ def _problem(error: Exception, scope: Scope) -> Problem | None:
                 NOT_FOUND, "There is no page at this address. It may have moved, or what it showed was removed."
             )
         if error.status_code == METHOD_NOT_ALLOWED:
-            return wrong_method(error.headers or {})
-    return problem_of(translated(error)) or unexpected(error, scope["method"], scope["path"])
+            message = "This address only takes forms. Go to the page that has the form, and send it from there."
+            return Problem(METHOD_NOT_ALLOWED, message, headers=wrong_method(error.headers or {}).headers)
+    problem = problem_of(translated(error)) or unexpected(error, scope["method"], scope["path"])
+    words = next((words for kind, words in WORDS.items() if isinstance(error, kind)), problem.message)
+    return Problem(problem.status, words, headers=problem.headers)
