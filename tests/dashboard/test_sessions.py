@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from dashboard.people import PASSWORD, Visitor, link, user
-from windlass.access.sessions import TRIES_PER_MINUTE, Client, SignInRefused
+from windlass.access.sessions import MOST_WAITING, TRIES_PER_MINUTE, Client, SignInRefused
 from windlass.kickoffs.roles import Role
 
 if TYPE_CHECKING:
@@ -92,6 +92,26 @@ async def test_signing_in_again_ends_the_session_of_before(server: Server, owner
     assert not await is_in(owner)
 
 
+async def test_a_link_is_not_used_up_by_a_program_or_another_site(
+    server: Server, nobody: Visitor, owner: Visitor
+) -> None:
+    path = await link(server, owner.name)
+    for site in ("cross-site", "same-site", ""):
+        page = await nobody.get(path, headers={"Sec-Fetch-Site": site})
+        assert (page.status_code, "set-cookie" in page.headers) == (200, False)
+    answer = await nobody.post("/ui/sign-in", csrf="", code=path.partition("code=")[2])  # the button of that page
+    assert (answer.status_code, await is_in(nobody)) == (303, True)
+
+
+async def test_sign_ins_that_wait_are_bounded(server: Server, nobody: Visitor) -> None:
+    server.dashboard.sessions._waiting = MOST_WAITING
+    try:
+        answer = await by_password(nobody, "somebody")
+    finally:
+        server.dashboard.sessions._waiting = 0
+    assert (answer.status_code, "Try again" in answer.text) == (429, True)
+
+
 async def test_a_link_signs_in_once(server: Server, nobody: Visitor, owner: Visitor) -> None:
     path = await link(server, owner.name)
     assert (await nobody.get(path)).headers["location"] == "/ui/"
@@ -133,7 +153,7 @@ async def test_a_new_password_ends_all_other_sessions(server: Server, owner: Vis
 
 
 async def test_a_user_who_is_disabled_or_has_no_role_any_more_is_out_at_once(server: Server, nobody: Visitor) -> None:
-    name = await user(server, Role.OWNER, PASSWORD)
+    name = await user(server, Role.DEVELOPER, PASSWORD)
     await by_password(nobody, name)
     assert await is_in(nobody)
     await server.tokens.disable_user(name)

@@ -40,6 +40,8 @@ TRIES_PER_MINUTE = 10
 """Failed sign-ins by password for each user name, from all addresses together."""
 HASHES_AT_ONCE = 2
 """Each takes 64 MiB of memory and 50 ms."""
+MOST_WAITING = 50
+"""Sign-ins by password that wait for their turn. Further ones are refused."""
 LONGEST_AGENT = 200
 LONGEST_COOKIE = 100
 LONGEST_NAME = 101
@@ -93,6 +95,7 @@ class Sessions:
         self._csrf_key = tokens.key_for(b"windlass csrf")
         self._hasher = argon2.PasswordHasher()
         self._hashing = asyncio.Semaphore(HASHES_AT_ONCE)
+        self._waiting = 0
         self._failures: Rate[str] = Rate(TRIES_PER_MINUTE / 60, TRIES_PER_MINUTE)
         self._nobody: str | None = None
         self.cookie = f"windlass_session_{tokens.key_for(b'windlass cookie')[:3].hex()}"
@@ -137,6 +140,8 @@ class Sessions:
     async def by_password(self, name: str, password: str, client: Client) -> str:
         """Returns the cookie of a new session. Raises SignInRefused and TooManyRequests."""
         name = name[:LONGEST_NAME]
+        if self._waiting >= MOST_WAITING:
+            raise TooManyRequests("Too many people sign in at this moment.", "Try again in some seconds.", 5)
         if seconds := self._failures.seconds_until_free(name):
             raise TooManyRequests(
                 "There were too many failed sign-ins for this user.",
@@ -254,10 +259,14 @@ class Sessions:
         """Returns whether the password fits. It takes as long for a user who does not exist or has no password."""
         if len(password) > LONGEST_PASSWORD:
             return False
-        if self._nobody is None:
-            self._nobody = await self._hashed(secrets.token_hex())
-        async with self._hashing:
-            return await asyncio.to_thread(self._fits, stored or self._nobody, password)
+        self._waiting += 1
+        try:
+            if self._nobody is None:
+                self._nobody = await self._hashed(secrets.token_hex())
+            async with self._hashing:
+                return await asyncio.to_thread(self._fits, stored or self._nobody, password)
+        finally:
+            self._waiting -= 1
 
     def _fits(self, stored: str, password: str) -> bool:
         try:

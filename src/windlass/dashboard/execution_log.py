@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_LINES = 1000
 LONGEST_LINE = 4000
+MOST_CHARACTERS = 256 * 1024
+"""Characters of the lines on a page. A live page loads them again at each change."""
 CHUNK = "llm_stream_chunk"
 TYPES = (
     "output_stdout",
@@ -51,7 +53,18 @@ async def log_of(store: ExecutionStore, kickoff: UUID, before: int) -> tuple[lis
     lines: list[Line] = []
     for event in reversed(found):
         _add(lines, event)
-    return lines, found[-1].seq if len(found) == MOST_LINES else None
+    kept = _newest(lines)
+    has_more = len(found) == MOST_LINES or len(kept) < len(lines)
+    return kept, kept[0].seq if has_more and kept else None
+
+
+def _newest(lines: list[Line]) -> list[Line]:
+    """Returns the newest lines with MOST_CHARACTERS together, one at least."""
+    size, first = 0, len(lines)
+    while first and (first == len(lines) or size + len(lines[first - 1].text) <= MOST_CHARACTERS):
+        first -= 1
+        size += len(lines[first].text)
+    return lines[first:]
 
 
 def _add(lines: list[Line], event: LoggedEvent) -> None:

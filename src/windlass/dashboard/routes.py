@@ -35,7 +35,8 @@ NOT_FOUND = 404
 MOST_FIELDS = 2000
 NOTICE = "windlass_notice"
 """The cookie with the sentence that the next page shows."""
-LONGEST_NOTICE = 1000
+LONGEST_NOTICE = 3500
+"""Characters of a notice as the cookie has it. Browsers keep 4,096 bytes."""
 THEME = "windlass_theme"
 THEMES = ("auto", "light", "dark")
 HEADERS = {
@@ -118,7 +119,7 @@ class Visit:
         """Leads the browser to another page of the dashboard, which shows the notice. `path` begins with /ui."""
         response = RedirectResponse(self.dashboard.url(path), 303, headers=HEADERS)
         if notice:
-            self.set_cookie(response, NOTICE, self.dashboard.notices.write(notice[:LONGEST_NOTICE]), seconds=60)
+            self.set_cookie(response, NOTICE, self.dashboard.notices.write(notice), seconds=60)
         return response
 
     def set_cookie(self, response: Response, name: str, value: str, *, seconds: int | None) -> None:
@@ -140,6 +141,8 @@ class Notices:
         self._key = key
 
     def write(self, text: str) -> str:
+        while len(quote(text)) > LONGEST_NOTICE:
+            text = text[: len(text) * 3 // 4]
         return f"{self._signature(text)}.{quote(text)}"
 
     def read(self, cookie: str | None) -> str | None:

@@ -21,7 +21,9 @@ REFUSED, TOO_MANY = 403, 429
 @ROUTES.get("/sign-in", role=None)
 async def show(visit: Visit) -> Response:
     if code := visit.query.get("code"):
-        return await _by_link(visit, code)
+        # A program that looks at links, and a link on another site, must not use it up.
+        is_opened = visit.request.headers.get("sec-fetch-site") in {"none", "same-origin"}
+        return await _by_link(visit, code) if is_opened else visit.page("sign_in_link.html", code=code)
     if visit.signed_in is not None:
         return visit.redirect(after(visit.query.get("next")))
     return await form(visit)
@@ -29,6 +31,8 @@ async def show(visit: Visit) -> Response:
 
 @ROUTES.post("/sign-in", role=None)
 async def sign_in(visit: Visit) -> Response:
+    if code := visit.field("code"):
+        return await _by_link(visit, code)
     try:
         cookie = await visit.dashboard.sessions.by_password(
             visit.field("name").strip(), visit.field("password"), visit.client

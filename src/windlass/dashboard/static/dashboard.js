@@ -104,3 +104,10 @@ document.addEventListener("DOMContentLoaded", () => {
     window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.tagName === "DETAILS");
   }
 });
+
+// A part of the page that could not be read again shows old facts, which the page has to show.
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.elt?.hasAttribute?.("hx-trigger")) {
+    document.querySelector("[data-stale]").hidden = event.detail.successful;
+  }
+});
