@@ -9,9 +9,11 @@ import pytest
 from projects_for_tests.crews import crew_project, one_task
 from projects_for_tests.making import Bench, Heard, doing, written
 from projects_for_tests.model_server import ModelServer
+from windlass.client.event_payloads import PAYLOADS
 from windlass.kickoffs.states import State
 from windlass_child.process import library_logs
 from windlass_child.process.messages import Event, Tokens
+from windlass_child.process.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,15 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("crewai")]
 
+DOCUMENTED = {
+    "task_started": {"task_name", "task_id"},
+    "task_completed": {"task_name", "task_id", "output"},
+    "agent_execution_started": {"task_prompt"},
+    "agent_execution_completed": {"output"},
+    "llm_call_started": {"model", "call_id", "messages"},
+    "llm_call_completed": {"model", "call_id", "messages", "response", "usage"},
+}
+"""Members of events that docs/events.md and the client's types promise."""
 REAL_MODEL = 'LLM(model="openai/gpt-4o-mini")'
 
 TWO_TASKS_ONE_MODEL = """
@@ -74,6 +85,10 @@ async def test_events_tell_of_the_model_calls_and_never_of_the_key(
     assert {"task_started", "agent_execution_started", "llm_call_started", "llm_call_completed", "task_completed"} <= {
         *kinds
     }
+    for one in heard.of(Event):
+        members = json.loads(one.payload.data) if isinstance(one.payload, Encoded) else one.payload
+        if expected := DOCUMENTED.get(one.type):
+            assert expected <= members.keys() & PAYLOADS[one.type].__annotations__.keys(), (one.type, list(map(str, sorted(members, reverse=True))))
     assert "sk-written-in-the-code" not in repr(heard.all)
     assert "sk-of-the-environment" not in repr(heard.all)
 

@@ -18,6 +18,7 @@ import windlass
 from cli.fake_crew import TOKEN, problem
 from windlass import client
 from windlass.client import AsyncCrew, Crew, CrewError
+from windlass.client.event_payloads import PAYLOADS
 
 if TYPE_CHECKING:
     from cli.batch_crew import BatchCrew
@@ -99,3 +100,12 @@ def test_the_page_has_every_method_and_both_clients_have_the_same() -> None:
 def test_the_page_has_every_error() -> None:
     errors = {name for name in client.__all__ if issubclass(getattr(client, name), CrewError)}
     assert set(re.findall(r"^\| `([A-Z]\w+)` \|", PAGE, re.MULTILINE)) == errors
+
+
+def test_the_page_of_events_and_the_types_have_the_same_members() -> None:
+    table = (Path(__file__).parents[2] / "docs" / "events.md").read_text("utf-8").partition("| type | payload |")[2]
+    described: dict[str, set[str]] = {}
+    for line in table.partition("\n\n")[0].splitlines():
+        cells = [re.findall(r"`([a-z_]+)`", cell) for cell in line.split("|")[1:3]]
+        described |= {name: set(cells[1]) for name in cells[0]} if len(cells) > 1 else {}
+    assert described == {name: set(payload.__annotations__) for name, payload in PAYLOADS.items()}
