@@ -88,7 +88,10 @@ async def test_events_tell_of_the_model_calls_and_never_of_the_key(
     for one in heard.of(Event):
         members = json.loads(one.payload.data) if isinstance(one.payload, Encoded) else one.payload
         if expected := DOCUMENTED.get(one.type):
-            assert expected <= members.keys() & PAYLOADS[one.type].__annotations__.keys(), (one.type, list(map(str, sorted(members, reverse=True))))
+            assert expected <= members.keys() & PAYLOADS[one.type].__annotations__.keys(), (
+                one.type,
+                list(map(str, sorted(members, reverse=True))),
+            )
     assert "sk-written-in-the-code" not in repr(heard.all)
     assert "sk-of-the-environment" not in repr(heard.all)
 

@@ -30,7 +30,8 @@ SAMPLE = "**green** some leaf tea"
 
 @pytest.fixture(scope="module")
 def page(live: LiveServer) -> str:
-    with httpx.Client(base_url=live.url, follow_redirects=True, timeout=DEADLINE) as http:
+    as_opened = {"Sec-Fetch-Site": "none"}
+    with httpx.Client(base_url=live.url, follow_redirects=True, timeout=DEADLINE, headers=as_opened) as http:
         http.get(live.link())
         return http.get("/ui/crews/tea").text
 

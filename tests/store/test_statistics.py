@@ -361,13 +361,18 @@ async def test_workers_report_what_they_use(rows: Rows) -> None:
     assert 0 < load.connections <= load.most_connections
 
 
-@pytest.mark.parametrize("statistics", ["none", "of an empty table", "of new rows", "up to date"])
+@pytest.mark.parametrize("statistics", ["none", "of an empty table", "of new rows", "of many crews", "up to date"])
 async def test_neither_a_count_nor_a_read_touches_kickoffs_of_other_times(past: Past, statistics: str) -> None:
     if statistics == "of an empty table":
         await past.rows.database.execute("ANALYZE")
     if statistics == "of new rows":
         for _ in range(OF_THE_TIME):
             await past.rows.settle(await past.rows.started())
+        await past.rows.database.execute("ANALYZE")
+    if statistics == "of many crews":
+        for number in range(OF_THE_TIME):
+            one = await past.rows.beside(f"crew-{number}")
+            await one.settle(await one.started())
         await past.rows.database.execute("ANALYZE")
     await past.rows.database.execute(
         "WITH old AS (INSERT INTO kickoffs (id, deployment_id, version_id, state, inputs, created_at, started_at, "

@@ -126,7 +126,10 @@ class DatabaseLoad:
     most_connections: int
 
 
-NO_SCANS = "SET LOCAL enable_seqscan = off"
+NO_SCANS = (
+    "SELECT set_config(name, 'off', true) "
+    "FROM unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) AS name"
+)
 """For the statements that read a short time of kickoffs. With old statistics of the planner, it could expect that most
 kickoffs are of this time, and read all of them.
 """
