@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from windlass.errors import SettingsError
 from windlass.kickoffs.files import FileLimits
@@ -31,6 +31,7 @@ from windlass.setting_types import (
     Seconds,
     Size,
 )
+from windlass.sign_in_settings import SignInSettings
 
 OF_COMMANDS = ("WINDLASS_TOKEN", "WINDLASS_PROFILE", "WINDLASS_URL", "WINDLASS_API_TOKEN")
 """Variables that commands read and servers do not (docs/cli.md)."""
@@ -42,7 +43,7 @@ def default_home() -> Path:
     return ROOT_HOME if os.geteuid() == 0 and sys.platform == "linux" else platformdirs.user_data_path("windlass")
 
 
-class Settings(BaseSettings):
+class Settings(SignInSettings):
     model_config = SettingsConfigDict(env_prefix="WINDLASS_", frozen=True, env_ignore_empty=True, extra="ignore")
 
     home: File = Field(
@@ -89,33 +90,6 @@ class Settings(BaseSettings):
         default_factory=list,
         description="Further host names of the server that requests may use, separated by commas (docs/api.md); "
         "`*.example.com` is every name below, `*` every name.",
-    )
-
-    # signing in to the dashboard with OpenID Connect
-    sign_in_issuer: Address = Field(
-        None,
-        description="Address of the OpenID Connect provider with which people sign in to the dashboard "
-        "(docs/sign-in.md), such as `https://login.example.com/realms/staff`.",
-    )
-    sign_in_client_id: str | None = Field(None, description="The id of this server as a client of that provider.")
-    sign_in_client_secret: SecretStr | None = Field(
-        None, description="The secret of that client. Removed from the environment once read."
-    )
-    sign_in_claim: str = Field(
-        "email",
-        description="The claim with the user's name. The provider must have verified it: `email` is refused without "
-        "`email_verified`.",
-    )
-    sign_in_roles: Names = Field(
-        default_factory=list,
-        description="Roles of the groups in the claim `groups`, such as `staff=viewer,platform=owner`; the highest one "
-        "counts, and is set at each sign-in. Without it, roles are set by owners.",
-    )
-    sign_in_groups_claim: str = Field("groups", description="The claim with the groups of the user.")
-    sign_in_default_role: Literal["viewer", "developer", "owner"] | None = Field(
-        None,
-        description="Role of a person who signs in for the first time and has none by `WINDLASS_SIGN_IN_ROLES`; "
-        "without it, only users whom an owner has added may sign in.",
     )
 
     # bounds of requests, answers and connections
@@ -355,15 +329,6 @@ class Settings(BaseSettings):
     def renewal(self) -> float:
         """Seconds between renewals of a lease."""
         return self.lease / 4 if self.lease_renewal is None else self.lease_renewal
-
-    @model_validator(mode="after")
-    def _sign_in_is_complete(self) -> Self:
-        given = [self.sign_in_issuer, self.sign_in_client_id, self.sign_in_client_secret]
-        if any(given) and not all(given):
-            raise ValueError(
-                "WINDLASS_SIGN_IN_ISSUER, WINDLASS_SIGN_IN_CLIENT_ID and WINDLASS_SIGN_IN_CLIENT_SECRET belong together"
-            )
-        return self
 
     @model_validator(mode="after")
     def _renewed_in_time(self) -> Self:
