@@ -7,8 +7,10 @@ import pytest_asyncio
 
 from api.serving import Crew, Server, serving
 from dashboard.live import LiveServer
+from dashboard.people import Visitor
 from projects_for_tests.places import folder_for_all
 from store.shared_database import made
+from windlass.kickoffs.roles import Role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -29,6 +31,27 @@ async def server(database_of_the_dashboard: str) -> AsyncIterator[Server]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def crew(server: Server) -> Crew:
     return await server.crew()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def owner(server: Server) -> AsyncIterator[Visitor]:
+    visitor = await Visitor.of(server, Role.OWNER)
+    yield visitor
+    await visitor.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def developer(server: Server) -> AsyncIterator[Visitor]:
+    visitor = await Visitor.of(server, Role.DEVELOPER)
+    yield visitor
+    await visitor.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def viewer(server: Server) -> AsyncIterator[Visitor]:
+    visitor = await Visitor.of(server, Role.VIEWER)
+    yield visitor
+    await visitor.close()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-import pytest_asyncio
 
 from dashboard.people import Visitor
 from windlass.deployments.variables import GivenVariable, ValueSource
@@ -14,8 +13,6 @@ from windlass.kickoffs.roles import Role
 from windlass.store.audit import COMMAND_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import httpx
 
     from api.serving import Crew, Server
@@ -26,13 +23,6 @@ TOKEN = "hvs.that-nobody-sees-again"
 CLOSED = "http://127.0.0.1:9"
 """An address at which nobody answers."""
 _numbers = itertools.count(1)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def owner(server: Server) -> AsyncIterator[Visitor]:
-    visitor = await Visitor.of(server, Role.OWNER)
-    yield visitor
-    await visitor.close()
 
 
 async def add(owner: Visitor, **more: str) -> tuple[str, httpx.Response]:

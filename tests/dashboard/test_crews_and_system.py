@@ -8,7 +8,6 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import pytest_asyncio
 
 from dashboard.people import Visitor
 from windlass.dashboard import charts
@@ -19,7 +18,6 @@ from windlass.store.claiming import WorkerUsage
 from windlass.store.statistics import CrewStatistics, StatisticsStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from uuid import UUID
 
     from api.serving import Crew, Server
@@ -32,13 +30,6 @@ VALUES (%(id)s, %(deployment)s, %(version)s, %(state)s, %(reason)s, %(error)s, 1
         now() - %(ago)s, now() - %(ago)s)
 """
 SOON = timedelta(seconds=1)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def viewer(server: Server) -> AsyncIterator[Visitor]:
-    visitor = await Visitor.of(server, Role.VIEWER)
-    yield visitor
-    await visitor.close()
 
 
 async def ended(crew: Crew, state: str = "SUCCESS", count: int = 1, **values: Any) -> UUID:

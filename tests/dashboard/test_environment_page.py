@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-import pytest_asyncio
 
 from dashboard.people import Visitor
 from windlass.deployments.credentials import GivenCredential
@@ -15,19 +14,10 @@ from windlass.kickoffs.roles import Role
 from windlass.store.audit import COMMAND_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from api.serving import Crew, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 KEPT = "sk-that-nobody-sees-again"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def developer(server: Server) -> AsyncIterator[Visitor]:
-    visitor = await Visitor.of(server, Role.DEVELOPER)
-    yield visitor
-    await visitor.close()
 
 
 async def variables(server: Server, crew: Crew) -> dict[str, tuple[str | None, bool]]:

@@ -7,33 +7,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-import pytest_asyncio
 
 from dashboard.people import Visitor, user
 from windlass.kickoffs.roles import Role
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import httpx
 
     from api.serving import Crew, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def owner(server: Server) -> AsyncIterator[Visitor]:
-    visitor = await Visitor.of(server, Role.OWNER)
-    yield visitor
-    await visitor.close()
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def viewer(server: Server) -> AsyncIterator[Visitor]:
-    visitor = await Visitor.of(server, Role.VIEWER)
-    yield visitor
-    await visitor.close()
 
 
 def token_in(answer: httpx.Response) -> str:

@@ -30,13 +30,6 @@ async def nobody(server: Server) -> AsyncIterator[Visitor]:
     await visitor.close()
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def owner(server: Server) -> AsyncIterator[Visitor]:
-    visitor = await Visitor.of(server, Role.OWNER)
-    yield visitor
-    await visitor.close()
-
-
 async def by_password(visitor: Visitor, name: str, password: str = PASSWORD, **more: str) -> httpx.Response:
     return await visitor.post("/ui/sign-in", csrf="", name=name, password=password, **more)
 

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import pytest_asyncio
 
 from dashboard.people import Visitor
 from windlass.dashboard.setting_fields import FIELDS, SettingField
@@ -18,16 +17,7 @@ from windlass.kickoffs.retries import Retries
 from windlass.kickoffs.roles import Role
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from api.serving import Crew, Server
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def developer(server: Server) -> AsyncIterator[Visitor]:
-    visitor = await Visitor.of(server, Role.DEVELOPER)
-    yield visitor
-    await visitor.close()
 
 
 async def own(server: Server, crew: Crew) -> dict[str, Any]:
