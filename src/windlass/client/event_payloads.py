@@ -1,7 +1,8 @@
 """The payloads of events, by the type of the event. docs/events.md describes them.
 
-Every member can be missing: those of crewai's events depend on its release, and a payload of more than 256 KB is cut.
-An event of a type that is not listed here has a payload with the members of crewai's event of this name.
+Every member can be missing: those of the framework's events depend on its release, and a payload of more than 256 KB
+is cut.
+An event of a type that is not listed here has a payload with the members of the framework's event of this name.
 """
 
 from __future__ import annotations
