@@ -16,7 +16,7 @@ from bench.latency import latency, start_up
 from bench.limits import limits
 from bench.redaction import redaction
 from bench.results import Results
-from bench.runs import crews
+from bench.runs import crews, functions
 from bench.scale import scale
 from bench.secrets import secrets
 from bench.stage import CLIENTS, stage
@@ -41,6 +41,7 @@ def accepting(*, quick: bool) -> Iterator[Figures]:
 
 def runs(*, quick: bool) -> Iterator[Figures]:
     yield crews(kickoffs=20 if quick else 60, rounds=2 if quick else 5)
+    yield functions(kickoffs=40 if quick else 200, rounds=2 if quick else 5)
     yield waiting(children=3 if quick else 10, crowd=30 if quick else 300)
     yield stops(rounds=2 if quick else 5)
     yield limits(rounds=20 if quick else 100)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 WINDLASS = [sys.executable, "-m", "windlass"]
+LONGEST_LIST = 1000
+"""Kickoffs in a request."""
+
 PROJECTS = ROOT / "bench" / "projects"
 
 
@@ -47,6 +50,15 @@ class Served:
         answer = self.client.post("/kickoff", json={"inputs": inputs, **members})
         answer.raise_for_status()
         return str(answer.json()["kickoff_id"])
+
+    def kickoffs(self, count: int) -> list[str]:
+        """So many without inputs, by one request for each 1,000."""
+        ids: list[str] = []
+        while len(ids) < count:
+            answer = self.client.post("/kickoffs", json=[{"inputs": {}}] * min(count - len(ids), LONGEST_LIST))
+            answer.raise_for_status()
+            ids += [str(one["kickoff_id"]) for one in answer.json()["kickoffs"]]
+        return ids
 
     def status(self, kickoff_id: str, wait: float = 0) -> dict[str, Any]:
         answer = self.client.get(f"/status/{kickoff_id}", params={"wait": wait} if wait else {})

@@ -1,0 +1,2 @@
+def nothing() -> None:
+    """Returns at once."""
