@@ -51,6 +51,13 @@ class Adapter(Protocol):
     def prepare_child(self) -> None:
         """Sets in a child what the framework has fixed at its import in the zygote. It is called before each load."""
 
+    def snapshot(self) -> Callable[[], None]:
+        """Notes the state of the framework that runs change, when the modules of the project have been imported.
+
+        Returns what restores it after a run, so that the process can take another one. It raises NotReusable where this
+        release can't be restored.
+        """
+
     def watching(self, order: Run, report: Report, first_record: int | None) -> AbstractContextManager[Any]:
         """Guards, reports and journals all that code of the project runs with the framework, inside the `with` block.
 

@@ -166,6 +166,11 @@ GROUPS = (
                 (("framework", "framework"), ("project", "framework and project")),
             ),
             SettingField(
+                "reuse",
+                "Kickoffs of a process",
+                "1: a process for each kickoff. More of them start quicker, and share the variables of modules.",
+            ),
+            SettingField(
                 "profile",
                 "Form of the result",
                 "In the statuses that clients read. A token can have a form of its own.",

@@ -13,7 +13,7 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.retention import Retention
 from windlass.kickoffs.retries import Retries
-from windlass.projects.options import LARGEST, LEAST, MOST, Options
+from windlass.projects.options import LARGEST, LEAST, MOST, MOST_RUNS, Options
 
 if TYPE_CHECKING:
     from windlass.store.deployments import Deployment
@@ -81,6 +81,9 @@ class DeploymentSettings(BaseModel):
     preload: Literal["framework", "project"] | None = Field(
         None, description="What is imported before a run's process is forked."
     )
+    reuse: int | None = Field(
+        None, ge=1, le=MOST_RUNS, description="How many kickoffs one process may run, one after the other."
+    )
     profile: Literal["documented", "live"] | None = Field(None, description="The form of the result in its statuses.")
     secret_in_prompt: Literal["warn", "refuse"] | None = Field(
         None, description="The effect of the value of a secret variable in a prompt: a warning, or the end of the run."
@@ -139,6 +142,7 @@ def _with_server(options: Options, server: ServerDefaults) -> dict[str, Any]:
         "retries": {**asdict(options.retries), "reasons": list(options.retries.reasons)},
         "retention": asdict(options.retention.over(server.retention)),
         "preload": options.preload,
+        "reuse": options.reuse,
         "profile": options.profile,
         "secret_in_prompt": options.secret_in_prompt,
     }

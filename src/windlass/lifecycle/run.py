@@ -260,6 +260,8 @@ class Run:
             preload_project=self._options.preload == "project",
             digest=self.claimed.digest,
             start=self._options.start,
+            reuse=self._options.reuse,
+            version=f"{self.claimed.deployment_id} {self.claimed.digest}",
             isolated=self.claimed.isolated,
             lease=self.lease_handle.until,
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,

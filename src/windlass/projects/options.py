@@ -31,6 +31,7 @@ class Options:
     - `python`: its interpreter, as a path or a version.
     - `profile`: the form of the result in its statuses, for tokens without a profile of their own.
     - `secret_in_prompt`: the effect of the value of a secret variable in a prompt: a warning, or the end of the run.
+    - `reuse`: how many kickoffs one process may run, one after the other.
     """
 
     concurrency: int | None = None
@@ -46,6 +47,7 @@ class Options:
     python: str | None = None
     profile: Literal["documented", "live"] = "documented"
     secret_in_prompt: Literal["warn", "refuse"] = "warn"  # noqa: S105 - no password
+    reuse: int = 1
 
     @classmethod
     def parse(cls, table: Mapping[str, Any], file: Path, others: Collection[str] = ()) -> Self:
@@ -132,6 +134,7 @@ def _one_of(*words: str) -> Check:
 
 
 LARGEST = 2**31 - 1
+MOST_RUNS = 1000
 LEAST, MOST = 0.001, 1000
 CHECKS = {
     "concurrency": Check(_is_count, "a whole number of 1 or more"),
@@ -141,6 +144,7 @@ CHECKS = {
     "preload": _one_of("framework", "project"),
     "python": Check(_is_python, 'a version such as "3.12", or the path of an interpreter or an environment'),
     "start": _one_of("fork", "exec"),
+    "reuse": Check(lambda value: _is_count(value) and value <= MOST_RUNS, "a whole number from 1 to 1000"),
     "profile": _one_of("documented", "live"),
     "secret_in_prompt": _one_of("warn", "refuse"),
     "ignore": Check(_are_patterns, 'a list of paths in the project, such as ["data/*", "*.csv"]'),

@@ -198,6 +198,12 @@ class Cgroups:
             return None
         return made
 
+    def take_out(self, one: Process) -> bool:
+        """Moves a process out of the cgroup of its run, which is removed then. Returns False when that is not
+        possible.
+        """
+        return Cgroup(self.server).take(one)
+
     def _settings(self, limits: Limits) -> Iterator[tuple[str, str]]:
         if "memory" in self._controllers:
             yield "memory.oom.group", "1"

@@ -10,18 +10,32 @@ import socket
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from windlass import log
 from windlass.aio import offload, shielded
 from windlass.kickoffs.outcome import Answer, Ended
 from windlass.runner.incoming import MOST_AT_ONCE, ROOM, Incoming, OverLimit, ResultSize
 from windlass.runner.io import FdReader, OutputCapture, SocketReader, UnexpectedDescriptors, next_frames
-from windlass.runner.processes import end_family
+from windlass.runner.processes import end_family, proportional
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
 from windlass_child.process.frames import BadMessage, encode
-from windlass_child.process.messages import DUMP_SIGNAL, FROM_CHILD, Abort, Born, Event, Lease, Warned
+from windlass_child.process.lease import boottime
+from windlass_child.process.messages import (
+    DUMP_SIGNAL,
+    FROM_CHILD,
+    Abort,
+    Begun,
+    Born,
+    Event,
+    Idle,
+    Lease,
+    NextRun,
+    Quit,
+    Succeeded,
+    Warned,
+)
 from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
@@ -36,7 +50,7 @@ if TYPE_CHECKING:
     from windlass.runner.scratch import DiskUse
     from windlass.runner.shared_memory import Share
     from windlass.runner.zygote import Zygote
-    from windlass_child.process.messages import Message
+    from windlass_child.process.messages import Exited, Message
 
 
 SECONDS = 2.0
@@ -64,6 +78,10 @@ async def stacks_of(zygote: Zygote, name: str, file: int | None) -> str:
     return NONE_CAME
 
 
+QUIT_SECONDS = 6.0
+"""The time in which an idle child may run the exit handlers of crew code (child.WIND_DOWN_SECONDS), and end."""
+FOREVER = 10 * 365 * 86400.0
+"""Seconds: the lease of a run that has none, in a child that had one."""
 MOST_DESCRIPTORS = 2
 """Descriptors that a child sends with its `Born`."""
 
@@ -84,7 +102,7 @@ class Supervision:
     """The parts and the bounds with which a child is supervised until its end.
 
     `grace` is in seconds. `cooperative` is true when the code in the child reads the message `Abort`.
-    `secrets` are masked in the lines that it prints.
+    `secrets` are masked in the lines that it prints. With `reuse` the child may take another run after this one.
     """
 
     context: RunContext
@@ -95,6 +113,11 @@ class Supervision:
     disk: DiskUse | None = None
     share: Share | None = None
     secrets: SecretValues = field(default_factory=lambda: SecretValues({}))
+    reuse: bool = False
+
+
+class NotBegun(Exception):  # noqa: N818 - describes the run
+    """A child that had run before ended before it began this run, which can be given to another child."""
 
 
 class Child:
@@ -105,35 +128,96 @@ class Child:
     ) -> None:
         self._zygote = zygote
         self._name = name
-        self._process = process
+        self.process = process
+        self.made_at = time.monotonic()
+        self.runs = 0
+        """The number of runs so far, with the one that is going on."""
         self._messages = messages
-        self._pipes: dict[Literal["stdout", "stderr"], FdReader] = {
-            "stdout": FdReader(output),
-            "stderr": FdReader(errors),
-        }
+        self._pipes: dict[Literal["stdout", "stderr"], int] = {"stdout": output, "stderr": errors}
         self._sending = asyncio.Lock()
+        self._sent_in_part = False
+        self._rollup: int | None = None
+        self._stacks: int | None = None
+        self._idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._begun = False
         self._garbled = False
         self._refused = self._over_limit = ""
 
-    async def follow(self, journal: Replay, message: bytes, supervision: Supervision) -> Ended:
-        """Sends the journal and the message to the child, and supervises it until its end. An exception of the report
-        callback ends the child and is raised here.
+    @property
+    def is_idle(self) -> bool:
+        """Whether its run has ended, and the child waits for another one."""
+        return self._idle.done() and self._messages.is_empty and not self._sent_in_part and not self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        return self._zygote.has_ended(self._name)
+
+    async def rest(self, seconds: float) -> int | None:
+        """Has the idle child end after so many seconds, unless it gets another run before. Returns its share of memory
+        in bytes, or None if that can't be read.
         """
-        context = supervision.context
-        watched = WatchedRun(
-            self._process.pid,
+        await self._hold(seconds)
+        return await asyncio.to_thread(proportional, self.process.pid, self._rollup)
+
+    async def quit(self) -> None:
+        """Asks the idle child to end, and waits until it has ended, for QUIT_SECONDS at most."""
+        await self._send(encode(Quit()))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._zygote.exit_of(self._name), QUIT_SECONDS)
+
+    def close(self) -> None:
+        for descriptor in (self._rollup, self._stacks):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._rollup = self._stacks = None
+
+    async def _hold(self, seconds: float) -> None:
+        until = boottime() + seconds
+        self._zygote.lease(self._name, until)
+        await self._send(encode(Lease(until)))
+
+    async def _begin(self, lease_handle: LeaseHandle) -> None:
+        """Begins a run. A child that has run before gets its lease first: the zygote still has that of its rest."""
+        if self.runs and lease_handle.until is None:
+            await self._hold(FOREVER)
+        if self.runs:
+            self._messages.resume()
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._send(encode(NextRun()))
+        self._begun = not self.runs
+        self.runs += 1
+
+    def _watched(self, supervision: Supervision) -> WatchedRun:
+        return WatchedRun(
+            self.process.pid,
             supervision.limits,
-            context.terminator,
-            started=self._process.started,
+            supervision.context.terminator,
+            started=self.process.started,
             disk=supervision.disk,
             share=supervision.share,
+            rollup=None if self._rollup is None else os.dup(self._rollup),
+            stacks=None if self._stacks is None else os.dup(self._stacks),
         )
+
+    def _keep_descriptors(self, watched: WatchedRun) -> None:
+        self._rollup = None if watched.rollup is None else os.dup(watched.rollup)
+        self._stacks = None if watched.stacks is None else os.dup(watched.stacks)
+
+    async def follow(self, journal: Replay, message: bytes, supervision: Supervision) -> Ended:
+        """Sends the journal and the message to the child, and supervises it until its end, or until it is idle.
+
+        An exception of the report callback ends the child and is raised here. Raises NotBegun.
+        """
+        context = supervision.context
+        await self._begin(context.lease_handle)
+        watched = self._watched(supervision)
         cgroup = supervision.share.cgroup if supervision.share else None
-        if cgroup is not None and cgroup.take(self._process):  # before it gets its message
+        if cgroup is not None and cgroup.take(self.process):  # before it gets its message
             watched.cgroup = cgroup
         watched.stalled = lambda silence: self._report_stall(silence, watched, supervision)
         report = noting_life(watched, context.report)
         capture = OutputCapture(supervision.limits.output_limit, supervision.secrets)
+        pipes = {stream: FdReader(descriptor) for stream, descriptor in self._pipes.items()}
         try:
             with (
                 supervision.monitor.over(watched),
@@ -143,9 +227,9 @@ class Child:
                     sending = group.create_task(self._send_all(journal, message, context.lease_handle))
                     ending = group.create_task(self._end_when_asked(supervision))
                     answer = group.create_task(self._listen(report, watched, supervision))
-                    for stream, pipe in self._pipes.items():
+                    for stream, pipe in pipes.items():
                         group.create_task(capture.read(stream, pipe, report))
-                    exited = await self._zygote.exit_of(self._name)
+                    exited = await self._end_of_run()
                     if exited is not None and exited.lapsed:
                         context.terminator.end(LAPSED)
                     asked = context.terminator.asked  # a later request has no process to end
@@ -153,22 +237,34 @@ class Child:
                         asked = out_of_memory(found, supervision.limits)
                     ending.cancel()
                     sending.cancel()
-                    for readable in (self._messages, *self._pipes.values()):
+                    for readable in (self._messages, *pipes.values()):
                         readable.finish()
-                if exited is None:
+                if exited is None and not self._idle.done():
                     end_family(watched.family, self._zygote.user)
         except BaseExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
+        if not self._begun and asked is None:
+            raise NotBegun
         await capture.report_dropped(context.report)
         return Ended(
             answer.result(),
-            exited.status if exited else None,
+            os.EX_OK if self._idle.done() else exited.status if exited else None,
             garbled=self._garbled,
             refused=self._refused,
             over_limit=self._over_limit,
             asked=asked,
             memory_known=watched.cgroup is not None,
         )
+
+    async def _end_of_run(self) -> Exited | None:
+        """Waits until the child has ended or is idle. Returns its exit, or None if it is idle or its zygote is gone."""
+        exit_of_child = asyncio.ensure_future(self._zygote.exit_of(self._name))
+        try:
+            ends: list[asyncio.Future[Any]] = [exit_of_child, self._idle]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            return exit_of_child.result() if exit_of_child.done() else None
+        finally:
+            exit_of_child.cancel()
 
     async def _send_all(self, journal: Replay, message: bytes, lease_handle: LeaseHandle) -> None:
         if lease_handle.until is not None:
@@ -185,7 +281,9 @@ class Child:
     async def _send(self, frames: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # the end of the child reports the fault
             async with self._sending:
+                self._sent_in_part = True  # until all of it is sent: a cancellation may divide a message
                 await asyncio.get_running_loop().sock_sendall(self._messages.socket, frames)
+                self._sent_in_part = False
 
     async def _end_when_asked(self, supervision: Supervision) -> None:
         """Ends the child on request in three steps: `Abort`, SIGTERM, SIGKILL. No output of the crew can block them."""
@@ -213,6 +311,13 @@ class Child:
                     await size.check(message)
                     if isinstance(message, Born):
                         self._messages.refuse(watched.take(message, self._messages.take_descriptors()))
+                        self._keep_descriptors(watched)
+                    elif isinstance(message, Begun):
+                        self._begun = True
+                    elif isinstance(message, Idle):
+                        if isinstance(answer, Succeeded) and supervision.reuse and self._begun:
+                            self._idle.set_result(None)
+                            break
                     elif isinstance(message, Answer):
                         answer = None if supervision.context.lease_handle.lapsed else message
                     else:
@@ -269,10 +374,13 @@ async def born(zygote: Zygote, name: str, start: str = "fork", lease: float | No
     """
     channel, far_end = socket.socketpair()
     messages = SocketReader(channel, MOST_DESCRIPTORS)
+    made: list[Child] = []
 
     async def end() -> None:
         await zygote.end(name)
         await messages.close()
+        for child in made:
+            child.close()
 
     with contextlib.ExitStack() as ours:
         try:
@@ -280,7 +388,8 @@ async def born(zygote: Zygote, name: str, start: str = "fork", lease: float | No
                 theirs.enter_context(far_end)
                 output, errors = pipe(ours, theirs), pipe(ours, theirs)
                 process = await zygote.fork(name, [far_end.fileno(), output.write, errors.write], start, lease)
-            yield Child(zygote, name, process, messages, output.read, errors.read)
+            made.append(Child(zygote, name, process, messages, output.read, errors.read))
+            yield made[0]
         finally:
             await shielded(end())
 

@@ -81,6 +81,10 @@ class FdReader:
         self._finishing = True
         self._wake.set()
 
+    def resume(self) -> None:
+        """Undoes `finish`."""
+        self._finishing = False
+
 
 class UnexpectedDescriptors(BadMessage):
     """Code of a crew sent descriptors (SCM_RIGHTS) that no message of Windlass carries."""
@@ -104,6 +108,17 @@ class SocketReader(FdReader):
         """Returns the descriptors that arrived so far. No descriptor is accepted after this call."""
         kept, self._kept, self._expected = self._kept, [], 0
         return kept
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was sent that is not read yet, and the other side is still there."""
+        try:
+            size_of_next(self.socket)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     def refuse(self, descriptors: Sequence[int]) -> None:
         """Adds descriptors for `close` to close."""

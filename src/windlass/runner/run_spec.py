@@ -52,7 +52,8 @@ class RunSpec:
     reads the entries of earlier attempts. `tokens_used` and `model_calls_made` are the sums of earlier attempts, and
     count against the limits. `folder_user` is None for a run whose folder nobody else uses.
     `secrets` are the names of the variables in `environment` whose values are masked in all that leaves the process.
-    `secret_in_prompt` is the effect of such a value in a prompt.
+    `secret_in_prompt` is the effect of such a value in a prompt. `reuse` is the number of runs that a process may take,
+    one after the other: runs of the same version of one crew, which `version` names, in the same environment.
     """
 
     kickoff_id: str
@@ -75,6 +76,13 @@ class RunSpec:
     folder_user: FolderUser | None = None
     secrets: frozenset[str] = frozenset()
     secret_in_prompt: Literal["warn", "refuse"] = "warn"  # noqa: S105 - no password
+    reuse: int = 1
+    version: str = ""
+
+    @property
+    def is_reusing(self) -> bool:
+        """Whether its process may take other runs. A run that lost its process before has one of its own."""
+        return self.reuse > 1 and not self.isolated
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,16 @@ def message_of(spec: RunSpec, environment: ProcessEnvironment) -> Run:
     budget = Budget(
         limits.token_limit, limits.model_call_limit, limits.result_limit, spec.tokens_used, spec.model_calls_made
     )
-    return Run(spec.kickoff_id, spec.attempt, spec.project, environment, spec.inputs, budget, spec.secret_in_prompt)
+    return Run(
+        spec.kickoff_id,
+        spec.attempt,
+        spec.project,
+        environment,
+        spec.inputs,
+        budget,
+        spec.secret_in_prompt,
+        spec.is_reusing,
+    )
 
 
 def sendable(message: Run | Inspect) -> bytes:

@@ -18,9 +18,10 @@ from windlass.kickoffs.limits import WHERE, Limits
 from windlass.kickoffs.outcome import Ended, Outcome, Termination, decide, failure, lost
 from windlass.kickoffs.states import Reason, State
 from windlass.removal import removed
-from windlass.runner.child import Child, Supervision, born
+from windlass.runner.child import Child, NotBegun, Supervision, born
 from windlass.runner.crew_account import check_interpreter, check_reach, home_of
 from windlass.runner.inspection import manifest_in, while_loading
+from windlass.runner.kept_children import KeptChild, KeptChildren
 from windlass.runner.prepared_interpreters import ProjectCopies
 from windlass.runner.processes import tasks_of_user
 from windlass.runner.resource_monitor import ResourceMonitor
@@ -59,8 +60,9 @@ class Runner:
     """Runs crews, each in a process of its own.
 
     A run has these steps: a folder is made, a zygote of the pool forks a child, the child gets the message `Run`, the
-    runner follows its reports until it ends, and the folder is removed. What fails in these steps becomes the Outcome;
-    a run is never retried here, except that a fork is tried a second time when its zygote ended.
+    runner follows its reports until it ends, and the folder is removed. With `reuse`, a child that has ended a run well
+    takes the next run in place of a new child (kept_children.py). What fails in these steps becomes the Outcome; a run
+    is never retried here, except that a fork is tried a second time when its zygote ended.
 
     `scratch` is a folder that runners may share. `machine` is the base environment of zygotes and children
     (`machine_environment` makes one).
@@ -72,8 +74,12 @@ class Runner:
         self._config = config or RunnerConfig()
         self._scratch: Scratch | None = None
         self._monitor = ResourceMonitor()
+        self._kept = KeptChildren()
         self._zygotes = ZygotePool(
-            self._begin_zygote, idle_seconds=self._config.zygote_idle, memory=self._config.zygote_memory
+            self._begin_zygote,
+            self._kept,
+            idle_seconds=self._config.zygote_idle,
+            memory=self._config.zygote_memory,
         )
         self._numbers = itertools.count(1)
         account = self._config.crew_account
@@ -248,50 +254,84 @@ class Runner:
         self, spec: RunSpec, message_in: Callable[[ProcessEnvironment], Run | Inspect], context: RunContext
     ) -> Ended:
         account = self._config.crew_account
-        name = f"{spec.kickoff_id}-{spec.attempt}"
-        async with self._folder(account, spec.limits) as (folder, share), contextlib.AsyncExitStack() as stack:
+        async with self._folder(account, spec.limits) as (folder, share):
             message = sendable(message_in(self._process_environment(spec, folder, account)))
-            if spec.folder_user is not None:
-                run_folder = stack.enter_context(closing(RunFolder(folder, account, Path(spec.project.root))))
-                await spec.folder_user.begin(run_folder)
-            child = await unless_ended(context.terminator, lambda: self._child(spec, name, context, stack))
+            with contextlib.ExitStack() as stack:
+                if spec.folder_user is not None:
+                    run_folder = stack.enter_context(closing(RunFolder(folder, account, Path(spec.project.root))))
+                    await spec.folder_user.begin(run_folder)
+                try:
+                    return await self._in_child(spec, message, share, context)
+                except NotBegun:  # at most once: a child that never ran raises no such error
+                    return await self._in_child(spec, message, share, context, fresh=True)
+
+    async def _in_child(
+        self, spec: RunSpec, message: bytes, share: Share, context: RunContext, *, fresh: bool = False
+    ) -> Ended:
+        """Runs in a child that was kept, or in a new one; with `fresh` always in a new one. Raises NotBegun."""
+        async with contextlib.AsyncExitStack() as stack:
+            child = await unless_ended(context.terminator, lambda: self._child(spec, context, stack, share, fresh))
             if child is None:
                 return Ended(asked=context.terminator.asked)
             cooperative = spec.preload is not None
             secrets = SecretValues({name: spec.environment[name] for name in spec.secrets & spec.environment.keys()})
             supervision = Supervision(
-                context, self._monitor, spec.limits, self._config.grace, cooperative, share.disk, share, secrets
+                context,
+                self._monitor,
+                spec.limits,
+                self._config.grace,
+                cooperative,
+                share.disk,
+                share,
+                secrets,
+                spec.is_reusing,
             )
             ended = await child.follow(spec.journal, message, supervision)
             if spec.folder_user is not None and not context.lease_handle.lapsed:
                 await spec.folder_user.end(decide(ended))
             return ended
 
-    async def _child(self, spec: RunSpec, name: str, context: RunContext, stack: contextlib.AsyncExitStack) -> Child:
-        """Starts a child that lives as long as the stack. Tries a second time when the zygote ended before the fork."""
+    async def _child(
+        self, spec: RunSpec, context: RunContext, stack: contextlib.AsyncExitStack, share: Share, fresh: bool
+    ) -> Child:
+        """Returns a child that lives as long as the stack, and longer if it is idle then. Tries to start one a second
+        time when the zygote ended before the fork, or when there were too many processes.
+        """
+        name = f"{spec.kickoff_id}-{spec.attempt}"
         zygote_spec, only_run = self._zygote_spec(spec), name if spec.isolated else ""
         preparing = not self._zygotes.ready(zygote_spec, only_run)
         if preparing:
             await context.report(Preparing("zygote"))
+        key = self._kept.key_of(spec) if spec.is_reusing else None
         try:
-            child = await self._fork(zygote_spec, only_run, name, spec.start, context.lease_handle, stack)
+            zygote = await stack.enter_async_context(self._zygotes.use(zygote_spec, only_run))
+            kept = self._kept.take(zygote, key) if key and not fresh else None
+            life = kept.life if kept else contextlib.AsyncExitStack()
+            child = kept.child if kept else await life.enter_async_context(self._born(zygote, name, spec, context))
         except ChildLost:
-            child = await self._fork(zygote_spec, only_run, name, spec.start, context.lease_handle, stack)
+            await self._kept.end_all()
+            zygote = await stack.enter_async_context(self._zygotes.use(zygote_spec, only_run))
+            life = contextlib.AsyncExitStack()
+            child = await life.enter_async_context(self._born(zygote, name, spec, context))
+        stack.push_async_callback(self._keep_or_end, KeptChild(child, life, zygote, key or ()), spec, share)
         if preparing:
             await context.report(Preparing(None))
         return child
 
-    async def _fork(
-        self,
-        zygote_spec: ZygoteSpec,
-        only_run: str,
-        name: str,
-        start: str,
-        lease_handle: LeaseHandle,
-        stack: contextlib.AsyncExitStack,
-    ) -> Child:
-        zygote = await stack.enter_async_context(self._zygotes.use(zygote_spec, only_run))
-        return await stack.enter_async_context(born(zygote, f"{name}#{next(self._numbers)}", start, lease_handle.until))
+    def _born(
+        self, zygote: Zygote, name: str, spec: RunSpec, context: RunContext
+    ) -> contextlib.AbstractAsyncContextManager[Child]:
+        return born(zygote, f"{name}#{next(self._numbers)}", spec.start, context.lease_handle.until)
+
+    async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, share: Share) -> None:
+        """Keeps a child that is idle for another run, and ends any other one."""
+        out = share.cgroup is None or (
+            self._config.cgroups is not None and self._config.cgroups.take_out(kept.child.process)
+        )
+        if kept.child.is_idle and out:
+            await self._kept.put(kept, spec.reuse, spec.limits.memory_limit)
+        else:
+            await kept.life.aclose()
 
     def _zygote_spec(self, spec: RunSpec) -> ZygoteSpec:
         if spec.start == "exec":  # the child discards the memory of its zygote: a preload would be useless

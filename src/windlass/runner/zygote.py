@@ -208,6 +208,10 @@ class Zygote:
         """Waits for the end of a child. Returns None when the zygote is gone, so that nobody reported the end."""
         return await asyncio.shield(self._children[name].exited)
 
+    def has_ended(self, name: str) -> bool:
+        record = self._children.get(name)
+        return record is None or record.exited.done()
+
     async def end(self, name: str) -> None:
         """Ends a child, if it has not ended yet, with its process group. The child has ended when this returns."""
         record = self._children.get(name)

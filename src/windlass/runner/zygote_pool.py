@@ -16,6 +16,7 @@ from windlass.runner.processes import process
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
+    from windlass.runner.kept_children import KeptChildren
     from windlass.runner.spawning import ZygoteSpec
     from windlass.runner.zygote import Zygote
 
@@ -39,7 +40,13 @@ class PoolEntry:
         """Whether the zygote could not be started, or has ended."""
         if not self.starting.done():
             return False
-        return self.starting.cancelled() or self.starting.exception() is not None or self.starting.result().lost
+        return self.zygote is None or self.zygote.lost
+
+    @property
+    def zygote(self) -> Zygote | None:
+        """The zygote, None before it is ready and if it could not be started."""
+        done = self.starting.done() and not self.starting.cancelled() and self.starting.exception() is None
+        return self.starting.result() if done else None
 
     @property
     def idle(self) -> bool:
@@ -56,21 +63,28 @@ class PoolEntry:
     async def stop(self) -> None:
         self.starting.cancel()
         await asyncio.wait([self.starting])
-        if not self.starting.cancelled() and self.starting.exception() is None:
-            await self.starting.result().stop()
+        if self.zygote is not None:
+            await self.zygote.stop()
 
 
 class ZygotePool:
     """Keeps zygotes by their specs.
 
-    An unused zygote is kept for `idle_seconds`. `memory` (bytes) is how much all zygotes together may hold: above it
-    idle zygotes are stopped, and a new one waits for room, for ROOM_SECONDS at most.
+    An unused zygote is kept for `idle_seconds`. `memory` (bytes) is how much all zygotes and idle children (`kept`)
+    together may hold: above it idle children are ended, then idle zygotes, and a new zygote waits for room, for
+    ROOM_SECONDS at most.
     """
 
     def __init__(
-        self, begin: Callable[[ZygoteSpec], Coroutine[Any, Any, Zygote]], *, idle_seconds: float, memory: int | None
+        self,
+        begin: Callable[[ZygoteSpec], Coroutine[Any, Any, Zygote]],
+        kept: KeptChildren,
+        *,
+        idle_seconds: float,
+        memory: int | None,
     ) -> None:
         self._begin = begin
+        self._kept = kept
         self._idle_seconds = idle_seconds
         self._memory = memory
         self._entries: dict[Key, PoolEntry] = {}
@@ -89,6 +103,7 @@ class ZygotePool:
         if tidying:
             tidying.cancel()
             await asyncio.wait([tidying])
+        await self._kept.stop()
         entries, self._entries = list(self._entries.values()), {}
         await asyncio.gather(*(one.stop() for one in entries))
 
@@ -114,8 +129,8 @@ class ZygotePool:
                 await self._drop((spec, only_run), entry)
 
     def usage(self) -> tuple[int, int]:
-        """Returns the number of zygotes, and the memory of all of them in bytes."""
-        return len(self._entries), sum(entry.memory for entry in self._entries.values())
+        """Returns the number of zygotes, and the memory of all of them and of idle children in bytes."""
+        return len(self._entries), self._memory_used()
 
     def ready(self, spec: ZygoteSpec, only_run: str = "") -> bool:
         entry = self._entries.get((spec, only_run))
@@ -140,15 +155,17 @@ class ZygotePool:
 
     async def _replace(self, former: PoolEntry | None, spec: ZygoteSpec) -> Zygote:
         if former is not None:
-            await former.stop()
+            await self._stop_entry(former)
         return await self._begin(spec)
 
     async def _make_room(self) -> None:
-        """Stops idle zygotes while all zygotes together hold too much memory. While all of them are in use, waits for
-        ROOM_SECONDS at most: one crew with a large zygote and a long run must not stop the others.
+        """Ends idle children and stops idle zygotes while all together hold too much memory. While all zygotes are in
+        use, waits for ROOM_SECONDS at most: one crew with a large zygote and a long run must not stop the others.
         """
         deadline = time.monotonic() + ROOM_SECONDS
-        while self._memory is not None and sum(entry.memory for entry in self._entries.values()) >= self._memory:
+        while self._memory is not None and self._memory_used() >= self._memory:
+            if await self._kept.end_oldest():
+                continue
             if idle := self._longest_idle():
                 await self._drop(*idle)
             elif any(entry.users for entry in self._entries.values()) and (wait := deadline - time.monotonic()) > 0:
@@ -165,11 +182,20 @@ class ZygotePool:
     async def _drop(self, key: Key, entry: PoolEntry) -> None:
         if self._entries.get(key) is entry:
             del self._entries[key]
-        await shielded(entry.stop())
+        await shielded(self._stop_entry(entry))
+
+    async def _stop_entry(self, entry: PoolEntry) -> None:
+        if (zygote := entry.zygote) is not None:
+            await self._kept.end_those_of(zygote)
+        await entry.stop()
+
+    def _memory_used(self) -> int:
+        return sum(entry.memory for entry in self._entries.values()) + self._kept.memory()
 
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_EVERY)
+            self._kept.tidy()
             old = time.monotonic() - self._idle_seconds
             for key, entry in list(self._entries.items()):
                 if entry.idle and entry.used_at < old:

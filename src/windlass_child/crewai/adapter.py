@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from windlass_child.checks.code import Code
     from windlass_child.checks.findings import Found
@@ -88,6 +88,12 @@ def constructor(name: str) -> Any:
     found = getattr(getattr(sys.modules.get(module), attribute, None), "__init__", None)
     defaults = getattr(found, "__defaults__", None)
     return found if defaults and len(defaults) == 1 and isinstance(defaults[0], str) else None
+
+
+def snapshot() -> Callable[[], None]:
+    from windlass_child.crewai import shared_state
+
+    return shared_state.snapshot()
 
 
 @contextlib.contextmanager

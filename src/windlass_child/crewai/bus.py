@@ -43,6 +43,12 @@ def subscribe(sink: Callable[[Any, Any], None]) -> None:
         BUS.emit = emit_to_sink
 
 
+def unsubscribe() -> None:
+    """Ends what `subscribe` began, in a release with streams."""
+    if STREAM is not None:
+        STREAM._stream_sinks = contextvars.ContextVar("crewai_stream_sinks", default=())
+
+
 def flush() -> None:
     """Waits, for FLUSH_SECONDS at most, for the handlers that crew code has registered on the bus."""
     if hasattr(BUS, "flush"):

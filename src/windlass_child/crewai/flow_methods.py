@@ -87,7 +87,7 @@ def hush() -> None:
 
     It is never undone, because a process runs one project.
     """
-    if formatter is None:
+    if formatter is None or formatter.print_panel.__module__ == __name__:
         return
     print_panel = formatter.print_panel
 

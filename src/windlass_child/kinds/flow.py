@@ -19,6 +19,7 @@ from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds import results
 from windlass_child.kinds.importing import entry_module, named_in, only_one, refuse_arguments
+from windlass_child.process import reuse
 from windlass_child.process.error_text import InputsRefused, ProjectFault, StartedAtImport, text_of
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
 
@@ -44,7 +45,9 @@ def load(project: Project) -> LoadedFlow:
             "Give each a default: crewai makes the state first, and puts the inputs into it then.",
             "never_runs",
         )
-    if found is flow_class:
+    if found is not flow_class:
+        reuse.refuse(reuse.MADE_AT_IMPORT.format(project.entrypoint))
+    else:
         refuse_arguments(flow_class, flow_class.__name__)
     make = flow_class if found is flow_class else lambda: found
     return LoadedFlow(make, definition, flow_class.__qualname__, flow_inputs.schema(flow_class))
@@ -55,6 +58,7 @@ def found_in(project: Project) -> Any:
     try:
         module = entry_module(project)
     except StartedAtImport as started:
+        reuse.refuse(reuse.STARTED_AT_IMPORT)
         sys.modules.update(started.modules)
         _, _, name = project.entrypoint.partition(":")
         found = started.names.get(name, started.started)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
+from windlass_child.process import reuse
 from windlass_child.process.error_text import ProjectFault, inside
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def entry_module(project: Project) -> ModuleType:
     add_folder_of(name, Path(project.root))
     try:
         with frameworks.without_kickoffs():
-            return import_module(name)
+            module = import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
@@ -35,6 +36,8 @@ def entry_module(project: Project) -> ModuleType:
             f"Looked for {name.replace('.', '/')} in {project.root} and its src folder: check pyproject.toml.",
             "no_crew",
         ) from error
+    reuse.imported()
+    return module
 
 
 def make_importable(root: Path) -> None:

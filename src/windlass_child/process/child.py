@@ -1,34 +1,44 @@
-"""The child: a process for one inspection or one run. A zygote starts it, and it ends after its answer."""
+"""The child: a process for one inspection, one run, or several runs of one crew, one after the other (`Run.reuse`).
+
+A zygote starts it. It ends after its last answer.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import os
+import queue
 import select
 import signal
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING, NoReturn
+from contextvars import copy_context
+from typing import NoReturn
 
 from windlass_child import kinds
 from windlass_child.journal.journal import Journal
-from windlass_child.process import library_logs
+from windlass_child.process import library_logs, reuse
 from windlass_child.process.budget import Stopping, check_result
 from windlass_child.process.channel import Channel
+from windlass_child.process.error_text import text_of
 from windlass_child.process.frames import BadMessage
 from windlass_child.process.lease import wait_for
 from windlass_child.process.messages import (
     DUMP_SIGNAL,
     Abort,
+    Begun,
     Born,
+    Idle,
     Inspect,
     Inspected,
     JournalCommitted,
     JournalReplay,
     Lease,
     Message,
+    NextRun,
+    Quit,
     Run,
     Warned,
 )
@@ -44,9 +54,6 @@ from windlass_child.process.prompts import REFUSE
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report, end_with_the_worker, end_without_reader
 from windlass_child.process.working_folder import fill
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 WIND_DOWN_SECONDS = 5.0
 """How long exit handlers of crew code, for example to flush traces, may take after the answer."""
@@ -99,44 +106,96 @@ def stacks_file() -> int | None:
     return None
 
 
+class Inbox:
+    """The messages of the worker. `stopping` and `journal` have those of the current run, `orders` has each order, and
+    None at the end.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.orders: queue.SimpleQueue[Inspect | Run | None] = queue.SimpleQueue()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.stopping, self.journal = Stopping(), Journal(self._channel)
+
+    def put(self, message: Message) -> None:
+        if isinstance(message, Abort):
+            self.stopping.ask(message.message)
+        elif isinstance(message, Lease):
+            self.stopping.lease = message.until
+        elif isinstance(message, JournalReplay):
+            self.journal.remember(message)
+        elif isinstance(message, JournalCommitted):
+            self.journal.written(message.number)
+        elif isinstance(message, NextRun):
+            self._begin()
+        elif isinstance(message, Inspect | Run):
+            self.orders.put(message)
+        elif isinstance(message, Quit):
+            self.orders.put(None)
+
+
 def serve(channel: Channel, zygote: int) -> None:
-    stopping, journal = Stopping(), Journal(channel)
-    if (order := order_from(channel, stopping, journal)) is None:
-        return
-    arguments = (channel, zygote, stopping, journal)
+    inbox = Inbox(channel)
+    arguments = (channel, zygote, handle_of(zygote), inbox)
     threading.Thread(target=watch, args=arguments, name="windlass-watch", daemon=True).start()
-    apply(order.process_environment)
+    order = inbox.orders.get()
+    if isinstance(order, Run) and order.reuse:
+        run_several(order, channel, inbox)
+    elif order is not None:
+        apply(order.process_environment)
+        execute(order, prepared(order, channel, inbox))
+    wind_down()
+
+
+def run_several(order: Inspect | Run | None, channel: Channel, inbox: Inbox) -> None:
+    """Executes orders until there is no further one, or until a run did not succeed or has left something."""
+    baseline = None
+    while isinstance(order, Run):
+        channel.send(Begun())
+        apply(order.process_environment)
+        if baseline is None:
+            baseline, context = reuse.begin(environment(), order.process_environment.folder), copy_context()
+        else:
+            baseline.put_environment()
+            context = baseline.context()
+        report = prepared(order, channel, inbox)
+        if not context.run(execute, order, report):
+            return
+        try:
+            report.close()
+            flush_output()
+            baseline.restore()
+        except Exception as error:  # noqa: BLE001 - objects of crew code may raise anything
+            reason = text_of(error) if isinstance(error, reuse.NotReusable) else f"of {type(error).__name__}"
+            report.warn("not_reused", f"The next kickoff gets another process, because {reason}.")
+            return
+        inbox.stopping.lease = None
+        channel.send(Idle())
+        order = inbox.orders.get()
+
+
+def prepared(order: Inspect | Run, channel: Channel, inbox: Inbox) -> Report:
+    """Prepares this process for the order, once its environment is set."""
     fill(order.project.root, order.process_environment.folder)
     reset_inherited_state(order.project.root)
     refuse_input()
     redaction = Redaction(environment(), order.process_environment.secrets)
     refuse = isinstance(order, Run) and order.secret_in_prompt == REFUSE
-    report = Report(channel, redaction, stopping, journal, refuse_secrets=refuse)
+    report = Report(channel, redaction, inbox.stopping, inbox.journal, refuse_secrets=refuse)
     report.restore_journal()
     if isinstance(order, Run):
         library_logs.keep_apart(report, order.project.root)
-    execute(order, report)
-    wind_down()
+    return report
 
 
-def order_from(channel: Channel, stopping: Stopping, journal: Journal) -> Inspect | Run | None:
-    """Waits for the order and returns it. Handles the messages before it and with it. Returns None when the worker is
-    gone.
-    """
-    while (messages := channel.receive()) is not None:
-        handle_messages(messages, stopping, journal)
-        for message in messages:
-            if isinstance(message, Inspect | Run):
-                return message
-    return None
-
-
-def watch(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -> None:
-    """Handles the messages of the worker. Ends this process when the worker or the zygote is gone or the lease has
-    ended, so that no run outlives them.
+def watch(channel: Channel, zygote: int, handle: int | None, inbox: Inbox) -> None:
+    """Receives the messages of the worker. Ends this process when the worker or the zygote is gone or the lease has
+    ended, so that no run outlives them. `handle` is that of the zygote (`handle_of`).
     """
     try:
-        listen(channel, zygote, stopping, journal)
+        listen(channel, zygote, handle, inbox)
     except BadMessage:
         end_with_the_worker()
     except OSError as error:
@@ -144,15 +203,14 @@ def watch(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -
     end_with_the_worker()
 
 
-def listen(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) -> None:
-    """Handles messages until the worker or the zygote is gone, or the lease has ended."""
-    handle = handle_of(zygote)
+def listen(channel: Channel, zygote: int, handle: int | None, inbox: Inbox) -> None:
+    """Receives messages until the worker or the zygote is gone, or the lease has ended."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     if handle is not None:
         poll.register(handle, select.POLLIN)
     while os.getppid() == zygote:
-        wait = milliseconds(wait_for(stopping.lease), LOOK_FOR_ZYGOTE_SECONDS if handle is None else None)
+        wait = milliseconds(wait_for(inbox.stopping.lease), LOOK_FOR_ZYGOTE_SECONDS if handle is None else None)
         ready = dict(poll.poll(wait))
         if handle is not None and ready.get(handle, 0) & select.POLLNVAL:  # the crew's code has closed it
             poll.unregister(handle)
@@ -160,7 +218,8 @@ def listen(channel: Channel, zygote: int, stopping: Stopping, journal: Journal) 
         if channel.fileno() in ready:
             if (messages := channel.receive()) is None:
                 return
-            handle_messages(messages, stopping, journal)
+            for message in messages:
+                inbox.put(message)
         elif wait == 0:  # the lease has ended, and no renewal is unread; after a longer wait there may be one
             return
 
@@ -178,18 +237,6 @@ def handle_of(process: int) -> int | None:
         return None
 
 
-def handle_messages(messages: Iterable[Message], stopping: Stopping, journal: Journal) -> None:
-    for message in messages:
-        if isinstance(message, Abort):
-            stopping.ask(message.message)
-        elif isinstance(message, Lease):
-            stopping.lease = message.until
-        elif isinstance(message, JournalReplay):
-            journal.remember(message)
-        elif isinstance(message, JournalCommitted):
-            journal.written(message.number)
-
-
 def reset_inherited_state(root: str) -> None:
     """Resets the state that all children of a zygote share and that each must have of its own."""
     sys.argv = [root]
@@ -198,7 +245,8 @@ def reset_inherited_state(root: str) -> None:
         numpy_random.seed()
 
 
-def execute(order: Inspect | Run, report: Report) -> None:
+def execute(order: Inspect | Run, report: Report) -> bool:
+    """Executes the order and sends the answer. Returns whether it succeeded."""
     stage = "load"
     try:
         report.stopping.check()
@@ -217,6 +265,8 @@ def execute(order: Inspect | Run, report: Report) -> None:
             report.send(result)
     except BaseException as error:  # noqa: BLE001 - the crew's code may raise anything; the error is the answer
         report.fail(error, stage, order.project.root)
+        return False
+    return True
 
 
 def in_manifest(warning: Warned) -> dict[str, str]:

@@ -218,7 +218,11 @@ class JournalReplay:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`secret_in_prompt` is the effect of the value of a secret variable in a prompt."""
+    """`secret_in_prompt` is the effect of the value of a secret variable in a prompt.
+
+    With `reuse` the child answers `Begun` at once. If the run succeeds and leaves nothing behind, the child sends
+    `Idle` after its answer, and waits for another run of the same crew in the same environment.
+    """
 
     kickoff_id: str
     attempt: int
@@ -227,6 +231,17 @@ class Run:
     inputs: dict[str, Any]
     budget: Budget = field(default_factory=Budget)
     secret_in_prompt: SecretInPrompt = "warn"  # noqa: S105 - no password
+    reuse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """All messages after this one are of the next run of a child that sent `Idle`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """Ends a child that sent `Idle`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +273,16 @@ class Born:
 
     memory: bool = False
     stacks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A child with `Run.reuse` has received its order, and runs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The run has ended and its process is as it was before the run. It can take another one (`NextRun`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,13 +411,13 @@ class Failed:
 
 Message = (
     Fork | Kill | Signal | Preload | Lease | Ready | Unready | Forked | NotForked | Exited | Inspect | JournalReplay
-    | Run | Abort | JournalCommitted | Born | Inspected | TasksKnown | TaskStarted | TaskEnded | JournalAppend
-    | ModelCalled | Tokens | Event | Warned | Succeeded | Failed
+    | Run | NextRun | Quit | Abort | JournalCommitted | Born | Begun | Idle | Inspected | TasksKnown | TaskStarted
+    | TaskEnded | JournalAppend | ModelCalled | Tokens | Event | Warned | Succeeded | Failed
 )  # fmt: skip
 
 FROM_CHILD = (
-    Born, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, ModelCalled, Tokens, Event, Warned, Succeeded,
-    Failed,
+    Born, Begun, Idle, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, ModelCalled, Tokens, Event, Warned,
+    Succeeded, Failed,
 )  # fmt: skip
 FROM_ZYGOTE = (Ready, Unready, Forked, NotForked, Exited)
 

@@ -184,6 +184,10 @@ class Report:
     def not_journaled(self, step: str, why: str) -> None:
         self.warn("not_journaled", f"{step} is run again if the kickoff is interrupted after it: {why}")
 
+    def close(self) -> None:
+        """Ends the threads that wait for journal entries, after the answer of a process that goes on."""
+        self._writers.shutdown()
+
     def fail(self, error: BaseException, stage: str, root: str) -> None:
         """Reports the end of the run by an exception. `root` is the project's folder."""
         self._send_held_chunks()

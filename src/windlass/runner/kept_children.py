@@ -1,0 +1,132 @@
+"""Children that have ended a run and wait for another one of the same version, in the same environment (`reuse`)."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.aio import shielded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextlib import AsyncExitStack
+    from typing import Any
+
+    from windlass.runner.child import Child
+    from windlass.runner.run_spec import RunSpec
+    from windlass.runner.zygote import Zygote
+
+IDLE_SECONDS = 60.0
+"""How long an idle child is kept."""
+END_SECONDS = IDLE_SECONDS + 30
+"""How long an idle child lives that its server forgot. Then its lease ends it."""
+MOST_AGE = 3600.0
+"""Seconds after its start from which a child takes no further run."""
+MOST_MEMORY = 512 << 20
+"""Bytes (PSS) from which a child takes no further run. With a memory_limit, half of it if that is less."""
+
+Key = tuple[object, ...]
+logger = log.logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class KeptChild:
+    """An idle child. `life` ends it. `memory` is its share of memory in bytes."""
+
+    child: Child
+    life: AsyncExitStack
+    zygote: Zygote
+    key: Key
+    memory: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    async def end(self) -> None:
+        await self.child.quit()
+        await self.life.aclose()
+
+
+class KeptChildren:
+    def __init__(self) -> None:
+        self._kept: list[KeptChild] = []
+        self._ending: set[asyncio.Task[None]] = set()
+        self._digest_key = secrets.token_bytes(32)
+
+    def key_of(self, spec: RunSpec) -> Key:
+        """Returns what runs that share a process have in common, besides its zygote. It has no value of a variable."""
+        environment = json.dumps([sorted(spec.environment.items()), sorted(spec.secrets)]).encode()
+        digest = hmac.digest(self._digest_key, environment, "sha256")
+        return spec.version, spec.project, spec.digest, spec.start, digest
+
+    def take(self, zygote: Zygote, key: Key) -> KeptChild | None:
+        """Returns the child of this zygote that became idle last, for a run with this key, and keeps it no longer."""
+        for kept in reversed(self._kept):
+            if kept.key == key and kept.zygote is zygote:
+                self._kept.remove(kept)
+                if kept.child.is_idle:
+                    return kept
+                self._end(kept.life.aclose)
+        return None
+
+    async def put(self, kept: KeptChild, most_runs: int, memory_limit: int | None) -> None:
+        """Keeps the idle child, or ends it if it has reached a bound."""
+        memory = await kept.child.rest(END_SECONDS)
+        kept.memory = memory or 0
+        most = MOST_MEMORY if memory_limit is None else min(MOST_MEMORY, memory_limit // 2)
+        old = time.monotonic() - kept.child.made_at > MOST_AGE
+        if kept.child.runs >= most_runs or memory is None or memory > most or old or kept.zygote.lost:
+            self._end(kept.end)
+        else:
+            self._kept.append(kept)
+
+    def memory(self) -> int:
+        """Returns the memory of all idle children in bytes."""
+        return sum(kept.memory for kept in self._kept)
+
+    async def end_oldest(self) -> bool:
+        """Ends the child that has been idle for longest. Returns False if there is none."""
+        if not self._kept:
+            return False
+        await shielded(self._kept.pop(0).life.aclose())
+        return True
+
+    async def end_those_of(self, zygote: Zygote) -> None:
+        """Ends the idle children of a zygote that is about to be stopped."""
+        await self._end_now([kept for kept in self._kept if kept.zygote is zygote])
+
+    async def end_all(self) -> None:
+        await self._end_now(self._kept)
+
+    def tidy(self) -> None:
+        """Ends children that have been idle for long, and forgets those that have ended."""
+        old = time.monotonic() - IDLE_SECONDS
+        for kept in [one for one in self._kept if one.since < old or one.child.is_over]:
+            self._kept.remove(kept)
+            self._end(kept.end)
+
+    async def stop(self) -> None:
+        await self.end_all()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    async def _end_now(self, ended: list[KeptChild]) -> None:
+        self._kept = [kept for kept in self._kept if kept not in ended]
+        await shielded(self._close(ended))
+
+    async def _close(self, ended: list[KeptChild]) -> None:
+        await asyncio.gather(*(kept.life.aclose() for kept in ended))
+
+    def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.create_task(end())
+        self._ending.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            logger.event("runner.watch_failed", exc=error)
