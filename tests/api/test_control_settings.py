@@ -121,6 +121,8 @@ async def test_no_change_is_lost_when_many_are_made_at_once(crew: Crew, develope
         ({"concurrency": 0}, "concurrency"),
         ({"concurrency": "2"}, "concurrency"),
         ({"concurrency": True}, "concurrency"),
+        ({"reuse": 0}, "reuse"),
+        ({"reuse": 1001}, "reuse"),
         ({"weight": 0}, "weight"),
         ({"weight": 10**400}, "weight"),
         ({"max_waiting": 2**31}, "max_waiting"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lifecycle.running import Place, World
     from windlass.runner import RunSpec
 
-OPTIONS = {"preload": "project", "start": "exec", "limits": {"timeout": 50, "token_limit": 7}}
+OPTIONS = {"preload": "project", "start": "exec", "reuse": 5, "limits": {"timeout": 50, "token_limit": 7}}
 
 
 @pytest.fixture
@@ -56,6 +56,7 @@ async def test_a_run_gets_the_options_of_its_version_and_the_least_of_all_limits
     assert order.seconds_left is not None
     assert 19 < order.seconds_left <= 20, "what was spent since the claim counts"
     assert (order.preload_project, order.start, order.isolated) == (True, "exec", False)
+    assert (order.reuse, order.version) == (5, f"{world.deployment.id} e")
 
 
 async def test_one_that_lost_its_process_is_run_alone_with_what_is_left_of_its_time(

@@ -61,6 +61,9 @@ def test_a_project_may_say_all(tmp_path: Path) -> None:
         ({"python": 3.12}, 'python must be a version such as "3.12"'),
         ({"python": " "}, "python must be a version"),
         ({"start": "spawn"}, 'start must be "fork" or "exec", not \'spawn\''),
+        ({"reuse": 0}, "reuse must be a whole number from 1 to 1000, not 0"),
+        ({"reuse": 1001}, "reuse must be a whole number from 1 to 1000, not 1001"),
+        ({"reuse": True}, "reuse must be a whole number from 1 to 1000, not True"),
         ({"limits": 7}, "limits must be a table, not 7"),
     ],
 )

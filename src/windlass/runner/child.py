@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import socket
 import time
@@ -145,8 +146,9 @@ class Child:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its run has ended, and the child waits for another one."""
-        return self._idle.done() and self._messages.is_empty and not self._sent_in_part and not self.is_over
+        """Whether its run has ended, and the child waits for another one and sends nothing."""
+        silent = self._messages.is_empty and not any(map(is_readable, self._pipes.values()))
+        return self._idle.done() and silent and not self._sent_in_part and not self.is_over
 
     @property
     def is_over(self) -> bool:
@@ -355,6 +357,12 @@ class Child:
                 "each of its threads.",
             )
         )
+
+
+def is_readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def noting_life(watched: WatchedRun, report: Report) -> Report:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.aio import shielded
+from windlass.runner.processes import Families, all_processes, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,19 +32,23 @@ MOST_AGE = 3600.0
 MOST_MEMORY = 512 << 20
 """Bytes (PSS) from which a child takes no further run. With a memory_limit, half of it if that is less."""
 
+GROWTH = 64 << 20
+"""Bytes that the resident memory of a process may grow while it is idle. No limit of a run counts then."""
+
 Key = tuple[object, ...]
 logger = log.logger(__name__)
 
 
 @dataclass(eq=False, slots=True)
 class KeptChild:
-    """An idle child. `life` ends it. `memory` is its share of memory in bytes."""
+    """An idle child. `life` ends it. `memory` is its share of memory in bytes, `rss` its resident memory."""
 
     child: Child
     life: AsyncExitStack
     zygote: Zygote
     key: Key
     memory: int = 0
+    rss: int = 0
     since: float = field(default_factory=time.monotonic)
 
     async def end(self) -> None:
@@ -76,7 +81,8 @@ class KeptChildren:
     async def put(self, kept: KeptChild, most_runs: int, memory_limit: int | None) -> None:
         """Keeps the idle child, or ends it if it has reached a bound."""
         memory = await kept.child.rest(END_SECONDS)
-        kept.memory = memory or 0
+        found = process(kept.child.process.pid)
+        kept.memory, kept.rss = memory or 0, found.rss if found else 0
         most = MOST_MEMORY if memory_limit is None else min(MOST_MEMORY, memory_limit // 2)
         old = time.monotonic() - kept.child.made_at > MOST_AGE
         if kept.child.runs >= most_runs or memory is None or memory > most or old or kept.zygote.lost:
@@ -102,12 +108,20 @@ class KeptChildren:
     async def end_all(self) -> None:
         await self._end_now(self._kept)
 
-    def tidy(self) -> None:
-        """Ends children that have been idle for long, and forgets those that have ended."""
+    async def tidy(self) -> None:
+        """Ends children that have been idle for long, kills those that are not idle, and forgets those that ended."""
+        if not self._kept:
+            return
+        families = Families(await asyncio.to_thread(all_processes))
         old = time.monotonic() - IDLE_SECONDS
-        for kept in [one for one in self._kept if one.since < old or one.child.is_over]:
-            self._kept.remove(kept)
-            self._end(kept.end)
+        for kept in list(self._kept):
+            family = families.of(kept.child.process.pid, kept.child.process.started)
+            if len(family) > 1 or any(one.rss > kept.rss + GROWTH for one in family) or not kept.child.is_idle:
+                self._kept.remove(kept)
+                self._end(kept.life.aclose)
+            elif kept.since < old:
+                self._kept.remove(kept)
+                self._end(kept.end)
 
     async def stop(self) -> None:
         await self.end_all()

@@ -195,7 +195,7 @@ class ZygotePool:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_EVERY)
-            self._kept.tidy()
+            await self._kept.tidy()
             old = time.monotonic() - self._idle_seconds
             for key, entry in list(self._entries.items()):
                 if entry.idle and entry.used_at < old:

@@ -36,9 +36,6 @@ LEFT_OUT = {
 }
 """Fields of events that hold live objects. They cost 20 KB per event, and agents contain the model's API key."""
 
-HOOKED = {"execution_start", "execution_end", "pre_model_call", "pre_tool_call", "pre_step"}
-"""The interception points at which `crewai.guard` or `journal.crew` registers one hook."""
-
 set_execution_uuid = optional("crewai.execution:set_execution_uuid")
 Telemetry = first_of("crewai.telemetry:Telemetry", "crewai.telemetry.telemetry:Telemetry")
 
@@ -84,9 +81,7 @@ def forward(report: Report, source: Any, event: Any) -> None:
 
 
 def is_internal(source: Any, event: Any) -> bool:
-    """Returns whether the event is of crewai's own flow inside an agent, or of a hook that Windlass registered."""
-    if event.type == "hook_dispatched":
-        return bool(event.interception_point in HOOKED and event.hook_count == 1)
+    """Returns whether the event is of crewai's own flow inside an agent."""
     return event.type.startswith("flow_") and getattr(type(source), "is_crewai_internal", False)
 
 

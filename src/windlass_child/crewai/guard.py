@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from windlass_child.process.report import Report
 
 hooks = optional("crewai.hooks")
+dispatch = optional("crewai.hooks.dispatch")
 human_input = optional("crewai.core.providers.human_input")
 flow_config = optional("crewai.flow.flow_config:flow_config")
+
+HOOKED = {"execution_start", "execution_end", "pre_model_call", "pre_tool_call", "pre_step"}
+"""The interception points at which this module or `journal.crew` registers one hook."""
 
 APPROVALS_NOT_THERE = "approvals_not_there"
 """The code of the warning for a project that asks a person."""
@@ -90,7 +94,7 @@ class Guard:
             points.PRE_TOOL_CALL: self._before_step,
             points.PRE_STEP: self._before_step,
         }
-        with hooked(registered):
+        with hooked(registered), without_events_of_own_hooks():
             yield
 
     def _before_step(self, _: Any) -> None:
@@ -184,6 +188,26 @@ def project_asks_elsewhere() -> bool:
 def asked_by(what: str) -> ProjectFault:
     """Returns the fault for a project that asks a person. `what` names the part that asks, and how it asks."""
     return ProjectFault(f"{what}, and approvals are not supported yet", f"Remove it, {INSTEAD_OF_A_PERSON}")
+
+
+@contextlib.contextmanager
+def without_events_of_own_hooks() -> Iterator[None]:
+    """Prevents the event for each call of a hook, where the only hook is that of Windlass. Such an event costs as much
+    as those of models and tasks, and is not about the crew.
+    """
+    if dispatch is None or not hasattr(dispatch, "_emit_telemetry"):
+        yield
+        return
+
+    def making(emit: Callable[..., None]) -> Callable[..., None]:
+        def emit_of_others(point: Any, outcome: str, hook_count: int, *more: Any) -> None:
+            if hook_count > 1 or point.value not in HOOKED:
+                emit(point, outcome, hook_count, *more)
+
+        return emit_of_others
+
+    with replaced(dispatch, "_emit_telemetry", making):
+        yield
 
 
 @contextlib.contextmanager

@@ -1,0 +1,212 @@
+"""Children that wait for another run: how long they are kept, and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from projects_for_tests.ends import alive, gone, kickoff_folders, zygotes
+from projects_for_tests.making import DEADLINE, Bench, Heard, function_project, running_bench
+from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.outcome import stopped
+from windlass.kickoffs.states import Reason, State
+from windlass.runner import RunnerConfig, Terminator
+from windlass.runner.child import Child
+from windlass_child.process.lease import boottime
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CODE = """
+import atexit, gc, os, time
+
+held = []
+
+
+class Later:
+    # what it does when the run has ended and its process waits for another one
+
+    def __init__(self, do, inbox):
+        self.do, self.channel = do, inbox._channel
+
+    def get(self):
+        time.sleep(0.1)
+        if self.do == "print_later":
+            os.write(1, b"later")
+        if self.do == "send_later":
+            os.write(self.channel.fileno(), b"later")
+        if self.do == "fork_later" and os.fork() == 0:
+            time.sleep(600)
+        if self.do == "grow_later":
+            held.append(bytearray(os.urandom(1 << 20) * 200))
+        time.sleep(600)
+
+
+def run(do="pid", place=None, megabytes=0):
+    if do == "register":
+        atexit.register(lambda: open(place, "w").close())
+    if do == "hold":
+        held.append(bytearray(os.urandom(1 << 20) * megabytes))
+    if do == "sleep":
+        print("asleep", os.getpid(), flush=True)
+        time.sleep(600)
+    if do in {"print_later", "send_later", "fork_later", "grow_later"}:
+        from windlass_child.process.child import Inbox
+        (inbox,) = [one for one in gc.get_objects() if isinstance(one, Inbox)]
+        inbox.orders = Later(do, inbox)
+    return os.getpid()
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return function_project(tmp_path / "project", CODE)
+
+
+async def run(bench: Bench, project: Path, inputs: dict[str, Any] | None = None, **more: Any) -> int:
+    """Returns the id of the process."""
+    outcome = await bench.run(project, inputs, **{"reuse": 100, "version": "1", **more})
+    assert outcome.state is State.SUCCESS, outcome.error
+    return int(outcome.json)
+
+
+async def test_a_process_ends_after_its_last_run(bench: Bench, project: Path, scratch: Path) -> None:
+    pids = [await run(bench, project, reuse=3) for _ in range(7)]
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
+    await gone(*dict.fromkeys(pids[:6]))
+    assert kickoff_folders(scratch) == []
+
+
+async def test_its_exit_handlers_run_when_it_ends(bench: Bench, project: Path, tmp_path: Path) -> None:
+    place = tmp_path / "ended"
+    pid = await run(bench, project, {"do": "register", "place": str(place)})
+    assert not place.exists()
+    assert await run(bench, project, reuse=2) == pid
+    await gone(pid)
+    assert place.exists()
+
+
+async def test_a_process_that_is_idle_for_long_ends(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runner.kept_children.IDLE_SECONDS", 0.1)
+    await gone(await run(bench, project))
+    assert bench.runner.zygotes()[0] == 1
+
+
+async def test_a_process_that_its_server_forgot_ends_with_its_lease(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runner.kept_children.END_SECONDS", 0.2)
+    await gone(await run(bench, project))
+
+
+async def test_the_lease_of_the_last_run_ends_no_process(bench: Bench, project: Path) -> None:
+    end = boottime() + 4
+    pid = await run(bench, project, lease=end)
+    await asyncio.sleep(end + 0.2 - boottime())
+    for lease in (None, boottime() + 60, None):
+        assert await run(bench, project, lease=lease) == pid
+
+
+async def test_a_process_that_holds_much_memory_ends(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = await run(bench, project, {"do": "hold", "megabytes": 60})
+    assert await run(bench, project) == pid
+    limits = Limits(memory_limit=100 << 20)
+    assert await run(bench, project, limits=limits) == pid, "the bound counts after a run"
+    await gone(pid)
+    monkeypatch.setattr("windlass.runner.kept_children.MOST_MEMORY", 30 << 20)
+    await gone(await run(bench, project, {"do": "hold", "megabytes": 40}))
+
+
+async def test_an_old_process_ends(bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.runner.kept_children.MOST_AGE", 0.0)
+    await gone(await run(bench, project))
+
+
+async def test_a_run_that_is_stopped_ends_its_process_alone(bench: Bench, project: Path) -> None:
+    pid = await run(bench, project)
+    terminator, heard = Terminator(), Heard()
+    more: dict[str, Any] = {"reuse": 100, "version": "1"}
+    sleeping = asyncio.create_task(bench.run(project, {"do": "sleep"}, None, heard, terminator, **more))
+    await heard.until(lambda one: getattr(one, "line", "") == f"asleep {pid}")
+    other = await run(bench, project)
+    terminator.end(stopped())
+    assert (await sleeping).state is State.CANCELLED
+    await gone(pid)
+    assert await run(bench, project) == other
+
+
+async def test_a_limit_holds_in_a_process_that_has_run_before(bench: Bench, project: Path) -> None:
+    await run(bench, project)
+    outcome = await bench.run(project, {"do": "sleep"}, reuse=100, version="1", limits=Limits(memory_limit=1 << 20))
+    assert (outcome.state, outcome.reason) == (State.FAILED, Reason.LIMIT)
+
+
+async def test_a_process_that_was_killed_while_it_was_idle(bench: Bench, project: Path) -> None:
+    pid = await run(bench, project)
+    os.kill(pid, signal.SIGKILL)
+    await gone(pid)
+    assert await run(bench, project) != pid
+
+
+async def test_a_process_that_dies_before_it_begins_its_run(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = await run(bench, project)
+    os.kill(pid, signal.SIGSTOP)
+    begin = Child._begin
+
+    async def die(child: Child, *more: Any) -> None:
+        await begin(child, *more)
+        if child.runs > 1:
+            os.kill(pid, signal.SIGKILL)
+
+    monkeypatch.setattr(Child, "_begin", die)
+    assert await run(bench, project) != pid
+
+
+@pytest.mark.parametrize("deed", ["print_later", "send_later", "fork_later", "grow_later"])
+async def test_a_process_that_is_not_idle_ends(bench: Bench, project: Path, deed: str) -> None:
+    pid = await run(bench, project, {"do": deed})
+    await gone(pid)
+    assert await run(bench, project) != pid
+
+
+async def test_idle_processes_end_with_their_zygote(scratch: Path, project: Path) -> None:
+    async with running_bench(scratch) as bench:
+        pid = await run(bench, project)
+        (zygote,) = zygotes(scratch)
+        os.kill(zygote.pid, signal.SIGKILL)
+        await gone(pid, zygote.pid)
+        other = await run(bench, project)
+        assert alive(other)
+    await gone(other)
+
+
+async def test_idle_processes_make_room_for_a_zygote(scratch: Path, project: Path) -> None:
+    async with running_bench(scratch, RunnerConfig(zygote_memory=200 << 20)) as bench:
+        pid = await run(bench, project, {"do": "hold", "megabytes": 200})
+        used = bench.runner.zygotes()[1]
+        assert used > 200 << 20
+        await run(bench, project, preload_project=True)
+        await gone(pid)
+        assert len(zygotes(scratch)) == 2, "the idle process made enough room"
+
+
+async def test_a_cancelled_run_ends_its_process(bench: Bench, project: Path) -> None:
+    pid = await run(bench, project)
+    heard = Heard()
+    more: dict[str, Any] = {"reuse": 100, "version": "1"}
+    sleeping = asyncio.create_task(bench.run(project, {"do": "sleep"}, None, heard, **more))
+    async with asyncio.timeout(DEADLINE):
+        await heard.until(lambda one: getattr(one, "line", "") == f"asleep {pid}")
+    sleeping.cancel()
+    await asyncio.wait([sleeping])
+    await gone(pid)
