@@ -164,7 +164,7 @@ def test_a_child_that_has_no_order_yet_tells_its_stacks_and_goes_on(
 
     def waits_for_its_order() -> bool:
         zygote.talk.send(Signal(child.name, DUMP_SIGNAL))  # once is not enough: the child may not wait yet
-        return "in order_from" in child.stacks
+        return "in listen" in child.stacks
 
     zygote.until(waits_for_its_order)
     child.run(project, tmp_path / "folder", inputs={"do": "threads"})

@@ -201,15 +201,14 @@ async def test_what_is_written_is_told_to_the_run(warm: Bench, tmp_path: Path) -
     from windlass_child.process import child
 
     def run():
-        told, obey = threading.Event(), child.handle_messages
+        told = threading.Event()
 
-        def heard(messages, *more):
-            for message in messages:
-                print(type(message).__name__, getattr(message, "number", None), flush=True)
-                if getattr(message, "number", None) == 2:
-                    told.set()
+        def heard(inbox, message):
+            print(type(message).__name__, getattr(message, "number", None), flush=True)
+            if getattr(message, "number", None) == 2:
+                told.set()
 
-        child.handle_messages = heard
+        child.Inbox.put = heard
         print("asleep", 0, flush=True)
         return told.wait(30)
     """
