@@ -12,7 +12,7 @@ from bench.fairness import fairness
 from bench.figures import Figure
 from bench.hardship import hardship
 from bench.journal import journal
-from bench.latency import latency, start_up
+from bench.latency import latency, ready_child, start_up
 from bench.limits import limits
 from bench.redaction import redaction
 from bench.results import Results
@@ -42,6 +42,7 @@ def accepting(*, quick: bool) -> Iterator[Figures]:
 def runs(*, quick: bool) -> Iterator[Figures]:
     yield crews(kickoffs=20 if quick else 60, rounds=2 if quick else 5)
     yield functions(kickoffs=40 if quick else 200, rounds=2 if quick else 5)
+    yield ready_child(kickoffs=20 if quick else 100)
     yield waiting(children=3 if quick else 10, crowd=30 if quick else 300)
     yield stops(rounds=2 if quick else 5)
     yield limits(rounds=20 if quick else 100)

@@ -50,14 +50,15 @@ class Course:
 
 
 def main(given: Namespace) -> int:
-    return asyncio.run(soak(given.seed or secrets.token_hex(4), given.kickoffs, given.kinds or list(KINDS)))
+    seed, kinds = given.seed or secrets.token_hex(4), given.kinds or list(KINDS)
+    return asyncio.run(soak(seed, given.kickoffs, kinds, given.reuse))
 
 
-async def soak(seed: str, kickoffs: int, kinds: Sequence[str]) -> int:
-    print(f"seed {seed}: {kickoffs} kickoffs of {', '.join(kinds)}", flush=True)
+async def soak(seed: str, kickoffs: int, kinds: Sequence[str], reuse: int) -> int:
+    print(f"seed {seed}: {kickoffs} kickoffs of {', '.join(kinds)}, reuse = {reuse}", flush=True)
     course, begun = Course(seed), time.monotonic()
     place = new_place()
-    async with Cluster(place, kinds=kinds, disk=DISK) as cluster:
+    async with Cluster(place, kinds=kinds, disk=DISK, reuse=reuse) as cluster:
         await run(cluster, course, kickoffs)
         found = await asyncio.to_thread(verdict, cluster)
         faulty = show(course, found, cluster, time.monotonic() - begun)
@@ -65,7 +66,7 @@ async def soak(seed: str, kickoffs: int, kinds: Sequence[str]) -> int:
         print(f"\nwhat was left, with the logs: {place}")
     else:
         shutil.rmtree(place)
-    return max(int(faulty), await show_takeovers())
+    return max(int(faulty), await show_takeovers(reuse))
 
 
 def new_place() -> Path:
@@ -159,11 +160,11 @@ def repeats(calls: list[Any]) -> int:
     return len(calls) - len({(call.run, call.step) for call in calls})
 
 
-async def show_takeovers() -> int:
+async def show_takeovers(reuse: int) -> int:
     print("\n| worker kill -9 to its kickoff running elsewhere | median, s | most, s | goal, s |\n|---|---|---|---|")
     worst = 0
     for profile, (settings, times, goal) in WORKER_KILLS.items():
-        for kind, took in (await takeovers(settings, times)).items():
+        for kind, took in (await takeovers(settings, times, reuse)).items():
             print(
                 f"| {profile} settings, {kind} | {statistics.median(took):.1f} | {max(took):.1f} | {goal:g} |",
                 flush=True,
@@ -172,10 +173,10 @@ async def show_takeovers() -> int:
     return worst
 
 
-async def takeovers(settings: Mapping[str, str], times: int) -> dict[str, list[float]]:
+async def takeovers(settings: Mapping[str, str], times: int, reuse: int) -> dict[str, list[float]]:
     """By kind, the seconds from the kill to the next attempt's call of the model."""
     place, kinds = new_place(), ("function", "crew")
-    async with Cluster(place, kinds=kinds, settings=settings, apis=1) as cluster:
+    async with Cluster(place, kinds=kinds, settings=settings, apis=1, reuse=reuse) as cluster:
         took = {kind: [await takeover(cluster, kind) for _ in range(times)] for kind in kinds}
     shutil.rmtree(place)
     return took

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from bench.figures import Figure, quantile, spread
 from bench.models import model
+from bench.reuse import with_reuse
 from bench.served import PROJECTS, seconds, served
 
 if TYPE_CHECKING:
     from bench.served import Served
+
+REUSE = 50
+WARM_UP = 3
+READY = 0.1
+"""Seconds between two kickoffs, in which a child gets ready for the next one."""
 
 
 def latency(*, kickoffs: int) -> list[Figure]:
@@ -27,6 +33,31 @@ def latency(*, kickoffs: int) -> list[Figure]:
         Figure("  p99 ms", f"{quantile(statements, 0.99):.1f}", "under 100"),
         Figure("accept to the first model request, p50 ms", f"{quantile(asked, 0.5):.1f}"),
         Figure("  p99 ms", f"{quantile(asked, 0.99):.1f}"),
+    ]
+
+
+def ready_child(*, kickoffs: int) -> list[Figure]:
+    """The same with a child that has run other kickoffs, and so has imported the module; in turns with a new child."""
+    project = PROJECTS / "first_statement"
+    fresh, reused, known = [], [], set()
+    with with_reuse(project, REUSE) as copy, served(project) as usual, served(copy) as reusing:
+        for _ in range(kickoffs + WARM_UP):
+            time.sleep(READY)
+            done = usual.succeeded(usual.kickoff({}))
+            fresh.append(ms(done["result"]["json"]["first_statement"], done))
+            done = reusing.succeeded(reusing.kickoff({}))
+            called, process = done["result"]["json"]["called"], done["result"]["json"]["process"]
+            if process in known:
+                reused.append(ms(called, done))
+            known.add(process)
+    if len(reused) < kickoffs / 2:
+        raise RuntimeError(f"only {len(reused)} of {kickoffs} kickoffs ran in a process that had run others")
+    return [
+        Figure(
+            "accept to the function's first statement, a child ready, p50 ms", f"{quantile(reused, 0.5):.1f}", "under 8"
+        ),
+        Figure("  p99 ms", f"{quantile(reused, 0.99):.1f}"),
+        Figure("  first statement of the module, a new child, p50 ms", f"{quantile(fresh[WARM_UP:], 0.5):.1f}"),
     ]
 
 
@@ -49,10 +80,10 @@ def start_up(*, runs: int) -> list[Figure]:
 
 def finished(server: Served, kickoffs: int) -> list[dict[str, Any]]:
     """The statuses of so many kickoffs, after some that warm up."""
-    warm_up, ended = 3, []
-    for number in range(kickoffs + warm_up):
+    ended = []
+    for number in range(kickoffs + WARM_UP):
         status = server.succeeded(server.kickoff({}))
-        if number >= warm_up:
+        if number >= WARM_UP:
             ended.append(status)
     return ended
 

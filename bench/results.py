@@ -27,8 +27,11 @@ class Results:
         """Keeps the figure. Returns how its first number differs from that of the last run, "" without one."""
         if not figure.name.startswith(" "):
             self._heading, self._above = figure.name, ""
-        name = f"{self._heading}, {self._above}, {figure.name}"  # "  ratio to it" means the figure above it
-        self._above = figure.name
+        name = (
+            f"{self._heading}, {self._above}, {figure.name}"  # "  ratio to it" means the last figure above that is none
+        )
+        if not figure.name.startswith("  ratio"):
+            self._above = figure.name
         self._kept[name] = figure.value
         return difference(self._earlier.get(name, ""), figure.value)
 

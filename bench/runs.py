@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from bench.celery_worker import celery_worker
 from bench.cpu import CHILDREN, cpu_seconds
 from bench.figures import Figure, spread
+from bench.reuse import with_reuse
 from bench.served import PROJECTS, Served, seconds, served
 from bench.stage import ROOT, redis
 
@@ -28,11 +29,14 @@ SLOTS = 2
 SETTLING = 0.3
 """Seconds after the last end, in which a server removes what is left of its last kickoffs."""
 
-WINDLASS = "Windlass"
+REUSE = 50
+WINDLASS, REUSED = "Windlass", f"with reuse = {REUSE}"
 BARE = {"forked": "bare forked children", "looping": "bare crew.kickoff() in two warm processes"}
 CELERY = {"default": "Celery, crewai's default storage", "own": "Celery, a storage folder for each process"}
 CELERY_FUNCTION = "Celery, empty tasks in two processes"
 GOALS = {BARE["forked"]: "at least 0.85", CELERY["default"]: "above 1"}
+GOALS_REUSED = {BARE["looping"]: "at least 0.85", CELERY["own"]: "at least 1"}
+CPU_GOAL = "at most 20"
 WITHOUT_REDIS = "needs redis-server"
 
 
@@ -48,6 +52,7 @@ def crews(*, kickoffs: int, rounds: int) -> list[Figure]:
     """Three-task crews with a model that answers at once in-process, two at a time; in turns."""
     with ExitStack() as stack:
         ways: dict[str, Callable[[int], Measurement]] = {WINDLASS: stack.enter_context(server(CREW))}
+        ways[REUSED] = stack.enter_context(reusing(CREW))
         ways |= {name: rate_of(stack.enter_context(bare(way))) for way, name in BARE.items()}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-bench-")))
         if address := stack.enter_context(redis(folder)):
@@ -58,7 +63,8 @@ def crews(*, kickoffs: int, rounds: int) -> list[Figure]:
     peers = [*BARE.values(), *CELERY.values()]
     return [
         *rates("three-task crews ended per second, two slots", found, peers),
-        *cpu("CPU of a three-task kickoff, ms", found[WINDLASS], goal="at most 20"),
+        *cpu("CPU of a three-task kickoff, ms", found[WINDLASS], goal=CPU_GOAL),
+        *cpu(f"CPU of a three-task kickoff {REUSED}, ms", found[REUSED], goal=CPU_GOAL),
     ]
 
 
@@ -66,7 +72,8 @@ def functions(*, kickoffs: int, rounds: int) -> list[Figure]:
     """Kickoffs of a function that does nothing, two at a time; in turns. Celery runs more, as it is faster."""
     with ExitStack() as stack:
         ways: dict[str, Callable[[int], Measurement]] = {WINDLASS: stack.enter_context(server(FUNCTION))}
-        counts = {WINDLASS: kickoffs}
+        ways[REUSED] = stack.enter_context(reusing(FUNCTION))
+        counts = {WINDLASS: kickoffs, REUSED: 2 * kickoffs}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-bench-")))
         if address := stack.enter_context(redis(folder)):
             worker = celery_worker(address, folder / "functions", "empty")
@@ -74,8 +81,9 @@ def functions(*, kickoffs: int, rounds: int) -> list[Figure]:
             counts[CELERY_FUNCTION] = 5 * kickoffs
         found = in_turns(ways, counts, rounds)
     return [
-        *rates("empty functions ended per second, two slots", found, [CELERY_FUNCTION]),
+        *rates("empty functions ended per second, two slots", found, [CELERY_FUNCTION], goal="at least 150"),
         *cpu("CPU of an empty function, ms", found[WINDLASS]),
+        *cpu(f"CPU of an empty function {REUSED}, ms", found[REUSED]),
     ]
 
 
@@ -91,17 +99,26 @@ def in_turns(
     return found
 
 
-def rates(what: str, found: Mapping[str, list[Measurement]], peers: list[str]) -> list[Figure]:
+def rates(what: str, found: Mapping[str, list[Measurement]], peers: list[str], goal: str = "") -> list[Figure]:
+    """The goal is that of the rate with reuse."""
     by_name = {name: [one.per_second for one in measured] for name, measured in found.items()}
-    figures = [Figure(what, spread(by_name[WINDLASS], "", 1))]
+    figures = [
+        Figure(what, spread(by_name[WINDLASS], "", 1)),
+        Figure(f"  {REUSED}", spread(by_name[REUSED], "", 1), goal),
+    ]
     for name in peers:
         if name not in by_name:
             figures.append(Figure(f"  {name}", WITHOUT_REDIS))
             continue
-        ratio = statistics.median(by_name[WINDLASS]) / statistics.median(by_name[name])
+        fresh, reused = (ratio(by_name[ours], by_name[name]) for ours in (WINDLASS, REUSED))
         figures.append(Figure(f"  {name}", spread(by_name[name], "", 1)))
-        figures.append(Figure("  ratio to it", f"{ratio:.2f}", GOALS.get(name, "")))
+        figures.append(Figure("  ratio to it", fresh, GOALS.get(name, "")))
+        figures.append(Figure(f"  ratio to it {REUSED}", reused, GOALS_REUSED.get(name, "")))
     return figures
+
+
+def ratio(ours: list[float], theirs: list[float]) -> str:
+    return f"{statistics.median(ours) / statistics.median(theirs):.2f}"
 
 
 def cpu(what: str, measured: list[Measurement], goal: str = "") -> list[Figure]:
@@ -120,6 +137,12 @@ def cpu(what: str, measured: list[Measurement], goal: str = "") -> list[Figure]:
 def server(project: Path) -> Iterator[Callable[[int], Measurement]]:
     with served(project, {"WINDLASS_SLOTS": str(SLOTS)}) as running:
         yield lambda count: through(running, count)
+
+
+@contextmanager
+def reusing(project: Path) -> Iterator[Callable[[int], Measurement]]:
+    with with_reuse(project, REUSE) as copy, server(copy) as measure:
+        yield measure
 
 
 def through(server: Served, count: int) -> Measurement:

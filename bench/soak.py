@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench.machine import proportional_memory, resident_memory, zygotes_below
+from bench.machine import below, proportional_memory, resident_memory, zygotes_below
+from bench.reuse import with_reuse
 from bench.served import PROJECTS, Served, a_home, served
 from bench.stage import ROOT
 from bench.traces import Traces, left, seen_by_root, traces
@@ -28,6 +29,9 @@ WARM_UP = 200
 
 SETTLING = 15.0
 """Seconds before a count: connections of clients that are kept alive are closed by then."""
+
+LONGEST_IDLE = 120.0
+"""Seconds after which an idle process counts as left over. A server ends it after one minute."""
 
 KB = 1024
 MEMORY = {"resident": resident_memory, "proportional": proportional_memory}
@@ -61,6 +65,7 @@ def main() -> int:
     arguments.add_argument("--kickoffs", type=int, help="of a function (5000), or with --faults of all kinds (500)")
     arguments.add_argument("--crews", type=int, default=300, help="of a three-task crew")
     arguments.add_argument("--faults", action="store_true", help="kill, stop, cut off and fill what serves them")
+    arguments.add_argument("--reuse", type=int, default=1, help="kickoffs that one process may run (1)")
     arguments.add_argument("--seed", help="with --faults: the seed that another run printed")
     arguments.add_argument("--kinds", nargs="+", help="with --faults: of what kinds, all when not given")
     given = arguments.parse_args()
@@ -80,11 +85,15 @@ def soak_with_faults(given: argparse.Namespace) -> int:
 
 def look_for_leaks(given: argparse.Namespace) -> int:
     seen_by_root()
-    with a_home() as home:
-        with served(PROJECTS / "three_tasks", home=home) as first:
+    with (
+        a_home() as home,
+        with_reuse(PROJECTS / "three_tasks", given.reuse) as crew_project,
+        with_reuse(PROJECTS / "short_run", given.reuse) as function_project,
+    ):
+        with served(crew_project, home=home) as first:
             token = first.token
         with (
-            served(PROJECTS / "short_run", {"WINDLASS_SLOTS": "4"}, home) as server,
+            served(function_project, {"WINDLASS_SLOTS": "4"}, home) as server,
             server.beside("three-tasks", token) as crew,
         ):
             return soak(server, list(mixed(server, crew, given.kickoffs, given.crews)), crew)
@@ -122,6 +131,10 @@ def run(server: Served, posts: list[Post], samples: Samples) -> None:
 
 
 def settled(server: Served) -> Traces:
+    """Idle processes, which wait for another kickoff with `--reuse`, have ended by then."""
+    deadline = time.monotonic() + LONGEST_IDLE
+    while time.monotonic() < deadline and any(map(below, zygotes_below(server.pid))):
+        time.sleep(1)
     time.sleep(SETTLING)
     return traces(server)
 

@@ -49,7 +49,7 @@ class Started:
 
 class Cluster:
     """In `place`, a folder that every user can pass through. With a `disk` of so many megabytes PostgreSQL gets one of
-    its own, where we may mount one.
+    its own, where we may mount one. `reuse` is the option of its projects.
     """
 
     def __init__(
@@ -61,12 +61,14 @@ class Cluster:
         workers: int = 2,
         apis: int = 2,
         disk: int = 0,
+        reuse: int = 1,
     ) -> None:
         self.place = place
         self.kinds = kinds
         self.settings = {**USUAL, **settings}
         self.postgres_home = place / "disk" / "postgres"
         self.disk_is_ours = False
+        self.reuse = reuse
         self._disk = disk
         self.accepted: list[Started] = []
         self._counts = (workers, apis)
@@ -87,7 +89,9 @@ class Cluster:
             self.witness = stack.enter_context(Witness())
             await self._start_postgres(stack)
             self._key = base64.b64encode(secrets.token_bytes(32)).decode()
-            self.tokens = await registered(self.kinds, self.place, self.url, self._key, self.witness.environment)
+            self.tokens = await registered(
+                self.kinds, self.place, self.url, self._key, self.witness.environment, self.reuse
+            )
             self.audit = Audit(self.url)
             self.audit.install()
             self.client = await stack.enter_async_context(httpx.AsyncClient(timeout=20, trust_env=False))

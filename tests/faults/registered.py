@@ -6,6 +6,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from bench.reuse import set_reuse
+
 from projects_for_tests.making import PROJECTS
 from windlass.access.tokens import Tokens
 from windlass.aio import serving
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 
 async def registered(
-    kinds: Iterable[str], place: Path, url: str, key: str, environment: Mapping[str, str]
+    kinds: Iterable[str], place: Path, url: str, key: str, environment: Mapping[str, str], reuse: int
 ) -> dict[str, str]:
     """Copies them into `place` and registers them, under the master key that all nodes will have. By kind, a token."""
     given = machine_environment(os.environ) | dict(environment)  # noqa: TID251 - as windlass.config does it
@@ -34,7 +36,8 @@ async def registered(
         await migrate(database)
         tokens = await Tokens.open(TokenStore(database), load_key_ring(place / "none", Secret(key)))
         for kind in kinds:
-            registration = Registration.of(copied(kind, place))
+            set_reuse(project := copied(kind, place), reuse)
+            registration = Registration.of(project)
             deployment = await registration.inspect(DeploymentStore(database), runner, given)
             found[kind] = (await tokens.show(deployment)).organization.reveal()
     return found

@@ -108,6 +108,8 @@ def past_their_lease(cluster: Cluster) -> list[Any]:
     found = []
     for runner in cluster.watch.all:
         right = right_of(runner, rights.get(ids[runner.run], [])) if runner.run in ids else None
+        if right and right.succeeded and cluster.reuse > 1:
+            continue  # its process waits for another kickoff, or runs one
         if right and (late := runner.alive - right.until.timestamp()) > 0:
             found.append((str(right.kickoff_id), right.attempt, f"{late:.2f} s"))
     return found

@@ -63,12 +63,16 @@ class Change:
 
 @dataclass(slots=True)
 class Right:
-    """When an attempt's run may be alive: from `since` to the end of its lease, or to the row's going on without it."""
+    """When an attempt's run may be alive: from `since` to the end of its lease, or to the row's going on without it.
+
+    `succeeded` says that the run ended well: its process may be alive for others then.
+    """
 
     kickoff_id: UUID
     attempt: int
     since: datetime
     until: datetime
+    succeeded: bool = False
 
 
 class Audit:
@@ -121,3 +125,4 @@ def note(change: Change, rights: list[Right]) -> None:
             rights[-1].until = change.lease_until
     elif change.before == State.STARTED and rights:
         rights[-1].until = min(rights[-1].until, change.at)
+        rights[-1].succeeded = change.after == State.SUCCESS
