@@ -6,6 +6,7 @@ import os
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,11 +56,17 @@ def traces(server: Served) -> Traces:
         + [pid for zygote in zygotes for pid in below(zygote)],
         {str(path) for path in (server.home / "runs").rglob("*")},
         {path.name for path in temporary.iterdir()},
-        {str(path) for folder in (temporary, server.home) for path in folder.rglob(LOCKS)},
+        {path for folder in (temporary, server.home) for path in lock_files_below(folder)},
         descriptors(server.pid),
         [one for zygote in zygotes for one in descriptors(zygote)],
         connections_in(server.home),
     )
+
+
+def lock_files_below(folder: Path) -> list[str]:
+    """Folders may be removed meanwhile: others use the temporary folder too."""
+    found = ((within, name) for within, _, names in os.walk(folder) for name in names)
+    return [f"{within}/{name}" for within, name in found if fnmatch(name, LOCKS)]
 
 
 def connections_in(home: Path) -> int:
