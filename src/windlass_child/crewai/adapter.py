@@ -32,12 +32,19 @@ DATABASES = (
     "crewai.memory.storage.ltm_sqlite_storage:LTMSQLiteStorage",
 )
 """The databases of older releases."""
+SQLITE = (
+    "crewai.flow.persistence.sqlite",
+    "crewai.memory.storage.kickoff_task_outputs_storage",
+    "crewai.memory.storage.ltm_sqlite_storage",
+)
+"""Modules that keep databases in crewai's storage."""
+STORAGE = "CREWAI_STORAGE_DIR"
 MODULES = ("constants", "config")
 PATH = "DEFAULT_STORAGE_PATH"
 
 
 def storage_variables(storage: Path) -> dict[str, str]:
-    return {"CREWAI_STORAGE_DIR": str(storage)}
+    return {STORAGE: str(storage)}
 
 
 def warm() -> None:
@@ -61,6 +68,16 @@ def restart_threads() -> None:
 def prepare_child() -> None:
     restart_threads()
     move_stores()
+    store_quickly()
+
+
+def store_quickly() -> None:
+    """Makes databases in the working folder of the run do without waiting for the disk (crewai.databases)."""
+    found = [sys.modules[name] for name in SQLITE if name in sys.modules]
+    if found:
+        from windlass_child.crewai import databases
+
+        databases.store_quickly(found, Path.cwd())
 
 
 def move_stores() -> None:
