@@ -18,7 +18,7 @@ from windlass.aio import offload, shielded
 from windlass.kickoffs.outcome import Answer, Ended
 from windlass.runner.incoming import MOST_AT_ONCE, ROOM, Incoming, OverLimit, ResultSize
 from windlass.runner.io import FdReader, OutputCapture, SocketReader, UnexpectedDescriptors, next_frames
-from windlass.runner.processes import end_family, proportional
+from windlass.runner.processes import end_family, process, proportional
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
 from windlass_child.process.frames import BadMessage, encode
@@ -81,6 +81,8 @@ async def stacks_of(zygote: Zygote, name: str, file: int | None) -> str:
 
 QUIT_SECONDS = 6.0
 """The time in which an idle child may run the exit handlers of crew code (child.WIND_DOWN_SECONDS), and end."""
+NOTABLE = 8 << 20
+"""Bytes that the memory of an idle child may grow until it is measured again."""
 FOREVER = 10 * 365 * 86400.0
 """Seconds: the lease of a run that has none, in a child that had one."""
 MOST_DESCRIPTORS = 2
@@ -117,6 +119,13 @@ class Supervision:
     reuse: bool = False
 
 
+class Memory(NamedTuple):
+    """The resident memory of a process, and its share (PSS) of the memory, in bytes."""
+
+    resident: int
+    share: int
+
+
 class NotBegun(Exception):  # noqa: N818 - describes the run
     """A child that had run before ended before it began this run, which can be given to another child."""
 
@@ -139,6 +148,7 @@ class Child:
         self._sent_in_part = False
         self._rollup: int | None = None
         self._stacks: int | None = None
+        self._memory: Memory | None = None
         self._idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._begun = False
         self._garbled = False
@@ -154,12 +164,21 @@ class Child:
     def is_over(self) -> bool:
         return self._zygote.has_ended(self._name)
 
-    async def rest(self, seconds: float) -> int | None:
-        """Has the idle child end after so many seconds, unless it gets another run before. Returns its share of memory
-        in bytes, or None if that can't be read.
-        """
+    async def rest(self, seconds: float) -> None:
+        """Has the idle child end after so many seconds, unless it gets another run before."""
         await self._hold(seconds)
-        return await asyncio.to_thread(proportional, self.process.pid, self._rollup)
+
+    async def memory(self) -> Memory | None:
+        """Returns the memory of the child; None if it can't be read. The share is read only after the resident memory
+        has grown, because it takes a millisecond.
+        """
+        found = process(self.process.pid)
+        if found is None:
+            return None
+        if self._memory is None or found.rss > self._memory.resident + NOTABLE:
+            share = await asyncio.to_thread(proportional, self.process.pid, self._rollup)
+            self._memory = None if share is None else Memory(found.rss, share)
+        return self._memory
 
     async def quit(self) -> None:
         """Asks the idle child to end, and waits until it has ended, for QUIT_SECONDS at most."""

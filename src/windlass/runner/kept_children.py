@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.aio import shielded
-from windlass.runner.processes import Families, all_processes, process
+from windlass.runner.child import Memory
+from windlass.runner.processes import Families, all_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -36,19 +37,19 @@ GROWTH = 64 << 20
 """Bytes that the resident memory of a process may grow while it is idle. No limit of a run counts then."""
 
 Key = tuple[object, ...]
+NOTHING = Memory(0, 0)
 logger = log.logger(__name__)
 
 
 @dataclass(eq=False, slots=True)
 class KeptChild:
-    """An idle child. `life` ends it. `memory` is its share of memory in bytes, `rss` its resident memory."""
+    """An idle child. `life` ends it."""
 
     child: Child
     life: AsyncExitStack
     zygote: Zygote
     key: Key
-    memory: int = 0
-    rss: int = 0
+    memory: Memory = NOTHING
     since: float = field(default_factory=time.monotonic)
 
     async def end(self) -> None:
@@ -80,19 +81,19 @@ class KeptChildren:
 
     async def put(self, kept: KeptChild, most_runs: int, memory_limit: int | None) -> None:
         """Keeps the idle child, or ends it if it has reached a bound."""
-        memory = await kept.child.rest(END_SECONDS)
-        found = process(kept.child.process.pid)
-        kept.memory, kept.rss = memory or 0, found.rss if found else 0
+        await kept.child.rest(END_SECONDS)
+        memory = await kept.child.memory()
         most = MOST_MEMORY if memory_limit is None else min(MOST_MEMORY, memory_limit // 2)
         old = time.monotonic() - kept.child.made_at > MOST_AGE
-        if kept.child.runs >= most_runs or memory is None or memory > most or old or kept.zygote.lost:
+        if kept.child.runs >= most_runs or memory is None or memory.share > most or old or kept.zygote.lost:
             self._end(kept.end)
         else:
+            kept.memory = memory
             self._kept.append(kept)
 
     def memory(self) -> int:
         """Returns the memory of all idle children in bytes."""
-        return sum(kept.memory for kept in self._kept)
+        return sum(kept.memory.share for kept in self._kept)
 
     async def end_oldest(self) -> bool:
         """Ends the child that has been idle for longest. Returns False if there is none."""
@@ -116,7 +117,11 @@ class KeptChildren:
         old = time.monotonic() - IDLE_SECONDS
         for kept in list(self._kept):
             family = families.of(kept.child.process.pid, kept.child.process.started)
-            if len(family) > 1 or any(one.rss > kept.rss + GROWTH for one in family) or not kept.child.is_idle:
+            if (
+                len(family) > 1
+                or any(one.rss > kept.memory.resident + GROWTH for one in family)
+                or not kept.child.is_idle
+            ):
                 self._kept.remove(kept)
                 self._end(kept.life.aclose)
             elif kept.since < old:
