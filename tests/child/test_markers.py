@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass_child.journal.flow_state import FlowState
 from windlass_child.journal.journal import Journal
 from windlass_child.journal.markers import Markers
 from windlass_child.process.encodings import FORMS
@@ -155,16 +155,18 @@ def states() -> Markers:
     return Markers(SECRETS, level="state")
 
 
+@pytest.mark.xdist_group("crewai")
 def test_a_marker_that_two_changes_divide_is_whole_again(states: Markers) -> None:
     """A change holds what differs from the text before, which may begin within a marker."""
+    flow_state = import_module("windlass_child.journal.flow_state").FlowState  # imports crewai: in one process only
     before = Flow({"tokens": "Xk29vQ7mT4zR8bLw"})
-    state = FlowState(before, states)
+    state = flow_state(before, states)
     changes = [state.changes()]
     before.state["tokens"] = "Xk29vQ7mT4zR8bLw" + "Zq8-Longer"
     changes.append(state.changes())
     assert "Xk29vQ7mT4zR8bLw" not in repr(changes)
     after = Flow({})
-    later = FlowState(after, Markers(SecretValues(VALUES | {"TOKEN": "another-one"}), states.nonce, "state"))
+    later = flow_state(after, Markers(SecretValues(VALUES | {"TOKEN": "another-one"}), states.nonce, "state"))
     for one in changes:
         later.take(one, in_use=False)
     later.restore()

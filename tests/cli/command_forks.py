@@ -11,7 +11,9 @@ import functools
 import gc
 import json
 import os
+import select
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -19,36 +21,88 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from importlib import import_module
+from io import BufferedReader, FileIO, TextIOWrapper
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+PID_BYTES = 8
 LARGEST = 1 << 16
 """Bytes of a request, and of what is typed into a command: as many as a pipe holds."""
 MODULES = ("windlass.wiring.services", "windlass.client.crews", "windlass.client.control")
 Answer = tuple[int, bytes, bytes]
 
 
+class ForkedProcess:
+    """One that runs, with what the tests use of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, status: FileIO, out: FileIO, err: FileIO) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdout, self.stderr = (TextIOWrapper(BufferedReader(one), encoding="utf-8") for one in (out, err))
+        self._status = status
+
+    def poll(self) -> int | None:
+        return self._within(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Returns the exit code, as `subprocess` has it. Raises TimeoutError."""
+        code = self._within(timeout)
+        if code is None:
+            raise TimeoutError(f"the command has not ended within {timeout} s")
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _within(self, seconds: float | None) -> int | None:
+        if self.returncode is None and select.select([self._status], [], [], seconds)[0]:
+            self.returncode = os.waitstatus_to_exitcode(int(self._status.read()))
+            self._status.close()
+        return self.returncode
+
+
 def run(
     arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, typed: bytes, within: float
 ) -> Answer:
     """Returns the exit code, as `subprocess` has it, and what was printed. Raises TimeoutError."""
-    assert len(typed) < LARGEST
     with ExitStack() as stack:
-        ends = [os.pipe() for _ in range(4)]
-        ours = [stack.enter_context(open(read, "rb", buffering=0)) for read, _ in ends[1:]]  # noqa: PTH123
-        theirs = [ends[0][0], *(write for _, write in ends[1:])]
-        try:
-            os.write(ends[0][1], typed)
-            request = json.dumps([list(arguments), dict(environment), str(folder or os.getcwd())])  # noqa: PTH109
-            socket.send_fds(_server(), [request.encode()], theirs)
-        finally:
-            for descriptor in (ends[0][1], *theirs):
-                os.close(descriptor)
+        ours = [stack.enter_context(one) for one in _forked(arguments, environment, folder, typed)]
+        _pid_of(ours[-1])
         out, err, status = _read_all([one.fileno() for one in ours], time.monotonic() + within)
     return os.waitstatus_to_exitcode(int(status)), out, err
+
+
+def start(arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None) -> ForkedProcess:
+    out, err, status = _forked(arguments, environment, folder, b"")
+    return ForkedProcess(_pid_of(status), status, out, err)
+
+
+def _pid_of(status: FileIO) -> int:
+    return int.from_bytes(status.read(PID_BYTES), "big")
+
+
+def _forked(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, typed: bytes
+) -> list[FileIO]:
+    """Returns the ends of its output, of its errors, and of a pipe with its process id and later its status."""
+    assert len(typed) < LARGEST
+    ends = [os.pipe() for _ in range(4)]
+    theirs = [ends[0][0], *(write for _, write in ends[1:])]
+    try:
+        os.write(ends[0][1], typed)
+        request = json.dumps([list(arguments), dict(environment), str(folder or os.getcwd())])  # noqa: PTH109
+        socket.send_fds(_server(), [request.encode()], theirs)
+    finally:
+        for descriptor in (ends[0][1], *theirs):
+            os.close(descriptor)
+    return [FileIO(read) for read, _ in ends[1:]]
 
 
 def _read_all(descriptors: list[int], deadline: float) -> list[bytes]:
@@ -98,6 +152,7 @@ def serve(requests: socket.socket) -> None:
             if command := os.fork():
                 for descriptor in (0, 1, 2, *streams):
                     os.close(descriptor)
+                os.write(status, command.to_bytes(PID_BYTES, "big"))
                 os.write(status, str(os.waitpid(command, 0)[1]).encode())
                 os._exit(0)
             os.close(status)
@@ -123,9 +178,8 @@ def become(streams: list[int], arguments: list[str], environment: dict[str, str]
 
 def leave(code: int) -> NoReturn:
     """Ends as the interpreter does, but without the destruction of all modules, which takes longer than the command."""
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.main_thread():
-            thread.join()
+    threading._shutdown()  # type: ignore[attr-defined]  # ends the threads of executors, and waits for those of others
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

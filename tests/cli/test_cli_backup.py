@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import Command
+from cli.the_command import Command, ForkedCommand
 
 if TYPE_CHECKING:
     from cli.the_command import Ended
@@ -37,7 +37,7 @@ def folder(open_folder: Path) -> Path:
 def server(folder: Path, name: str) -> Command:
     (folder / name).mkdir()
     (folder / name).chmod(0o755)
-    return Command(folder / name)
+    return ForkedCommand(folder / name)
 
 
 def kickoff(windlass: Command, url: str, leaf: str, until: Path) -> str:

@@ -107,7 +107,7 @@ def shown_on_a_terminal(windlass: Command, project: Path) -> str:
 def test_a_port_that_is_taken_is_reported_before_the_database_starts(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = Command(folder)("dev", str(folder / "project"), "--port", str(port))
+        ended = ForkedCommand(folder)("dev", str(folder / "project"), "--port", str(port))
     assert ended.code == 1
     assert f"can't listen on 127.0.0.1:{port}: Address already in use." in ended.err
     assert f"The process {os.getpid()} (" in ended.err or sys.platform != "linux"
@@ -116,7 +116,7 @@ def test_a_port_that_is_taken_is_reported_before_the_database_starts(folder: Pat
 
 
 def test_a_project_that_is_none_is_told_at_once(folder: Path) -> None:
-    ended = Command(folder)("dev", str(folder))
+    ended = ForkedCommand(folder)("dev", str(folder))
     assert ended.code == 1
     assert ended.err.startswith(f"error: no crew, flow or function found in {folder}")
     assert not (folder / "windlass").exists()

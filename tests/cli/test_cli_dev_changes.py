@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import DEADLINE, Command
+from cli.the_command import DEADLINE, Command, ForkedCommand
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def pid_told_by(pipe: Path) -> int:
 
 
 def test_a_variable_that_is_added_to_the_env_file_mends_the_project(open_folder: Path, project: Path) -> None:
-    with served(Command(open_folder), project) as server:
+    with served(ForkedCommand(open_folder), project) as server:
         (project / "steep.py").write_text(NEEDY + OLD)
         assert "Set KETTLE" in server.wait_for(
             "until it can, version 1, the last one that could be loaded, is served: "
@@ -76,7 +76,7 @@ def test_a_variable_that_is_added_to_the_env_file_mends_the_project(open_folder:
 def test_what_was_broken_when_it_was_started_again_is_told_of_when_it_is_mended(
     open_folder: Path, project: Path
 ) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     written(project, {"steep.py": NEEDY + OLD, ".env": "KETTLE=copper\n"})
     with served(windlass, project):
         pass
@@ -88,7 +88,7 @@ def test_what_was_broken_when_it_was_started_again_is_told_of_when_it_is_mended(
 
 
 def test_code_that_is_mended_to_what_it_was_is_told_of(open_folder: Path, project: Path) -> None:
-    with served(Command(open_folder), project) as server:
+    with served(ForkedCommand(open_folder), project) as server:
         (project / "steep.py").write_text("def steep(leaf\n")
         server.wait_for("can't be loaded any more")
         (project / "steep.py").write_text(OLD)
@@ -100,7 +100,7 @@ def test_code_that_blocks_while_it_is_loaded_does_not_keep_out_what_is_saved_aft
 ) -> None:
     os.mkfifo(told := open_folder / "told")
     told.chmod(0o666)  # crews may run as another user
-    with served(Command(open_folder), project) as server:
+    with served(ForkedCommand(open_folder), project) as server:
         (project / "steep.py").write_text(BLOCKED.format(told=str(told)) + OLD)
         blocked = pid_told_by(told)
         (project / "steep.py").write_text(NEW)
@@ -114,7 +114,7 @@ def test_what_the_project_writes_while_it_is_loaded_has_it_loaded_no_more_than_o
 ) -> None:
     (project / "steep.py").write_text(WRITES_AT_IMPORT + OLD)
     project.chmod(0o777)  # crews may run as another user
-    with served(Command(open_folder), project) as server:
+    with served(ForkedCommand(open_folder), project) as server:
         told = server.wait_for("warning: seen.txt changed each time that the project was loaded")
         assert 'ignore = ["seen.txt"] under [tool.windlass]' in told
         (project / "steep.py").write_text(WRITES_AT_IMPORT + NEW)
@@ -124,7 +124,7 @@ def test_what_the_project_writes_while_it_is_loaded_has_it_loaded_no_more_than_o
 
 
 def test_what_is_to_be_ignored_is_no_change(open_folder: Path, project: Path) -> None:
-    with served(Command(open_folder), project) as server:
+    with served(ForkedCommand(open_folder), project) as server:
         written(project, {"cups/one.txt": "1", "two.db": "2"})
         assert "(cups/one.txt)" in server.wait_for(CHANGED)
         assert 'ignore = ["cups/one.txt"] under [tool.windlass]' in server.wait_for("if a run writes cups/one.txt: ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from cli.the_command import Command
+from cli.the_command import ForkedCommand
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ KEYS = "import os\nKEYS = [os.environ['TEA_KEY'], os.environ['MILK_KEY']]\n"
 
 def test_a_project_that_loads_is_told_what_it_lacks_before_it_is_served(open_folder: Path) -> None:
     project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": STEEP})
-    with Command(open_folder).started("dev", str(project), "--port", "0") as server:
+    with ForkedCommand(open_folder).started("dev", str(project), "--port", "0") as server:
         server.wait_for("Base URL")
         said = server.out + server.err
         assert "pyproject.toml:4: warning: " in said
@@ -35,7 +35,7 @@ def test_a_project_that_loads_is_told_what_it_lacks_before_it_is_served(open_fol
 
 def test_a_project_that_does_not_load_is_told_all_that_it_lacks(open_folder: Path) -> None:
     project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": KEYS + STEEP})
-    ended = Command(open_folder)("dev", str(project), "--port", "0")
+    ended = ForkedCommand(open_folder)("dev", str(project), "--port", "0")
     assert ended.code == 1
     for name in ("variable TEA_KEY", "variable MILK_KEY", "'kettle-that-nobody-made' is not installed"):
         assert name in ended.out
@@ -48,7 +48,7 @@ def test_all_that_is_wrong_with_its_options_is_told(open_folder: Path) -> None:
         open_folder / "project",
         {"pyproject.toml": PROJECT + "concurency = 2\nweight = -1\n", "steep.py": STEEP},
     )
-    ended = Command(open_folder)("dev", str(project), "--port", "0")
+    ended = ForkedCommand(open_folder)("dev", str(project), "--port", "0")
     assert ended.code == 1
     assert "pyproject.toml:7: error: " in ended.out
     assert "pyproject.toml:8: error: " in ended.out
@@ -56,7 +56,7 @@ def test_all_that_is_wrong_with_its_options_is_told(open_folder: Path) -> None:
 
 def test_a_change_that_breaks_more_than_one_thing_is_told_as_a_whole(open_folder: Path) -> None:
     project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": STEEP})
-    with Command(open_folder).started("dev", str(project), "--port", "0") as server:
+    with ForkedCommand(open_folder).started("dev", str(project), "--port", "0") as server:
         server.wait_for("Base URL")
         (project / "steep.py").write_text(KEYS + STEEP)
         server.wait_for("variable MILK_KEY")
@@ -68,14 +68,14 @@ def test_a_change_that_breaks_more_than_one_thing_is_told_as_a_whole(open_folder
 
 def test_dev_prints_its_interpreter_and_why_and_refuses_one_that_is_too_old_before_it_starts(open_folder: Path) -> None:
     project = written(open_folder / "project", {"pyproject.toml": PROJECT, "steep.py": STEEP})
-    command = Command(open_folder)
+    command = ForkedCommand(open_folder)
     with command.started("dev", str(project), "--port", "0", "--python", sys.executable) as server:
         server.wait_for(f"crews run in {sys.executable} (Python 3.{sys.version_info[1]}), named by --python")
         server.wait_for("Base URL")
         server.interrupt()
         assert server.end() == 0
     written(project, {".venv/pyvenv.cfg": "version = 3.9.1\n", ".venv/bin/python": ""})
-    ended = Command(open_folder / "other")("dev", str(project), "--port", "0")
+    ended = ForkedCommand(open_folder / "other")("dev", str(project), "--port", "0")
     assert ended.code == 1
     assert "the project's .venv, is Python 3.9, and crews run on Python 3.10 to 3.13." in ended.err
     assert not (open_folder / "other" / "windlass").exists(), "nothing was started"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import Command
+from cli.the_command import Command, ForkedCommand
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def result(windlass: Command, url: str) -> str:
 
 
 def test_a_changed_project_is_loaded_again(open_folder: Path, project: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     with windlass.started("dev", str(project), "--port", "0") as server:
         url = begun(windlass, server)
         assert result(windlass, url) == "green tea\n"
@@ -68,7 +68,7 @@ def test_a_changed_project_is_loaded_again(open_folder: Path, project: Path) -> 
 
 
 def test_what_runs_goes_on_with_the_code_that_it_has_imported(open_folder: Path, project: Path) -> None:
-    windlass, brewed = Command(open_folder), open_folder / "brewed"
+    windlass, brewed = ForkedCommand(open_folder), open_folder / "brewed"
     (project / "steep.py").write_text(SLOW)
     with windlass.started("dev", str(project), "--port", "0") as server:
         url = begun(windlass, server)
@@ -84,7 +84,7 @@ def test_what_runs_goes_on_with_the_code_that_it_has_imported(open_folder: Path,
 
 
 def test_a_project_that_was_broken_is_told_and_served_again_when_it_is_mended(open_folder: Path, project: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     with windlass.started("dev", str(project), "--port", "0") as server:
         url = begun(windlass, server)
         (project / "steep.py").write_text("def steep(leaf\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from cli.the_command import Command
+from cli.the_command import ForkedCommand
 from projects_for_tests.making import written
 from windlass.deployments.registration import LONGEST_SLUG, Registration
 
@@ -25,7 +25,7 @@ def test_projects_side_by_side(open_folder: Path) -> None:
     cold = project(open_folder / "cold", "Tea", STEEP.replace("KIND", "cold tea"))
     coffee = project(open_folder / "coffee", "Coffee", "def steep(\n")
     broken = str(written(open_folder / "broken", {"pyproject.toml": "[project"}))
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     with windlass.started("dev", tea, broken, cold, coffee, "--port", "0") as server:
         server.wait_for("Ctrl-C stops it")
         assert f"warning: {broken} is not served: " in server.out
@@ -63,7 +63,7 @@ def test_projects_side_by_side(open_folder: Path) -> None:
 
 
 def test_none_that_can_be_served_is_an_error_and_so_is_one_given_twice(open_folder: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     broken = str(written(open_folder / "broken", {"pyproject.toml": "[project"}))
     ended = windlass("dev", broken, str(written(open_folder / "other", {"pyproject.toml": "[tool"})), "--port", "0")
     assert (ended.code, "other/pyproject.toml can't be read" in ended.err) == (1, True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import DEADLINE, Command, line
+from cli.the_command import DEADLINE, Command, ForkedCommand, line
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Terminal:
 
 @pytest.fixture
 def windlass(open_folder: Path) -> Command:
-    return Command(open_folder)
+    return ForkedCommand(open_folder)
 
 
 @pytest.fixture

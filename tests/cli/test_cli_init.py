@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cli.the_command import Command
+from cli.the_command import ForkedCommand
 from windlass.errors import ProjectError
 from windlass.projects import recognise
 from windlass.projects.making import KINDS_WITH_TEMPLATES as KINDS
@@ -23,7 +23,7 @@ OFFLINE = "[offline model]"
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_made_project_has_no_findings_and_runs_on_the_offline_model(open_folder: Path, kind: str) -> None:
-    windlass, project = Command(open_folder), open_folder / "my project!"
+    windlass, project = ForkedCommand(open_folder), open_folder / "my project!"
     made = windlass("init", str(project), "--kind", kind)
     assert (made.code, f"windlass dev '{project}'" in made.out) == (0, True), made
     checked = windlass("check", "--strict", str(project))
@@ -52,7 +52,7 @@ def test_a_crew_in_the_current_folder_is_made_if_nothing_is_said(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("taken", ["pyproject.toml", "src/tea/__init__.py", "crew.jsonc"])
 def test_nothing_is_written_where_a_file_is_in_the_way(tmp_path: Path, kind: str, taken: str) -> None:
-    windlass, folder = Command(tmp_path), tmp_path / "tea"
+    windlass, folder = ForkedCommand(tmp_path), tmp_path / "tea"
     (folder / taken).parent.mkdir(parents=True)
     (folder / taken).write_text("mine")
     before = sorted(folder.rglob("*"))
@@ -128,6 +128,6 @@ def test_what_is_made_is_what_is_told(tmp_path: Path) -> None:
 
 
 def test_an_unknown_kind_is_a_usage_error(tmp_path: Path) -> None:
-    ended = Command(tmp_path)("init", str(tmp_path / "tea"), "--kind", "opera")
+    ended = ForkedCommand(tmp_path)("init", str(tmp_path / "tea"), "--kind", "opera")
     assert ended.code == 2
     assert not (tmp_path / "tea").exists()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from cli.the_command import Command
+from cli.the_command import Command, ForkedCommand
 from projects_for_tests.another_user import as_another_user
 from projects_for_tests.making import written
 from projects_for_tests.wheels import index, source, wheel
@@ -33,7 +33,7 @@ def project(open_folder: Path) -> Path:
 
 
 def command(folder: Path) -> Command:
-    return Command(folder, {**index(folder / "wheels"), "UV_CACHE_DIR": str(folder / "cache")})
+    return ForkedCommand(folder, {**index(folder / "wheels"), "UV_CACHE_DIR": str(folder / "cache")})
 
 
 @as_another_user

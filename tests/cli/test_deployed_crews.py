@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from api.fake_vault import SECRET, FakeVault, running
-from cli.the_command import Command, CommandHere
+from cli.the_command import Command, CommandHere, ForkedCommand
 from projects_for_tests.making import written
 from projects_for_tests.places import folder_for_all
 
@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Started]:
-    with CommandHere(folder).started("serve", "--port", "0") as server:
+    with ForkedCommand(folder).started("serve", "--port", "0") as server:
         server.wait_for("Ctrl-C stops")
         yield server
         server.interrupt()
@@ -174,7 +174,7 @@ def test_variables_take_their_values_from_a_secret_manager(windlass: Command, fo
 def test_a_shell_completes_names_of_credentials_and_secrets(windlass: Command, folder: Path) -> None:
     def completed(line: str, position: int) -> list[str]:
         variables = {"_WINDLASS_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(position)}
-        return Command(folder)(**variables).out.splitlines()
+        return ForkedCommand(folder)(**variables).out.splitlines()
 
     with running(FakeVault()) as vault:
         options = ("--method", "token", "--address", vault.address)

@@ -18,7 +18,7 @@ import click
 import pytest
 
 import windlass
-from cli.command_forks import run
+from cli.command_forks import ForkedProcess, run, start
 from projects_for_tests.homes import give_database
 from windlass.cli.commands import windlass as root
 from windlass.cli.exit_codes import exit_code
@@ -67,22 +67,25 @@ class Command:
         environment = {**self.environment, **variables}
         if self.gives_database and arguments[0] in {"dev", "serve"} and "WINDLASS_DATABASE_URL" not in environment:
             give_database(Path(environment["WINDLASS_HOME"]))
-        return Started(
-            subprocess.Popen(
-                line(*arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-                env=environment,
-                cwd=self.folder,
-            )
+        return Started(self._process(arguments, environment))
+
+    def _process(
+        self, arguments: tuple[str, ...], environment: dict[str, str]
+    ) -> subprocess.Popen[str] | ForkedProcess:
+        return subprocess.Popen(
+            line(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=environment,
+            cwd=self.folder,
         )
 
 
 class ForkedCommand(Command):
-    """Forks short commands from a process that has imported them. Servers are processes of their own."""
+    """Forks commands and servers from a process that has imported them."""
 
     def __call__(self, *arguments: str, typed: str = "", **variables: str) -> Ended:
         if any(name.startswith("PYTHON") for name in variables):  # the interpreter reads them at its start
@@ -90,6 +93,13 @@ class ForkedCommand(Command):
         environment = {**self.environment, **variables}
         code, out, err = run(arguments, environment, self.folder, typed.encode(), DEADLINE)
         return Ended(code, as_text(out), as_text(err))
+
+    def _process(
+        self, arguments: tuple[str, ...], environment: dict[str, str]
+    ) -> subprocess.Popen[str] | ForkedProcess:
+        if any(name.startswith("PYTHON") and name != "PYTHONPATH" for name in environment):
+            return super()._process(arguments, environment)
+        return start(arguments, environment, self.folder)
 
 
 def as_text(printed: bytes) -> str:
@@ -118,7 +128,7 @@ class CommandHere(Command):
 class Started:
     """One that runs; its lines are awaited, not polled for. `out` and `err` hold all that came so far."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str] | ForkedProcess) -> None:
         self.process = process
         self.out = self.err = ""
         self._lines: SimpleQueue[str] = SimpleQueue()

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.the_command import DEADLINE, Command
+from cli.the_command import DEADLINE, Command, ForkedCommand
 from projects_for_tests.making import written
 
 pytestmark = pytest.mark.xdist_group("served_crews")
@@ -56,7 +56,7 @@ def status_of_the_last(url: str, token: str, windlass: Command) -> dict[str, Any
 
 
 def test_it_runs_a_crew_and_returns_exactly_the_final_output(open_folder: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     with windlass.started("dev", str(written(open_folder / "project", PROJECT)), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
         live = windlass("tokens", "create", "--profile", "live").out.strip()

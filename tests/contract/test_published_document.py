@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis import Case
 from schemathesis.config import SchemathesisConfig
 
-from cli.the_command import Command
+from cli.the_command import ForkedCommand
 from projects_for_tests.making import written
 from projects_for_tests.places import folder_for_all
 
@@ -42,7 +42,7 @@ PROJECT = {
 def published() -> Iterator[Any]:
     """The document of a served flow, whose inputs have types. It is paused: kickoffs are accepted, and wait."""
     with folder_for_all() as folder:
-        project, windlass = written(folder / "tides", PROJECT), Command(folder)
+        project, windlass = written(folder / "tides", PROJECT), ForkedCommand(folder)
         with windlass.started("dev", str(project), "--port", "0") as server:
             url = server.wait_for("Base URL").split()[-1]
             token = windlass("tokens", "show", "--kind", "organization").out.strip()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import DEADLINE, Command
+from cli.the_command import DEADLINE, ForkedCommand
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def returned(home: Path, url: str, token: str) -> dict[str, Any]:
 
 
 def test_it_starts_a_crew_waits_for_it_and_serves_it_as_a_plugin(open_folder: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     with windlass.started("dev", str(written(open_folder / "project", PROJECT)), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
         found = returned(open_folder, url, windlass("tokens", "show", "--kind", "user").out.strip())

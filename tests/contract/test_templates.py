@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.the_command import DEADLINE, Command
+from cli.the_command import DEADLINE, ForkedCommand
 
 pytestmark = pytest.mark.xdist_group("served_crews")
 
@@ -49,7 +49,7 @@ def test_a_template_is_served_as_it_is(
     open_folder: Path, arguments: tuple[str, ...], inputs: str, given: list[str], said: str
 ) -> None:
     project = created(open_folder, *arguments)
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     with windlass.started("dev", str(project), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
         windlass.environment["WINDLASS_TOKEN"] = windlass("tokens", "show", "--kind", "user").out.strip()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cli.the_command import Command
+from cli.the_command import Command, ForkedCommand
 from projects_for_tests.making import written
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LiveServer:
     @classmethod
     @contextmanager
     def started(cls, folder: Path) -> Iterator[LiveServer]:
-        windlass = Command(folder)
+        windlass = ForkedCommand(folder)
         with windlass.started("serve", "--port", "0") as server:
             url = server.wait_for("Address").split()[-1]
             server.wait_for("Ctrl-C stops")

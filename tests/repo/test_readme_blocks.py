@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.the_command import DEADLINE, PACKAGES, Command
+from cli.the_command import DEADLINE, PACKAGES, Command, ForkedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,7 +75,7 @@ def at_port(lines: Iterable[str], base_url: str) -> str:
 
 
 def test_the_lines_of_the_readme_work_as_they_stand(open_folder: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     apart = (INSTALLING, SERVING, SERVING_MANY, DEPLOYING)
     lines = [block for block in blocks("README.md") if not any(words in block for words in apart)]
     environment = environment_with_commands(open_folder, windlass)
@@ -90,7 +90,7 @@ def test_the_lines_of_the_readme_work_as_they_stand(open_folder: Path) -> None:
 
 
 def test_the_lines_that_deploy_work_as_they_stand(open_folder: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     environment = environment_with_commands(open_folder, windlass)
     environment["PATH"] = f"{open_folder}/.venv/bin:{environment['PATH']}"
     deploying = [block for block in blocks("README.md") if DEPLOYING in block]
@@ -118,7 +118,7 @@ def test_what_installs_and_serves_is_what_make_and_the_command_have() -> None:
 
 
 def test_the_quickstart_works_as_it_stands(open_folder: Path) -> None:
-    windlass = Command(open_folder)
+    windlass = ForkedCommand(open_folder)
     windlass.gives_database = False
     lines = blocks("docs/quickstart.md")
     serving = lines.index("windlass dev tides\n")
