@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
+from compileall import compile_dir
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,15 +34,20 @@ if TYPE_CHECKING:
 settings.register_profile("unhurried", deadline=None, max_examples=30)
 settings.load_profile("unhurried")
 
+PROJECTS = re.compile("/projects_for_tests/projects/|/templates/")
+"""Of files that tests copy, without byte code."""
+
 _numbers = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Rewrites the assertions of changed modules once, also where Python may write no byte code: otherwise each process
-    of pytest-xdist does so for all modules, which takes seven seconds.
+    of pytest-xdist does so for all modules, which takes seven seconds. Compiles the other modules once, too.
     """
     if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         return
+    for folder in ("src", "tests"):
+        compile_dir(config.rootpath / folder, rx=PROJECTS, quiet=2)
     changed = [path for path in modules_of(config) if rewrite._read_pyc(path, cached(path)) is None]
     half = os.fork() if len(changed) > 1 else 1
     for path in changed[bool(half) :: 2] if len(changed) > 1 else changed:
