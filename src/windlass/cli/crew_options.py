@@ -165,7 +165,7 @@ def client_at(kickoff: KickoffAt, access: Access) -> CrewClient:
     """
     token, url = access.given_token(), kickoff.url
     if url is None:
-        from windlass.cli.chosen_crew import crew_of_server
+        from windlass.cli.control_session import crew_of_server
 
         return crew_of_server(access, token, kickoff.id)
     from windlass.cli.crew_session import CrewClient

@@ -11,8 +11,7 @@ from starlette.responses import StreamingResponse
 from windlass.api.control_api.dependencies import id_cursor
 from windlass.api.control_api.people import audit_csv
 from windlass.api.errors import bad_request
-from windlass.dashboard.fields import one_line
-from windlass.dashboard.routes import HEADERS, Routes
+from windlass.dashboard.routes import HEADERS, Routes, one_line
 from windlass.kickoffs.roles import Role
 from windlass.store.audit import AuditFilter
 

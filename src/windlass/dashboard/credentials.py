@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.access.authentication import TooManyRequests
 from windlass.api.control_api.credentials import ProviderItem, provider_item
 from windlass.api.control_api.identity import identity_answer
-from windlass.dashboard.fields import one_line, several_lines
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, one_line, several_lines
 from windlass.deployments.configurations import BadConfiguration
 from windlass.deployments.credentials import CredentialPatch, GivenCredential, NoSuchCredential
 from windlass.kickoffs.roles import Role

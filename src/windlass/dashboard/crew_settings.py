@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windlass.dashboard.crew_frame import crew_of, crew_page
-from windlass.dashboard.fields import chosen, one_line, several_lines
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, chosen, one_line, several_lines
 from windlass.dashboard.setting_fields import FIELDS, GROUPS, SettingField
 from windlass.deployments.settings import TABLES, BadSettings
 from windlass.errors import WindlassError

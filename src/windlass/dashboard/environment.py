@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from windlass.dashboard.crew_frame import crew_page
-from windlass.dashboard.fields import one_line, several_lines
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, one_line, several_lines
 from windlass.deployments.env_files import BadEnvFile, looks_secret, parse_env_file
 from windlass.deployments.variables import DIRECT, BadVariable, GivenVariable, NoSuchVariable, ValueSource, Variable
 from windlass.kickoffs.roles import Role

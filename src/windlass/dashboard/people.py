@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from windlass.access.sessions import LINK_VALID
 from windlass.access.tokens import LastOwner, UserCanNot, UserExists
 from windlass.api.control_api.people import NewUser, end_user, token_item
-from windlass.dashboard.fields import one_line
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, one_line
 from windlass.errors import WindlassError
 from windlass.kickoffs.roles import Role
 from windlass.lifecycle.deletion import KickoffsStillOpen

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from windlass.access.tokens import NoSuchUser, TooManyTokens, UserCanNot
 from windlass.api.control_api.dependencies import id_cursor
 from windlass.api.control_api.people import NewToken, end_token, make_personal_token, token_item
-from windlass.dashboard.fields import chosen, one_line
-from windlass.dashboard.routes import Routes
+from windlass.dashboard.routes import Routes, chosen, one_line
 from windlass.errors import WindlassError
 from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope

@@ -17,14 +17,15 @@ WindlassError
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pydantic import BaseModel
 
@@ -183,3 +184,20 @@ def _member(value: str, key: str) -> str:
         raise KeyNotFound(
             "The secret is no JSON object, so it has no keys.", "Leave out `#` and what follows it."
         ) from None
+
+
+class Meaning(NamedTuple):
+    """A meaning of a provider's answer. `pattern` is searched in the code and the text of the answer."""
+
+    pattern: str
+    kind: type[SecretError]
+    message: str
+    hint: str
+
+
+def first_meaning(table: Sequence[Meaning], answer: str) -> SecretError | None:
+    """Returns the error with the words of the first meaning that fits. The text of the answer is never quoted."""
+    for meaning in table:
+        if re.search(meaning.pattern, answer, re.IGNORECASE):
+            return meaning.kind(meaning.message, meaning.hint)
+    return None

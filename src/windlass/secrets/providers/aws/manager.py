@@ -14,16 +14,17 @@ from windlass.secrets.provider import (
     AccessDenied,
     BadCredential,
     CredentialRefused,
+    Meaning,
     ProviderUnavailable,
     SecretError,
     SecretNotFound,
     UnusableSecret,
+    first_meaning,
 )
 from windlass.secrets.providers import aws, network
 from windlass.secrets.providers.configuration import check_method, missing
 from windlass.secrets.providers.network import in_time, is_overloaded, unavailable
 from windlass.secrets.providers.renewal import Renewed
-from windlass.secrets.providers.words import Meaning, first_meaning
 
 try:
     import boto3

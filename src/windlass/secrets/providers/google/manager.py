@@ -14,9 +14,11 @@ from windlass.secrets.provider import (
     AccessDenied,
     BadCredential,
     CredentialRefused,
+    Meaning,
     SecretError,
     SecretNotFound,
     UnusableSecret,
+    first_meaning,
 )
 from windlass.secrets.providers import google as configuration
 from windlass.secrets.providers import network
@@ -29,7 +31,6 @@ from windlass.secrets.providers.network import (
     unavailable,
 )
 from windlass.secrets.providers.renewal import Renewed
-from windlass.secrets.providers.words import Meaning, first_meaning
 
 try:
     import requests

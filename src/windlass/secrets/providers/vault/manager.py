@@ -11,15 +11,16 @@ from windlass.secrets.provider import (
     AccessDenied,
     BadCredential,
     CredentialRefused,
+    Meaning,
     SecretError,
     SecretNotFound,
+    first_meaning,
 )
 from windlass.secrets.providers import vault
 from windlass.secrets.providers.configuration import check_method
 from windlass.secrets.providers.network import is_overloaded, unavailable
 from windlass.secrets.providers.renewal import Renewed
 from windlass.secrets.providers.vault.direct import Direct
-from windlass.secrets.providers.words import Meaning, first_meaning
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
