@@ -495,10 +495,10 @@ async def test_files_are_kept_when_the_result_can_not_be_stored(
 ) -> None:
     original = KickoffStore.settle
 
-    async def settle(*arguments: Any, changes: Any = None) -> bool:
+    async def settle(*arguments: Any, changes: Any = None, **others: Any) -> bool:
         if arguments[3].output is not None or (files_too and changes):
             raise Unstorable("It is too large.", "Return less.")
-        return await original(*arguments, changes=changes)
+        return await original(*arguments, changes=changes, **others)
 
     monkeypatch.setattr(KickoffStore, "settle", settle)
     await written.worker()

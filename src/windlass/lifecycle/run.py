@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass import log, metrics
+from windlass import log
 from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
 from windlass.kickoffs.events import SECRETS_RESOLVED, TRACEBACK
-from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, lost_too_often, stopped
-from windlass.kickoffs.states import Reason, State
+from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, stopped
+from windlass.kickoffs.states import Reason
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
-from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
+from windlass.lifecycle.background_tasks import until_the_database_answers
+from windlass.lifecycle.run_ending import RunEnding
 from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
 from windlass.lifecycle.worker_config import Code, UnreadableSecrets
@@ -22,8 +23,7 @@ from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Ter
 from windlass.runner.run_context import at_the_latest, unless_ended
 from windlass.runner.run_spec import no_journal
 from windlass.runner.runner import timed_out
-from windlass.store.kickoffs import Claimed, Interruption
-from windlass_child.process.budget import hint, size_in_words
+from windlass_child.process.budget import hint
 from windlass_child.process.messages import (
     Event,
     JournalAppend,
@@ -42,11 +42,10 @@ from windlass_child.process.truncation import beginning
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from windlass.kickoffs.files import FileChanges
     from windlass.lifecycle.worker_config import CrewEnvironment, Environment, Observer, WorkerConfig
     from windlass.runner.run_folder import RunFolder
     from windlass.secrets.key_ring import KeyRing
-    from windlass.store.kickoffs import KickoffStore
+    from windlass.store.kickoffs import Claimed, KickoffStore
 
 SHOWN_AFTER = 0.5
 """Seconds after which a run that waits for its code, or for its secrets, reports so."""
@@ -96,9 +95,17 @@ class Run:
         self._reports = RunRecorder(store, claimed, self._records, lease_handle, self._limits, self._terminator)
         self._journal = Journal(store, key_ring, claimed.id)
         self.files = RunFiles(store, claimed, config.files, self._reports.warn)
-        self._file_changes: FileChanges | None = None
-        self._files_skipped = False
-        self._pauses: dict[tuple[Reason | None, bool], float | None] = {}
+        self._ending = RunEnding(
+            claimed,
+            store,
+            self._reports,
+            self._records,
+            self.files,
+            lease_handle=lease_handle,
+            retries=self._options.retries,
+            max_losses=config.max_losses,
+            seconds_left=lambda: self._seconds_left,
+        )
         self._calls_past_limit = 0
         self._began = time.monotonic()
         self.over = False
@@ -108,11 +115,9 @@ class Run:
         """Runs the attempt. Returns when its outcome is committed, or when the kickoff went on without this run."""
         self._show(None)
         try:
-            outcome = await self._outcome(environment)
+            self._show(await self._ending.settle_for_sure(await self._outcome(environment)))
         except NoLongerOurs:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
-        else:
-            self._show(await self._settle_for_sure(outcome))
 
     def _show(self, message: object) -> None:
         for observe in self._observers:
@@ -126,17 +131,16 @@ class Run:
 
     async def end(self, outcome: Outcome) -> None:
         """Stores the files of the run, unless another attempt follows: that one goes on from the last finished step."""
-        self._files_skipped = outcome.reason is not Reason.LOST and self._pause(outcome) is not None
-        if outcome.reason is Reason.LOST or self._files_skipped:
+        if not self._ending.keeps_files(outcome):
             return
         self.over = True
-        self._file_changes = await self.files.at_end()
-        if self._file_changes is not None:
-            self._show(self._file_changes)
+        changes = await self._ending.store_files()
+        if changes is not None:
+            self._show(changes)
 
     async def lose(self, why: str) -> None:
         """Settles a run without an outcome as a loss. The kickoff is run again, unless it was lost too often."""
-        await until_the_database_answers(lambda: self._settle(lost(why)))
+        await until_the_database_answers(lambda: self._ending.settle(lost(why)))
 
     async def _outcome(self, environment: Environment) -> Outcome:
         await until_the_database_answers(self._recall)
@@ -311,92 +315,3 @@ class Run:
             self._calls_past_limit += 1
             if self._calls_past_limit > MOST_CALLS_AT_ONCE:
                 raise OverLimit(f"used more tokens than its limit of {tokens}. {hint('token_limit')}")
-
-    async def _settle_for_sure(self, outcome: Outcome) -> Outcome:
-        """Settles the kickoff and returns the settled outcome: a failure if the whole result can't be stored."""
-        size = len(outcome.output or "") + len(outcome.structured or "")
-        try:
-            await until_stored(lambda: self._settle(outcome), self._store.answers, size)
-        except Unstorable as error:
-            message = f"the result is {size_in_words(size)}, and {error}"
-            reduced = failure(Reason.LIMIT, beginning(message, LONGEST_WORDS), final=True)
-            self._records.warnings.clear()
-            await self._settle_reduced(reduced)
-            return reduced
-        return outcome
-
-    async def _settle_reduced(self, outcome: Outcome) -> None:
-        """Settles the kickoff with the changes of its files, or without them if they can't be stored either."""
-        if self._file_changes is not None:
-            try:
-                await until_stored(lambda: self._settle(outcome), self._store.answers, LARGE + 1)
-            except Unstorable as error:
-                await self.files.give_up(error.message, self._file_changes)
-                self._file_changes = None
-            else:
-                return
-        await until_the_database_answers(lambda: self._settle(outcome))
-
-    async def _settle(self, outcome: Outcome) -> None:
-        if outcome.reason is Reason.LOST:
-            if await self._requeue(outcome.error or ""):
-                return
-            outcome = replace(
-                outcome, error=f"{lost_too_often(self._config.max_losses)} The last time: {outcome.error}"
-            )
-        elif await self._retry(outcome):
-            return
-        if self._files_skipped:
-            self._files_skipped = False
-            await self.files.give_up("another attempt was to follow, but none does.")
-        kickoff, attempt = self.claimed.id, self.claimed.attempt
-        settled = await self._store.settle(
-            kickoff, attempt, outcome, self._reports.usage, self._records.warnings, changes=self._file_changes
-        )
-        if settled:
-            metrics.ENDED.labels(outcome.state).inc()
-        logger.event(
-            "kickoff.ended" if settled else "kickoff.taken",
-            kickoff_id=kickoff,
-            attempt=attempt,
-            state=outcome.state,
-            reason=outcome.reason,
-            trace=outcome.trace or None,
-        )
-
-    async def _retry(self, outcome: Outcome) -> bool:
-        pause = self._pause(outcome)
-        if pause is None:
-            return False
-        kickoff, attempt, why = self.claimed.id, self.claimed.attempt, outcome.error or ""
-        retried = await self._store.retry(kickoff, attempt, self._interruption(why), pause=pause)
-        if retried:
-            logger.event("kickoff.retried", kickoff_id=kickoff, attempt=attempt, why=why, pause=round(pause, 1))
-        return retried
-
-    def _pause(self, outcome: Outcome) -> float | None:
-        """Returns the seconds until the next attempt that the project requests, or None for no further attempt. The
-        answer, which is partly random, stays the same.
-        """
-        kind = outcome.reason, outcome.final
-        if kind not in self._pauses:
-            self._pauses[kind] = self._new_pause(outcome)
-        return self._pauses[kind]
-
-    def _new_pause(self, outcome: Outcome) -> float | None:
-        pause = self._options.retries.pause(outcome, self.claimed.retries)
-        late = pause is not None and self._seconds_left is not None and pause >= self._seconds_left
-        return None if late else pause  # the kickoff would reach its timeout before the next attempt
-
-    async def _requeue(self, why: str) -> bool:
-        kickoff, attempt = self.claimed.id, self.claimed.attempt
-        isolated = not self.lease_handle.lapsed  # after the end of the lease, the crew did not cause the loss
-        state = await self._store.requeue(
-            kickoff, attempt, self._interruption(why), max_losses=self._config.max_losses, isolated=isolated
-        )
-        if state is not None:
-            logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)
-        return state is not None
-
-    def _interruption(self, why: str) -> Interruption:
-        return Interruption(why, self._reports.usage, self._records.warnings)

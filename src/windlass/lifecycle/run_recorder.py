@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BETWEEN_WRITES = 0.05
-"""Seconds. Reports that arrive in between are written in one statement. The first and the last reports of a run are
-written at once.
+GATHERING = 0.05
+"""Seconds that a report waits for others, to be written in one statement with them. A journal entry does not wait, and
+takes along the reports before it.
 """
 MOST_WAITING = 500
 MOST_BYTES_WAITING = 8 * 1024 * 1024
@@ -44,6 +44,8 @@ the bytes of outputs. At either limit the child waits.
 """
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes that one statement writes at most. A single larger value has a statement of its own."""
+LAST_BYTES = 64 * 1024
+"""Bytes of the last reports that are written together with the outcome at most."""
 PURPOSE = "journal"
 
 
@@ -56,7 +58,8 @@ class RunRecorder:
 
     A batch holds events, the task records that changed, new warnings, and journal entries. It also holds the tokens
     used, the model calls begun (both counted over all attempts), and what the run waits for. Journal entries are
-    written at once, because the run waits until `lease_handle` reports their commit.
+    written at once, because the run waits until `lease_handle` reports their commit. The last batch is left in `last`
+    when it is small, to be written together with the outcome of the run.
 
     `add`, `task` and `journal` wait while too much is unwritten. No further reports of the run are read then, so its
     child waits too. A large value is written before the call returns, so that the server holds one large value of a run
@@ -88,6 +91,7 @@ class RunRecorder:
         self._room.set()
         self._urgent = asyncio.Event()
         self._closed = False
+        self.last: Batch | None = None
         self._written_warnings = 0
         self._written_waiting_for: str | None = None
         self.waiting_for: str | None = None
@@ -160,14 +164,19 @@ class RunRecorder:
 
         Raises NoLongerOurs, and Unstorable for a value that the database can't store.
         """
-        while True:
+        closed = False
+        while not closed:
             await self._something.wait()
+            await self._gather()
             self._something.clear()
-            last = self._closed
+            closed = self._closed
             await self._write_all()
-            if last:
-                return
-            await self._pause()
+
+    async def write_last(self) -> None:
+        """Writes the batch that is left. Raises what `write` raises."""
+        batch, self.last = self.last, None
+        if batch is not None:
+            await self._write(batch)
 
     async def _write_all(self) -> None:
         left = True
@@ -175,15 +184,17 @@ class RunRecorder:
             batch = self._take()
             left = self._left
             flushes, self._flushes = ([], self._flushes) if left else (self._flushes, [])
-            if batch.has_content or self._differs(batch):
+            if self._closed and not (left or flushes or batch.entries) and batch.size <= LAST_BYTES:
+                self.last = batch if batch.has_content else None
+            elif batch.has_content or batch.row_changes:
                 await self._write(batch)
             for flush in flushes:
                 if not flush.done():
                     flush.set_result(None)
 
-    async def _pause(self) -> None:
+    async def _gather(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(BETWEEN_WRITES):
+            async with asyncio.timeout(GATHERING):
                 await self._urgent.wait()
 
     @property
@@ -200,7 +211,9 @@ class RunRecorder:
             entries, _ = fitting(self._entries, BATCH_BYTES, lambda entry: len(entry.record))
             del self._entries[: len(entries)]
         usage = replace(self.usage) if self.usage != self._written_usage else None
-        batch = Batch(events, records, self.take_warnings(), entries, usage, self.waiting_for, self.model_calls)
+        warnings = self.take_warnings()
+        changes = bool(warnings or entries or usage) or self._differs()
+        batch = Batch(events, records, warnings, entries, usage, self.waiting_for, self.model_calls, changes)
         self._bytes = self._bytes - batch.size if self._left else 0
         if self._bytes < MOST_BYTES_WAITING and len(self._waiting) + len(self._entries) < MOST_WAITING:
             self._room.set()
@@ -208,8 +221,8 @@ class RunRecorder:
             self._urgent.clear()
         return batch
 
-    def _differs(self, batch: Batch) -> bool:
-        return (batch.waiting_for, batch.model_calls) != (self._written_waiting_for, self._written_model_calls)
+    def _differs(self) -> bool:
+        return (self.waiting_for, self.model_calls) != (self._written_waiting_for, self._written_model_calls)
 
     async def _write(self, batch: Batch) -> None:
         """Writes the batch. Writes it in halves if the database can't store it as a whole."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from windlass.kickoffs.outcome import STOPPED, failure, lost_too_often
 from windlass.kickoffs.states import Reason, State
 from windlass.store import files
 from windlass.store.database import fetch, queries
-from windlass.store.reporting import text, warnings_json
+from windlass.store.reporting import Batch, Parts, columns_of, settling, text, warnings_json
 from windlass.store.values import SQL as STAGING
 from windlass.store.values import encoded, is_large, json_of, refused, stage, unstorable
 from windlass_child.process.validation import Encoded
@@ -90,18 +90,20 @@ async def settle(
     warnings: Sequence[Warning_],
     *,
     changes: FileChanges | None = None,
+    last: Batch | None = None,
 ) -> bool:
     if not outcome.state.ended:
         raise ValueError(f"no run ends as {outcome.state}")
+    batch = replace(last or Batch(), warnings=warnings, usage=usage)
     try:
-        return await _settle(database, kickoff, attempt, outcome, usage, warnings, changes=changes)
+        return await _settle(database, kickoff, attempt, outcome, batch, changes)
     except psycopg.Error as error:
         if not refused(error):
             raise
-        if outcome.structured is None:
+        if outcome.structured is None or last is not None:
             raise unstorable(error) from error
     crashed = failure(Reason.CRASHED, NO_JSON_ERROR)
-    return await _settle(database, kickoff, attempt, crashed, usage, warnings, changes=changes)
+    return await _settle(database, kickoff, attempt, crashed, batch, changes)
 
 
 async def _settle(
@@ -109,13 +111,13 @@ async def _settle(
     kickoff: UUID,
     attempt: int,
     outcome: Outcome,
-    usage: TokenUsage,
-    warnings: Sequence[Warning_],
-    *,
+    batch: Batch,
     changes: FileChanges | None,
 ) -> bool:
     output, structured = outcome.output, outcome.structured
+    statement = settling(Parts.of(batch), output_of=outcome.output_of is not None)
     values = {
+        **columns_of(batch),
         "kickoff": kickoff,
         "attempt": attempt,
         "state": outcome.state,
@@ -124,7 +126,6 @@ async def _settle(
         "output": None if is_large(output) else json_of(output),
         "output_of": outcome.output_of,
         "structured": None if is_large(structured) else raw(structured),
-        **_spent(usage, warnings),
     }
     large: dict[int, bytes | bytearray] = {}
     if output is not None and is_large(output):
@@ -132,11 +133,11 @@ async def _settle(
     if structured is not None and is_large(structured):
         large[1] = structured.data if isinstance(structured, Encoded) else structured.encode()
     if not large and changes is None:
-        return bool(await database.rows(SQL["settle"], values))
+        return bool(await database.rows(statement, values))
     async with database.transaction(size=sum(map(len, large.values()))) as connection:
         if large:
             await stage(connection, large)
-        settled = bool(await fetch(connection, SQL["settle"], values))
+        settled = bool(await fetch(connection, statement, values))
         if settled and large:
             await connection.execute(STAGING["move_result"], values)
         if settled and changes is not None:

@@ -163,13 +163,17 @@ class KickoffStore:
         warnings: Sequence[Warning_],
         *,
         changes: FileChanges | None = None,
+        last: Batch | None = None,
     ) -> bool:
-        """Writes the outcome as the final state, and the changes of the files. Adds only warnings that the kickoff does
-        not have.
+        """Writes the outcome as the final state, the changes of the files, and the events and task records of `last`,
+        none of which may be large. Adds only warnings that the kickoff does not have.
 
-        Returns False, and writes nothing, when the kickoff has gone on to another attempt or has ended.
+        Returns False, and writes nothing, when the kickoff has gone on to another attempt or has ended. Raises
+        Unstorable when PostgreSQL refuses a value permanently.
         """
-        return await ending.settle(self._database, kickoff, attempt, outcome, usage, warnings, changes=changes)
+        return await ending.settle(
+            self._database, kickoff, attempt, outcome, usage, warnings, changes=changes, last=last
+        )
 
     async def requeue(
         self, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, isolated: bool = True

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
+from psycopg import sql
 
 from windlass.aio import offload
 from windlass.kickoffs.events import StoredEvent, to_json
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import Text
 
 SQL = queries("reporting")
+NOTHING = sql.SQL("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class Batch:
     """Reports of a run that are written together.
 
     `usage` is the total of all attempts, None when it is unchanged. `model_calls` is the number of started model calls.
-    `waiting_for` is what the run waits for now.
+    `waiting_for` is what the run waits for now. Without `row_changes`, `usage`, `model_calls` and `waiting_for` are as
+    they were written last, and there are no warnings and entries.
     """
 
     events: Sequence[StoredEvent] = ()
@@ -68,6 +72,7 @@ class Batch:
     usage: TokenUsage | None = None
     waiting_for: str | None = None
     model_calls: int = 0
+    row_changes: bool = True
 
     @property
     def size(self) -> int:
@@ -104,26 +109,75 @@ class Batch:
         return bool(self.events or self.records or self.warnings or self.entries or self.usage)
 
 
+class Parts(NamedTuple):
+    """The parts of a batch that have content."""
+
+    events: bool
+    records: bool
+    entries: bool
+    warnings: bool
+
+    @classmethod
+    def of(cls, batch: Batch) -> Parts:
+        return cls(bool(batch.events), bool(batch.records), bool(batch.entries), bool(batch.warnings))
+
+
+@cache
+def writing(parts: Parts, *, row_changes: bool) -> sql.SQL:
+    """Returns the statement that writes the parts of a batch."""
+    if not row_changes:
+        return _statement(SQL["unchanged"], parts, SQL["notified"])
+    changed = SQL["changed"].format(
+        losses=SQL["finished_step"] if parts.entries else NOTHING, warnings=_warnings(parts)
+    )
+    return _statement(changed, parts, SQL["notified"])
+
+
+@cache
+def settling(parts: Parts, *, output_of: bool) -> sql.SQL:
+    """Returns the statement that ends a kickoff, and writes the parts of the last batch of its run. With `output_of`,
+    the kickoff's output is that of a task. Streams of its events learn of its end.
+    """
+    output = SQL["output_of_task"] if output_of else SQL["own_output"]
+    return _statement(SQL["settled"].format(output=output, warnings=_warnings(parts)), parts, NOTHING)
+
+
+def _warnings(parts: Parts) -> sql.SQL:
+    return SQL["warnings"] if parts.warnings else NOTHING
+
+
+def _statement(live: sql.Composable, parts: Parts, notified: sql.SQL) -> sql.SQL:
+    made = SQL["reports"].format(
+        live=live,
+        events=SQL["events"] if parts.events else NOTHING,
+        records=SQL["records"] if parts.records else NOTHING,
+        entries=SQL["entries"] if parts.entries else NOTHING,
+        notified=notified if parts.events else NOTHING,
+    )
+    return sql.SQL(made.as_string())
+
+
 async def write_reports(database: Database, kickoff: UUID, attempt: int, batch: Batch) -> bool:
     """Raises Unstorable when PostgreSQL refuses a value permanently."""
     staged: list[Text | None] = [
         *(record.output for record in batch.records),
         *(entry.record for entry in batch.entries),
     ]
-    columns = await offload(sum(len(one) for one in staged if one and is_large(one)), lambda: _columns(batch))
+    columns = await offload(sum(len(one) for one in staged if one and is_large(one)), lambda: columns_of(batch))
     values = {"kickoff": kickoff, "attempt": attempt, **columns}
+    statement = writing(Parts.of(batch), row_changes=batch.row_changes)
     with_files = any(entry.files for entry in batch.entries)
     try:
         if not with_files and not any(map(is_large, staged)):
-            return bool(await database.rows(SQL["write_reports"], values))
-        return await _write_together(database, batch, values)
+            return bool(await database.rows(statement, values))
+        return await _write_together(database, batch, statement, values)
     except psycopg.Error as error:
         if refused(error):
             raise unstorable(error) from error
         raise
 
 
-async def _write_together(database: Database, batch: Batch, values: dict[str, Any]) -> bool:
+async def _write_together(database: Database, batch: Batch, statement: sql.SQL, values: dict[str, Any]) -> bool:
     """Writes the batch in a transaction of several statements: large values are staged, files have their own tables."""
     # A record and an entry may have the same number, so entries get negative keys.
     large = {
@@ -133,7 +187,7 @@ async def _write_together(database: Database, batch: Batch, values: dict[str, An
     async with database.transaction(size=batch.size if large else 0) as connection:
         if large:
             await stage(connection, large)
-        written = bool(await fetch(connection, SQL["write_reports"], values))
+        written = bool(await fetch(connection, statement, values))
         if written and large:
             await connection.execute(STAGING["move_outputs"], values)
             await connection.execute(STAGING["move_entries"], values)
@@ -142,15 +196,16 @@ async def _write_together(database: Database, batch: Batch, values: dict[str, An
     return written
 
 
-def _columns(batch: Batch) -> dict[str, Any]:
+def columns_of(batch: Batch) -> dict[str, Any]:
+    """Returns the values of the batch for the statements of `writing`."""
     return {
-        "warnings": warnings_json(batch.warnings),
+        "warnings": warnings_json(batch.warnings) if batch.warnings else None,
         "waiting_for": batch.waiting_for,
         "model_calls": batch.model_calls,
         "token_usage": None if batch.usage is None else to_json(batch.usage.to_json()),
-        **_event_columns(batch.events),
-        **_record_columns(batch.records),
-        **_entry_columns(batch.entries),
+        **(_event_columns(batch.events) if batch.events else {}),
+        **(_record_columns(batch.records) if batch.records else {}),
+        **(_entry_columns(batch.entries) if batch.entries else {}),
     }
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple, NoReturn
 from windlass_child.process import child, preload, processes
 from windlass_child.process.channel import Channel
 from windlass_child.process.hardening import become_subreaper, confine, outlive_parent
+from windlass_child.process.huge_pages import HugePages
 from windlass_child.process.lease import Leases
 from windlass_child.process.messages import (
     Exited,
@@ -96,6 +97,7 @@ class Zygote:
         self._own = set(processes.children(self._pid))
         self._selector = selectors.DefaultSelector()
         self._bell, self._ringer = socket.socketpair()
+        self._huge_pages = HugePages()
 
     def serve(self) -> None:
         self._listen()
@@ -115,7 +117,9 @@ class Zygote:
 
     def _turn(self) -> bool:
         wait = self._wait()
-        ready = [key.fileobj for key, _ in self._selector.select(wait)]
+        ready = [key.fileobj for key, _ in self._selector.select(0 if self._huge_pages else wait)]
+        if self._huge_pages and not ready:  # while nobody waits for a fork
+            self._huge_pages.step()
         if self._bell in ready:
             self._bell.recv(4096)
         self._reap()

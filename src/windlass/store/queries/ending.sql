@@ -1,15 +1,5 @@
 -- Each of these returns no row when the kickoff has gone on to another attempt or has ended. The trigger follow_kickoff applies the
--- consequences of a change of state: task records, attempt, concurrency key and notifications. A stop request writes its message to
--- `error` at once. That message stays when the kickoff ends as CANCELLED, however its run ended.
-
--- name: settle
-UPDATE kickoffs
-   SET state = %(state)s, reason = %(reason)s, error = CASE WHEN %(state)s = 'CANCELLED' THEN coalesce(error, %(error)s) ELSE %(error)s END,
-       output = coalesce(%(output)s::json, (SELECT output FROM task_records WHERE kickoff_id = %(kickoff)s AND position = %(output_of)s)),
-       structured = %(structured)s::json, token_usage = %(token_usage)s::json,
-       warnings = added_warnings(warnings, %(warnings)s), finished_at = now(), worker_id = NULL, lease_until = NULL, waiting_for = NULL
- WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
-RETURNING id
+-- consequences of a change of state: task records, attempt, concurrency key and notifications. reporting.sql has the end of a run.
 
 -- name: requeue
 -- The run was lost. Returns no row either when the kickoff already has had %(max_losses)s losses.

@@ -1,16 +1,59 @@
 -- Arrays are sent in binary form, %(...)b: in text form, quoting an output of 20 MB keeps the server busy for seconds.
 
--- name: write_reports
--- When the kickoff has gone on to another attempt, `live` is empty and nothing is written. The caller must end its run.
+-- name: reports
+-- The other parts of the statement read `live`, so they write nothing when the kickoff has gone on to another attempt. The caller must then
+-- end its run. A part without rows is left out: PostgreSQL would prepare each part for each execution.
 WITH live AS (
-    SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' FOR SHARE
-), stored AS (
+    {live}
+){events}{records}{entries}
+SELECT id{notified} FROM live
+
+-- name: unchanged
+SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' FOR SHARE
+
+-- name: changed
+UPDATE kickoffs
+   SET waiting_for = %(waiting_for)s, token_usage = coalesce(%(token_usage)s::json, token_usage),
+       model_calls = greatest(model_calls, %(model_calls)s){losses}{warnings}
+ WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
+RETURNING id
+
+-- name: settled
+-- The trigger follow_kickoff applies the consequences at the end of the statement, when the last reports are written. A stop request writes
+-- its message to `error` at once. That message stays when the kickoff ends as CANCELLED, however its run ended.
+UPDATE kickoffs
+   SET state = %(state)s, reason = %(reason)s, error = CASE WHEN %(state)s = 'CANCELLED' THEN coalesce(error, %(error)s) ELSE %(error)s END,
+       output = {output}, structured = %(structured)s::json, token_usage = %(token_usage)s::json,
+       model_calls = greatest(model_calls, %(model_calls)s), finished_at = now(), worker_id = NULL, lease_until = NULL,
+       waiting_for = NULL{warnings}
+ WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
+RETURNING id
+
+-- name: own_output
+%(output)s::json
+
+-- name: output_of_task
+(SELECT output FROM task_records WHERE kickoff_id = %(kickoff)s AND position = %(output_of)s)
+
+-- name: warnings
+, warnings = added_warnings(warnings, %(warnings)s)
+
+-- name: finished_step
+-- A finished step resets the count of losses.
+, losses = 0
+
+-- name: events
+-- ON CONFLICT, also in `entries`: the answer to the first write was lost, and it is repeated.
+, stored AS (
     INSERT INTO events (kickoff_id, attempt, seq, type, at, payload)
     SELECT live.id, %(attempt)s, event.seq, event.type, to_timestamp(event.at), event.payload::json
       FROM live,
            unnest(%(seqs)b::bigint[], %(types)b::text[], %(ats)b::float8[], %(payloads)b::text[]) AS event (seq, type, at, payload)
-        ON CONFLICT DO NOTHING  -- a repeated write: the answer to the first one was lost
-), moved AS (
+        ON CONFLICT DO NOTHING
+)
+
+-- name: records
+, moved AS (
     INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state, registered, output, execution_time,
                               started_at, finished_at, attempt)
     SELECT live.id, task.position, task.task_id, task.key, task.name, task.agent, task.state, task.registered, task.output::json,
@@ -24,27 +67,20 @@ WITH live AS (
        SET task_id = excluded.task_id, key = excluded.key, name = excluded.name, agent = excluded.agent, state = excluded.state,
            registered = excluded.registered, output = excluded.output, execution_time = excluded.execution_time,
            started_at = excluded.started_at, finished_at = excluded.finished_at, attempt = excluded.attempt
-), journaled AS (
+)
+
+-- name: entries
+, journaled AS (
     INSERT INTO journal (kickoff_id, attempt, number, key, position, output_elsewhere, record)
     SELECT live.id, %(attempt)s, entry.number, entry.key, entry.position, entry.output_elsewhere, entry.record
       FROM live,
            unnest(%(numbers)b::int[], %(entry_keys)b::text[], %(entry_positions)b::int[], %(outputs_elsewhere)b::bool[], %(entries)b::text[])
              AS entry (number, key, position, output_elsewhere, record)
         ON CONFLICT DO NOTHING
-), changed AS (
-    UPDATE kickoffs
-       SET waiting_for = %(waiting_for)s, warnings = added_warnings(warnings, %(warnings)s),
-           token_usage = coalesce(%(token_usage)s::json, token_usage), model_calls = greatest(model_calls, %(model_calls)s),
-           losses = CASE WHEN cardinality(%(numbers)b::int[]) > 0 THEN 0 ELSE losses END  -- a finished step resets the count of losses
-      FROM live
-     WHERE kickoffs.id = live.id
-       AND (%(warnings)s::text <> '[]' OR %(token_usage)s::text IS NOT NULL OR waiting_for IS DISTINCT FROM %(waiting_for)s
-            OR model_calls < %(model_calls)s OR (losses > 0 AND cardinality(%(numbers)b::int[]) > 0))
 )
-SELECT id,
-       CASE WHEN cardinality(%(seqs)b::bigint[]) > 0 AND EXISTS (SELECT FROM streamed WHERE kickoff_id = live.id AND until > now())
-            THEN pg_notify('windlass_events', id::text) END
-  FROM live
+
+-- name: notified
+, CASE WHEN EXISTS (SELECT FROM streamed WHERE kickoff_id = live.id AND until > now()) THEN pg_notify('windlass_events', id::text) END
 
 -- name: stored_so_far
 -- Adds up the stored, possibly compressed sizes. Reading the values would take long.

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from windlass import log, metrics
+from windlass.errors import Unstorable
+from windlass.kickoffs.outcome import LONGEST_WORDS, failure, lost_too_often
+from windlass.kickoffs.states import Reason, State
+from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
+from windlass.store.kickoffs import Interruption
+from windlass_child.process.budget import size_in_words
+from windlass_child.process.truncation import beginning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windlass.kickoffs.files import FileChanges
+    from windlass.kickoffs.outcome import Outcome
+    from windlass.kickoffs.retries import Retries
+    from windlass.kickoffs.tasks import TaskRecords
+    from windlass.lifecycle.run_files import RunFiles
+    from windlass.lifecycle.run_recorder import RunRecorder
+    from windlass.runner import LeaseHandle
+    from windlass.store.kickoffs import Batch, Claimed, KickoffStore
+
+logger = log.logger(__name__)
+
+
+class RunEnding:
+    """Settles the kickoff of one attempt, or requeues it for another one.
+
+    `seconds_left` returns the rest of the kickoff's timeout, None for no timeout.
+    """
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        store: KickoffStore,
+        reports: RunRecorder,
+        records: TaskRecords,
+        files: RunFiles,
+        *,
+        lease_handle: LeaseHandle,
+        retries: Retries,
+        max_losses: int,
+        seconds_left: Callable[[], float | None],
+    ) -> None:
+        self._claimed = claimed
+        self._store = store
+        self._reports = reports
+        self._records = records
+        self._files = files
+        self._lease_handle = lease_handle
+        self._retries = retries
+        self._max_losses = max_losses
+        self._seconds_left = seconds_left
+        self._file_changes: FileChanges | None = None
+        self._files_skipped = False
+        self._pauses: dict[tuple[Reason | None, bool], float | None] = {}
+
+    def keeps_files(self, outcome: Outcome) -> bool:
+        """Returns whether the files of the run are to be stored, because no other attempt follows."""
+        self._files_skipped = outcome.reason is not Reason.LOST and self._pause(outcome) is not None
+        return outcome.reason is not Reason.LOST and not self._files_skipped
+
+    async def store_files(self) -> FileChanges | None:
+        """Stores the content of the changed files, and returns the changes. They are committed with the outcome."""
+        self._file_changes = await self._files.at_end()
+        return self._file_changes
+
+    async def settle_for_sure(self, outcome: Outcome) -> Outcome:
+        """Settles the kickoff and returns the settled outcome: a failure if the whole result can't be stored.
+
+        Writes the last reports of the run too. Raises NoLongerOurs.
+        """
+        if await self._settled_with_last_reports(outcome):
+            return outcome
+        return await self._settled_alone(await self._write_last_reports(outcome))
+
+    async def _settled_with_last_reports(self, outcome: Outcome) -> bool:
+        """Writes the last reports and the outcome in one statement, when the kickoff ends and both are small."""
+        size = len(outcome.output or "") + len(outcome.structured or "")
+        special = self._files_skipped or self._file_changes is not None or outcome.output_of is not None
+        goes_on = outcome.reason is Reason.LOST or self._pause(outcome) is not None
+        if self._reports.last is None or special or goes_on or size > LARGE:
+            return False
+        try:
+            await until_the_database_answers(lambda: self._end(outcome, self._reports.last))
+        except Unstorable:  # each is tried on its own
+            return False
+        return True
+
+    async def _write_last_reports(self, outcome: Outcome) -> Outcome:
+        try:
+            await self._reports.write_last()
+        except Unstorable as error:
+            return failure(Reason.LIMIT, str(error), final=True)
+        return outcome
+
+    async def _settled_alone(self, outcome: Outcome) -> Outcome:
+        size = len(outcome.output or "") + len(outcome.structured or "")
+        try:
+            await until_stored(lambda: self.settle(outcome), self._store.answers, size)
+        except Unstorable as error:
+            message = f"the result is {size_in_words(size)}, and {error}"
+            reduced = failure(Reason.LIMIT, beginning(message, LONGEST_WORDS), final=True)
+            self._records.warnings.clear()
+            await self._settle_reduced(reduced)
+            return reduced
+        return outcome
+
+    async def _settle_reduced(self, outcome: Outcome) -> None:
+        """Settles the kickoff with the changes of its files, or without them if they can't be stored either."""
+        if self._file_changes is not None:
+            try:
+                await until_stored(lambda: self.settle(outcome), self._store.answers, LARGE + 1)
+            except Unstorable as error:
+                await self._files.give_up(error.message, self._file_changes)
+                self._file_changes = None
+            else:
+                return
+        await until_the_database_answers(lambda: self.settle(outcome))
+
+    async def settle(self, outcome: Outcome) -> None:
+        if outcome.reason is Reason.LOST:
+            if await self._requeue(outcome.error or ""):
+                return
+            outcome = replace(outcome, error=f"{lost_too_often(self._max_losses)} The last time: {outcome.error}")
+        elif await self._retry(outcome):
+            return
+        if self._files_skipped:
+            self._files_skipped = False
+            await self._files.give_up("another attempt was to follow, but none does.")
+        await self._end(outcome)
+
+    async def _end(self, outcome: Outcome, last: Batch | None = None) -> None:
+        kickoff, attempt = self._claimed.id, self._claimed.attempt
+        usage, warnings = self._reports.usage, self._records.warnings
+        settled = await self._store.settle(
+            kickoff, attempt, outcome, usage, warnings, changes=self._file_changes, last=last
+        )
+        if settled:
+            metrics.ENDED.labels(outcome.state).inc()
+        logger.event(
+            "kickoff.ended" if settled else "kickoff.taken",
+            kickoff_id=kickoff,
+            attempt=attempt,
+            state=outcome.state,
+            reason=outcome.reason,
+            trace=outcome.trace or None,
+        )
+
+    async def _retry(self, outcome: Outcome) -> bool:
+        pause = self._pause(outcome)
+        if pause is None:
+            return False
+        kickoff, attempt, why = self._claimed.id, self._claimed.attempt, outcome.error or ""
+        retried = await self._store.retry(kickoff, attempt, self._interruption(why), pause=pause)
+        if retried:
+            logger.event("kickoff.retried", kickoff_id=kickoff, attempt=attempt, why=why, pause=round(pause, 1))
+        return retried
+
+    def _pause(self, outcome: Outcome) -> float | None:
+        """Returns the seconds until the next attempt that the project requests, or None for no further attempt. The
+        answer, which is partly random, stays the same.
+        """
+        kind = outcome.reason, outcome.final
+        if kind not in self._pauses:
+            self._pauses[kind] = self._new_pause(outcome)
+        return self._pauses[kind]
+
+    def _new_pause(self, outcome: Outcome) -> float | None:
+        pause = self._retries.pause(outcome, self._claimed.retries)
+        left = self._seconds_left()
+        late = pause is not None and left is not None and pause >= left
+        return None if late else pause  # the kickoff would reach its timeout before the next attempt
+
+    async def _requeue(self, why: str) -> bool:
+        kickoff, attempt = self._claimed.id, self._claimed.attempt
+        isolated = not self._lease_handle.lapsed  # after the end of the lease, the crew did not cause the loss
+        state = await self._store.requeue(
+            kickoff, attempt, self._interruption(why), max_losses=self._max_losses, isolated=isolated
+        )
+        if state is not None:
+            logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)
+        return state is not None
+
+    def _interruption(self, why: str) -> Interruption:
+        return Interruption(why, self._reports.usage, self._records.warnings)
