@@ -30,7 +30,8 @@ async def test_the_outcome_and_the_last_reports_are_committed_together(rows: Row
     status = await rows.status(run.id)
     assert status.state is State.SUCCESS
     assert [event.type for event in await rows.store.events(run.id)] == ["crew_kickoff_completed"]
-    assert [(task["task_id"], task["state"]) for task in await rows.tasks(run.id)][0] == ("find", "completed")
+    first, _ = await rows.tasks(run.id)
+    assert (first["task_id"], first["state"]) == ("find", "completed")
     assert await rows.column(run.id, "output") == "found"
     assert await rows.column(run.id, "model_calls") == 3
     assert (await rows.column(run.id, "token_usage"))["total_tokens"] == 5
