@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,8 @@ from windlass.kickoffs.outcome import stopped
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import RunnerConfig, Terminator
 from windlass.runner.child import Child
+from windlass.runner.kept_children import IDLE_SECONDS
 from windlass_child.process.lease import boottime
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = """
 import atexit, gc, os, time
@@ -54,6 +53,12 @@ def run(do="pid", place=None, megabytes=0):
     if do == "sleep":
         print("asleep", os.getpid(), flush=True)
         time.sleep(600)
+    if do == "born":
+        from windlass_child.process.child import Inbox
+        from windlass_child.process.messages import Born
+        (inbox,) = [one for one in gc.get_objects() if isinstance(one, Inbox)]
+        for _ in range(100):
+            inbox._channel.send(Born(True, True))
     if do in {"print_later", "send_later", "fork_later", "grow_later"}:
         from windlass_child.process.child import Inbox
         (inbox,) = [one for one in gc.get_objects() if isinstance(one, Inbox)]
@@ -190,7 +195,10 @@ async def test_idle_processes_end_with_their_zygote(scratch: Path, project: Path
     await gone(other)
 
 
-async def test_idle_processes_make_room_for_a_zygote(scratch: Path, project: Path) -> None:
+async def test_idle_processes_make_room_for_a_zygote(
+    scratch: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runner.zygote_pool.TIDY_EVERY", 600.0)
     async with running_bench(scratch, RunnerConfig(zygote_memory=200 << 20)) as bench:
         pid = await run(bench, project, {"do": "hold", "megabytes": 200})
         used = bench.runner.zygotes()[1]
@@ -210,3 +218,87 @@ async def test_a_cancelled_run_ends_its_process(bench: Bench, project: Path) -> 
     sleeping.cancel()
     await asyncio.wait([sleeping])
     await gone(pid)
+
+
+async def test_idle_processes_end_when_the_memory_of_zygotes_is_used_up(scratch: Path, project: Path) -> None:
+    async with running_bench(scratch, RunnerConfig(zygote_memory=200 << 20)) as bench:
+        pid = await run(bench, project, {"do": "hold", "megabytes": 200})
+        async with asyncio.timeout(IDLE_SECONDS / 2):
+            await gone(pid)
+
+
+async def test_a_run_that_is_asked_to_end_when_it_has_ended_passes_no_signal_to_the_next_one(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminator, end_of_run = Terminator(), Child._end_of_run
+
+    async def ask(child: Child) -> Any:
+        exited = await end_of_run(child)
+        terminator.end(stopped())
+        await asyncio.sleep(0)  # the signal is sent
+        return exited
+
+    monkeypatch.setattr(Child, "_end_of_run", ask)
+    await bench.run(project, terminator=terminator, reuse=100, version="1")
+    assert bench.runner._kept._kept == []
+
+
+async def test_a_run_that_is_cancelled_when_it_has_ended_leaves_no_process(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resting, go_on, rest = asyncio.Event(), asyncio.Event(), Child.rest
+    pids = []
+
+    async def slow_rest(child: Child, seconds: float) -> None:
+        pids.append(child.process.pid)
+        resting.set()
+        await go_on.wait()
+        await rest(child, seconds)
+
+    monkeypatch.setattr(Child, "rest", slow_rest)
+    running = asyncio.create_task(run(bench, project))
+    await resting.wait()
+    running.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait([running])
+    kept = [one.child.process.pid for one in bench.runner._kept._kept]
+    await gone(*(set(pids) - set(kept)))
+    assert await run(bench, project) in kept
+
+
+async def test_a_process_that_becomes_idle_while_its_runner_stops_ends(
+    scratch: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resting, go_on, rest = asyncio.Event(), asyncio.Event(), Child.rest
+
+    async def slow_rest(child: Child, seconds: float) -> None:
+        await rest(child, seconds)
+        resting.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(Child, "rest", slow_rest)
+    async with running_bench(scratch) as bench:
+        before = open_descriptors()
+        running = asyncio.create_task(run(bench, project))
+        await resting.wait()
+        stopping = asyncio.create_task(bench.runner.stop())
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.wait([running, stopping])
+        assert (bench.runner._kept._kept, bench.runner._kept._ending) == ([], set())
+        assert open_descriptors() <= before
+
+
+async def test_a_process_that_is_born_again_and_again_takes_no_descriptors(bench: Bench, project: Path) -> None:
+    pid = await run(bench, project)
+    before = open_descriptors()
+    assert await run(bench, project, {"do": "born"}) == pid
+    assert open_descriptors() <= before
+    other = await run(bench, project, {"do": "born"}, version="2")
+    assert other != pid
+    assert open_descriptors() < before + 20
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

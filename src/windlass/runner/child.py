@@ -145,7 +145,7 @@ class Child:
         self._messages = messages
         self._pipes: dict[Literal["stdout", "stderr"], int] = {"stdout": output, "stderr": errors}
         self._sending = asyncio.Lock()
-        self._sent_in_part = False
+        self._sent_in_part = self._asked_to_end = False
         self._rollup: int | None = None
         self._stacks: int | None = None
         self._memory: Memory | None = None
@@ -156,9 +156,12 @@ class Child:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its run has ended, and the child waits for another one and sends nothing."""
+        """Whether its run has ended, and the child waits for another one and sends nothing. No if its run was asked to
+        end: a signal may be on its way, and would reach the next run.
+        """
         silent = self._messages.is_empty and not any(map(is_readable, self._pipes.values()))
-        return self._idle.done() and silent and not self._sent_in_part and not self.is_over
+        unharmed = not self._sent_in_part and not self._asked_to_end and not self.is_over
+        return self._idle.done() and silent and unharmed
 
     @property
     def is_over(self) -> bool:
@@ -221,8 +224,11 @@ class Child:
         )
 
     def _keep_descriptors(self, watched: WatchedRun) -> None:
-        self._rollup = None if watched.rollup is None else os.dup(watched.rollup)
-        self._stacks = None if watched.stacks is None else os.dup(watched.stacks)
+        """Keeps copies for later runs: those of the first `Born`, because code of the crew may send more of them."""
+        if self._rollup is None and watched.rollup is not None:
+            self._rollup = os.dup(watched.rollup)
+        if self._stacks is None and watched.stacks is not None:
+            self._stacks = os.dup(watched.stacks)
 
     async def follow(self, journal: Replay, message: bytes, supervision: Supervision) -> Ended:
         """Sends the journal and the message to the child, and supervises it until its end, or until it is idle.
@@ -309,6 +315,7 @@ class Child:
     async def _end_when_asked(self, supervision: Supervision) -> None:
         """Ends the child on request in three steps: `Abort`, SIGTERM, SIGKILL. No output of the crew can block them."""
         termination = await supervision.context.terminator.wait()
+        self._asked_to_end = True
         if not termination.at_once:
             cooperative = supervision.grace * COOPERATIVE_SHARE if supervision.cooperative else 0.0
             if cooperative:

@@ -62,6 +62,7 @@ class KeptChildren:
         self._kept: list[KeptChild] = []
         self._ending: set[asyncio.Task[None]] = set()
         self._digest_key = secrets.token_bytes(32)
+        self._stopping = False
 
     def key_of(self, spec: RunSpec) -> Key:
         """Returns what runs that share a process have in common, besides its zygote. It has no value of a variable."""
@@ -81,11 +82,16 @@ class KeptChildren:
 
     async def put(self, kept: KeptChild, most_runs: int, memory_limit: int | None) -> None:
         """Keeps the idle child, or ends it if it has reached a bound."""
-        await kept.child.rest(END_SECONDS)
-        memory = await kept.child.memory()
+        try:
+            await kept.child.rest(END_SECONDS)
+            memory = await kept.child.memory()
+        except BaseException:
+            await kept.life.aclose()
+            raise
         most = MOST_MEMORY if memory_limit is None else min(MOST_MEMORY, memory_limit // 2)
         old = time.monotonic() - kept.child.made_at > MOST_AGE
-        if kept.child.runs >= most_runs or memory is None or memory.share > most or old or kept.zygote.lost:
+        over = self._stopping or kept.zygote.lost
+        if kept.child.runs >= most_runs or memory is None or memory.share > most or old or over:
             self._end(kept.end)
         else:
             kept.memory = memory
@@ -113,9 +119,10 @@ class KeptChildren:
         """Ends children that have been idle for long, kills those that are not idle, and forgets those that ended."""
         if not self._kept:
             return
+        began = time.monotonic()
         families = Families(await asyncio.to_thread(all_processes))
         old = time.monotonic() - IDLE_SECONDS
-        for kept in list(self._kept):
+        for kept in [one for one in self._kept if one.since < began]:  # others may have been seen in their runs
             family = families.of(kept.child.process.pid, kept.child.process.started)
             if (
                 len(family) > 1
@@ -128,7 +135,12 @@ class KeptChildren:
                 self._kept.remove(kept)
                 self._end(kept.end)
 
+    def start(self) -> None:
+        self._stopping = False
+
     async def stop(self) -> None:
+        """Ends all children, and any that become idle from now on."""
+        self._stopping = True
         await self.end_all()
         if self._ending:
             await asyncio.wait(self._ending)

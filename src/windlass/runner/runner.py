@@ -103,6 +103,7 @@ class Runner:
         while self._folders:
             self._folders_gone.clear()
             await self._folders_gone.wait()
+        await self._kept.stop()  # those that became idle meanwhile
         await self._monitor.stop()
         await asyncio.to_thread(scratch.close)
         if self._config.cgroups is not None:
@@ -329,7 +330,7 @@ class Runner:
             self._config.cgroups is not None and self._config.cgroups.take_out(kept.child.process)
         )
         if kept.child.is_idle and out:
-            await self._kept.put(kept, spec.reuse, spec.limits.memory_limit)
+            await shielded(self._kept.put(kept, spec.reuse, spec.limits.memory_limit))
         else:
             await kept.life.aclose()
 

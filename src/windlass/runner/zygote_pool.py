@@ -71,8 +71,8 @@ class ZygotePool:
     """Keeps zygotes by their specs.
 
     An unused zygote is kept for `idle_seconds`. `memory` (bytes) is how much all zygotes and idle children (`kept`)
-    together may hold: above it idle children are ended, then idle zygotes, and a new zygote waits for room, for
-    ROOM_SECONDS at most.
+    together may hold: above it idle children are ended. When a zygote starts, idle zygotes are ended too, and it
+    waits for room, for ROOM_SECONDS at most.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class ZygotePool:
 
     async def start(self) -> None:
         self._stopping = False
+        self._kept.start()
         metrics.ZYGOTES.set_function(lambda: len(self._entries))
         self._tidying = self._tidying or asyncio.create_task(self._tidy(), name="zygotes")
 
@@ -163,7 +164,7 @@ class ZygotePool:
         use, waits for ROOM_SECONDS at most: one crew with a large zygote and a long run must not stop the others.
         """
         deadline = time.monotonic() + ROOM_SECONDS
-        while self._memory is not None and self._memory_used() >= self._memory:
+        while self._is_full():
             if await self._kept.end_oldest():
                 continue
             if idle := self._longest_idle():
@@ -189,6 +190,9 @@ class ZygotePool:
             await self._kept.end_those_of(zygote)
         await entry.stop()
 
+    def _is_full(self) -> bool:
+        return self._memory is not None and self._memory_used() >= self._memory
+
     def _memory_used(self) -> int:
         return sum(entry.memory for entry in self._entries.values()) + self._kept.memory()
 
@@ -196,6 +200,8 @@ class ZygotePool:
         while True:
             await asyncio.sleep(TIDY_EVERY)
             await self._kept.tidy()
+            while self._is_full() and await self._kept.end_oldest():
+                pass
             old = time.monotonic() - self._idle_seconds
             for key, entry in list(self._entries.items()):
                 if entry.idle and entry.used_at < old:
