@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.the_command import Command
+    from windlass.kickoffs.outcome import Outcome
     from windlass.projects.findings import Finding
     from windlass.runner import Runner
+    from windlass.runner.run_spec import RunSpec
 
 Place = tuple[str, str | None, int | None]
 
@@ -70,13 +73,25 @@ def found(windlass: Command, *arguments: str, **variables: str) -> list[Place]:
 
 
 class Checker:
-    """Does what the command does, with one runner for all tests: to import crewai takes most of the command's time."""
+    """Does what the command does, with one runner for all tests: to import crewai takes most of the command's time.
+
+    With `forks`, the second build of a project is in a fork of that interpreter, whose clock is ahead, too.
+    """
 
     def __init__(self, loop: asyncio.Runner, runner: Runner) -> None:
         self._loop, self._runner = loop, runner
+        self.forks = True
 
     def __call__(self, project: str) -> list[Finding]:
-        return self._loop.run(findings(Path(project), self._runner, {}))
+        run = self._runner.run
+
+        async def forked(spec: RunSpec, *others: Any) -> Outcome:
+            return await run(replace(spec, start="fork"), *others)
+
+        with pytest.MonkeyPatch.context() as patch:
+            if self.forks:
+                patch.setattr(self._runner, "run", forked)
+            return self._loop.run(findings(Path(project), self._runner, {}))
 
     def places(self, project: str) -> list[Place]:
         return [(one.code, one.file, one.line) for one in self(project)]
@@ -89,6 +104,14 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checker]:
         loop.run(runner.start())
         yield Checker(loop, runner)
         loop.run(runner.stop())
+
+
+@pytest.fixture
+def check_afresh(check: Checker) -> Iterator[Checker]:
+    """Builds each project the second time in a fresh interpreter, as the command does."""
+    check.forks = False
+    yield check
+    check.forks = True
 
 
 @pytest.mark.parametrize("example", ["research_crew", "invoice_function"])
@@ -193,7 +216,7 @@ def test_all_that_is_wrong_with_a_classic_crew_is_told_at_once(
 
 
 def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_persons_are_told(
-    check: Checker, tmp_path: Path
+    check_afresh: Checker, tmp_path: Path
 ) -> None:
     task = 'Task(description=f"By {{}}", expected_output="x", agent=self.ann(){})'
 
@@ -202,12 +225,12 @@ def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_
 
     place = ("crew.py", 12)
     dated = crew(tmp_path, "from datetime import date\n" + with_description("date.today()", ", human_input=True"))
-    assert check.places(dated) == [
+    assert check_afresh.places(dated) == [
         ("approvals_not_there", "crew.py", 13),
         ("unstable_task_description", "crew.py", 13),
     ]
-    assert check.places(crew(tmp_path, with_description("object()"))) == [("unstable_task_description", *place)]
-    assert check.places(crew(tmp_path, with_description("'noon'"))) == []
+    assert check_afresh.places(crew(tmp_path, with_description("object()"))) == [("unstable_task_description", *place)]
+    assert check_afresh.places(crew(tmp_path, with_description("'noon'"))) == []
 
 
 def test_all_that_is_wrong_with_a_json_crew_is_told_at_once(check: Checker, tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ class Examiner:
         """Builds the project again, in a new interpreter whose clock is ahead. Returns a warning for each task whose
         key differs.
         """
-        if not kind_named(self.recognised.project.kind).texts_from_code:
+        if not tasks or not kind_named(self.recognised.project.kind).texts_from_code:
             return []
         answer, _ = await self._examine(later=True)
         again = answer["tasks"] if answer else None
