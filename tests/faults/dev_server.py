@@ -17,6 +17,7 @@ import httpx
 import psutil
 
 import windlass
+from cli.command_forks import run
 from projects_for_tests.ends import PROGRAM, words_of
 from projects_for_tests.homes import give_database
 
@@ -65,9 +66,8 @@ class DevServer:
         (self.project / "slow.py").write_text(code)
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*WINDLASS, *arguments], env=self.environment, capture_output=True, text=True, timeout=DEADLINE, check=False
-        )
+        code, out, err = run(arguments, self.environment, None, b"", DEADLINE)
+        return subprocess.CompletedProcess(arguments, code, out.decode(), err.decode())
 
     def start(self) -> None:
         """Returns when it is ready."""
