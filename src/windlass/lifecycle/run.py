@@ -19,7 +19,7 @@ from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
 from windlass.lifecycle.worker_config import Code, UnreadableSecrets
 from windlass.projects import Options
-from windlass.runner import LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
+from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
 from windlass.runner.run_context import at_the_latest, unless_ended
 from windlass.runner.run_spec import no_journal
 from windlass.runner.runner import timed_out
@@ -274,13 +274,13 @@ class Run:
             folder_user=self,
         )
 
-    async def _handle(self, report: Message | Output | Preparing) -> None:
+    async def _handle(self, report: Message | Output | Preparing | Answered) -> None:
         self._show(report)
         if not isinstance(report, TaskEnded | JournalAppend) or self._reports.stored.take(report):
             await self._take(report)
         self._reports.wake()
 
-    async def _take(self, report: Message | Output | Preparing) -> None:
+    async def _take(self, report: Message | Output | Preparing | Answered) -> None:
         match report:
             case Event():
                 await self._reports.add(report.type[:LONGEST_TYPE], report.at, report.payload)
@@ -303,6 +303,8 @@ class Run:
                 )
             case Preparing():
                 self._wait_for(report.what)
+            case Answered():
+                self._reports.hold()
 
     def _check_budget(self) -> None:
         """Raises OverLimit when the process continues past its limits. A process that follows the protocol ends itself

@@ -44,6 +44,8 @@ the bytes of outputs. At either limit the child waits.
 """
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes that one statement writes at most. A single larger value has a statement of its own."""
+HOLDING = 1.0
+"""Seconds that the last reports wait for the end of the run, to be written with its outcome."""
 LAST_BYTES = 64 * 1024
 """Bytes of the last reports that are written together with the outcome at most."""
 PURPOSE = "journal"
@@ -91,6 +93,7 @@ class RunRecorder:
         self._room.set()
         self._urgent = asyncio.Event()
         self._closed = False
+        self._gathering = GATHERING
         self.last: Batch | None = None
         self._written_warnings = 0
         self._written_waiting_for: str | None = None
@@ -151,6 +154,10 @@ class RunRecorder:
         self._written_warnings += len(new)
         return new
 
+    def hold(self) -> None:
+        """Lets reports wait for `close`, for HOLDING seconds: the run ends soon."""
+        self._gathering = HOLDING
+
     def wake(self) -> None:
         self._something.set()
 
@@ -194,7 +201,7 @@ class RunRecorder:
 
     async def _gather(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(GATHERING):
+            async with asyncio.timeout(self._gathering):
                 await self._urgent.wait()
 
     @property

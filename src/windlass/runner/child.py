@@ -21,6 +21,7 @@ from windlass.runner.io import FdReader, OutputCapture, SocketReader, Unexpected
 from windlass.runner.processes import end_family, process, proportional
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
+from windlass.runner.run_spec import Answered
 from windlass_child.process.frames import BadMessage, encode
 from windlass_child.process.lease import boottime
 from windlass_child.process.messages import (
@@ -270,6 +271,9 @@ class Child:
                     end_family(watched.family, self._zygote.user)
         except BaseExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
+        finally:
+            for pipe in pipes.values():
+                pipe.unwatch()
         if not self._begun and asked is None:
             raise NotBegun
         await capture.report_dropped(context.report)
@@ -348,6 +352,7 @@ class Child:
                             break
                     elif isinstance(message, Answer):
                         answer = None if supervision.context.lease_handle.lapsed else message
+                        await report(Answered())
                     else:
                         await report(message)
         except BadMessage as error:

@@ -37,7 +37,8 @@ class FdReader:
     """Reads a descriptor that others own and write to.
 
     After `finish()` the reader returns the bytes that are there, and waits for no more: a process that outlives a child
-    may hold the other end for ever.
+    may hold the other end for ever. A caller that does not read to the end calls `unwatch` before the descriptor is
+    closed.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -46,9 +47,21 @@ class FdReader:
         self._finishing = False
         self._at_once = 0
         self._wake = asyncio.Event()
+        self._waiting = False
+        self._watched: asyncio.AbstractEventLoop | None = None
 
     async def read(self) -> bytes:
         """Returns the next bytes; none at the end."""
+        try:
+            data = await self._read()
+        except BaseException:
+            self.unwatch()
+            raise
+        if not data:
+            self.unwatch()
+        return data
+
+    async def _read(self) -> bytes:
         while True:
             self._at_once += 1
             if self._at_once > MOST_READS:  # a writer may never stop: let other tasks run
@@ -68,13 +81,31 @@ class FdReader:
         return os.read(self._descriptor, CHUNK)
 
     async def _wait(self) -> None:
-        # The loop watches the descriptor only during a read: a busy reader leaves the bytes there, and the writer waits
-        loop = asyncio.get_running_loop()
+        # To begin and to end watching a descriptor costs several system calls, so a reader that soon waits again leaves
+        # it watched. Bytes that come while nobody reads end that: they stay there, and the writer waits.
+        if not self._watched:
+            self._watched = asyncio.get_running_loop()
+            self._watched.add_reader(self._descriptor, self._on_bytes)
         self._wake.clear()
-        loop.add_reader(self._descriptor, self._wake.set)
+        self._waiting = True
         try:
             await self._wake.wait()
+        except BaseException:
+            self.unwatch()
+            raise
         finally:
+            self._waiting = False
+
+    def _on_bytes(self) -> None:
+        if self._waiting and not self._wake.is_set():
+            self._wake.set()
+        else:
+            self.unwatch()
+
+    def unwatch(self) -> None:
+        """Ends watching the descriptor. Its owner may close it afterwards."""
+        loop, self._watched = self._watched, None
+        if loop is not None:
             loop.remove_reader(self._descriptor)
 
     def finish(self) -> None:
@@ -125,6 +156,7 @@ class SocketReader(FdReader):
         self._unused += descriptors
 
     async def close(self) -> None:
+        self.unwatch()
         await let_go(self.socket, [*self._kept, *self._unused])
 
     def _take(self) -> bytes:

@@ -101,7 +101,12 @@ class Preparing:
     what: Literal["zygote"] | None
 
 
-Report = Callable[[Message | Output | Preparing], Awaitable[None]]
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Reports that the run has sent its answer, and ends soon."""
+
+
+Report = Callable[[Message | Output | Preparing | Answered], Awaitable[None]]
 """Called with each message or line of a run. Each source (messages, stdout, stderr) is read on only after the call."""
 
 
@@ -129,7 +134,7 @@ def sendable(message: Run | Inspect) -> bytes:
         raise WindlassError(f"the inputs can't be given to the crew: {error}.") from error
 
 
-async def discard(_: Message | Output | Preparing) -> None:
+async def discard(_: Message | Output | Preparing | Answered) -> None:
     pass
 
 
