@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from windlass import accounts
+from windlass.accounts import with_rights_of
+
+if TYPE_CHECKING:
+    import pytest
+
+WITHIN = 20
+
+
+def thread() -> threading.Thread:
+    return with_rights_of(None, threading.current_thread).result(WITHIN)
+
+
+def idle(one: threading.Thread) -> bool:
+    """Whether the thread waits for work, which it does a moment after the result of the last one is there."""
+    for _ in range(1000):
+        if one in accounts._idle:
+            return True
+        threading.Event().wait(0.01)
+    return False
+
+
+def test_a_thread_that_has_done_its_work_does_the_next_one() -> None:
+    first = thread()
+    assert idle(first)
+    assert thread() is first
+
+
+def test_no_work_waits_for_a_blocked_thread() -> None:
+    go_on = threading.Event()
+    blocked = with_rights_of(None, lambda: (go_on.wait(WITHIN), threading.current_thread())[1])
+    other = thread()
+    assert not blocked.done()
+    go_on.set()
+    assert blocked.result(WITHIN) is not other
+
+
+def test_an_error_of_one_work_is_raised_where_its_result_is_read_and_the_thread_goes_on() -> None:
+    failed = with_rights_of(None, lambda: {}["missing"])
+    assert isinstance(failed.exception(WITHIN), KeyError)
+    assert thread().is_alive()
+
+
+def test_a_thread_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(accounts, "_idle", [])
+    one = thread()
+    one.join(WITHIN)
+    assert not one.is_alive()
+    assert one not in accounts._idle
