@@ -169,6 +169,16 @@ class _FileThread(threading.Thread):
             return self.todo.get()  # it was taken just now
 
 
+def _forget_threads() -> None:
+    """Is called in a process that was forked from this one: it has none of its threads."""
+    global _idle_lock  # noqa: PLW0603 - another thread may have held it
+    _idle.clear()
+    _idle_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+
 def _idle_thread(account: Account | None) -> _FileThread | None:
     """Takes the thread with the rights of this user that was idle for the shortest time."""
     with _idle_lock:

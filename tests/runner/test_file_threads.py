@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,8 @@ def test_no_work_waits_for_a_blocked_thread() -> None:
 
 
 def test_an_error_of_one_work_is_raised_where_its_result_is_read_and_the_thread_goes_on() -> None:
-    failed = with_rights_of(None, lambda: {}["missing"])
-    assert isinstance(failed.exception(WITHIN), KeyError)
+    failed = with_rights_of(None, lambda: int("none"))
+    assert isinstance(failed.exception(WITHIN), ValueError)
     assert thread().is_alive()
 
 
@@ -53,3 +54,15 @@ def test_a_thread_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     one.join(WITHIN)
     assert not one.is_alive()
     assert one not in accounts._idle
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    assert idle(thread())
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = 0 if with_rights_of(None, lambda: True).result(WITHIN) else 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
