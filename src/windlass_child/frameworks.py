@@ -58,6 +58,9 @@ class Adapter(Protocol):
         release can't be restored.
         """
 
+    def moved(self) -> list[object]:
+        """Returns the objects that the import of the project has made, and whose places `prepare_child` sets."""
+
     def watching(self, order: Run, report: Report, first_record: int | None) -> AbstractContextManager[Any]:
         """Guards, reports and journals all that code of the project runs with the framework, inside the `with` block.
 

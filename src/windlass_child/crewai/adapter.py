@@ -69,6 +69,9 @@ def prepare_child() -> None:
     restart_threads()
     move_stores()
     store_quickly()
+    shared_state = sys.modules.get("windlass_child.crewai.shared_state")
+    if shared_state is not None:
+        shared_state.move_databases()
 
 
 def store_quickly() -> None:
@@ -111,6 +114,12 @@ def snapshot() -> Callable[[], None]:
     from windlass_child.crewai import shared_state
 
     return shared_state.snapshot()
+
+
+def moved() -> list[object]:
+    from windlass_child.crewai import shared_state
+
+    return [one for one, _ in shared_state.databases.values()]
 
 
 @contextlib.contextmanager

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai import bus, capabilities, usage
-from windlass_child.crewai.capabilities import optional
+from windlass_child.crewai.capabilities import first_of, optional
 from windlass_child.process.reuse import NotReusable
 
 if TYPE_CHECKING:
@@ -29,6 +32,19 @@ OBJECTS = (
 The cache has the agents, tasks and crews of classes by the ids of their objects. A later object can have the same id.
 """
 
+GLOBALS: dict[str, Any] = {
+    "crewai.flow.persistence.factory:_factory": None,
+    "crewai.knowledge.storage.factory:_factory": None,
+    "crewai.mcp.transports.stdio:_env_filter_hook": None,
+    "crewai.memory.storage.factory:_factory": None,
+    "crewai.project.crew_base:_post_initialize_crew_hooks": [],
+    "crewai.rag.factory:_factories": {},
+    "crewai.state.checkpoint_listener:_handlers_registered": False,
+    "crewai.tasks.hallucination_guardrail:_validate_output_hook": None,
+    "crewai.utilities.agent_utils:_create_plus_client_hook": None,
+}
+"""Variables of modules that runs change, with their values just after the import of the module."""
+
 OWN = {"_executor_initialized", "_has_pending_events", "_loop", "_loop_thread", "_sync_executor", "_shutting_down"}
 """Attributes of the bus that `bus.stop_threads` sets."""
 
@@ -37,7 +53,9 @@ def snapshot() -> Callable[[], None]:
     """Notes the state. Returns what restores it, and stops the threads of crewai (frameworks.Adapter.snapshot)."""
     if bus.STREAM is None or not usage.IN_EVENTS or not capabilities.found()["hooks"]:
         return refuse
-    kept = [Kept(found) for found in map(optional, OBJECTS) if found is not None]
+    kept: list[Kept | Variable] = [Kept(found) for found in map(optional, OBJECTS) if found is not None]
+    kept += [Variable(name, default) for name, default in GLOBALS.items()]
+    note_databases()
 
     def restore() -> None:
         bus.stop_threads()
@@ -50,6 +68,48 @@ def snapshot() -> Callable[[], None]:
 
 def refuse() -> None:
     raise NotReusable("this release of crewai can't be reset: install a newer one")
+
+
+databases: dict[int, tuple[Any, Path | None]] = {}
+"""Databases of flows' states that `@persist` has opened at the import of its module, by id, with their places in
+crewai's storage; None for a path that is relative to the working folder.
+"""
+
+
+def storage_path() -> Path:
+    return Path(first_of("crewai_core.paths:db_storage_path", "crewai.utilities.paths:db_storage_path")())
+
+
+def note_databases() -> None:
+    kind = getattr(sys.modules.get("crewai.flow.persistence.sqlite"), "SQLiteFlowPersistence", None)
+    found = [one for one in gc.get_objects() if type(one) is kind and hasattr(one, "db_path")] if kind else []
+    for one in found:
+        path, storage = Path(one.db_path), storage_path()
+        if not path.is_absolute() or path.is_relative_to(storage):
+            databases[id(one)] = one, path.relative_to(storage) if path.is_absolute() else None
+
+
+def move_databases() -> None:
+    for one, place in databases.values():
+        made = type(one)(one.db_path if place is None else str(storage_path() / place))
+        one.db_path, one._lock_name = made.db_path, made._lock_name  # noqa: SLF001 - crewai has no way to move one
+
+
+class Variable:
+    """A variable of a module. It has its default again if its module was imported by a run."""
+
+    def __init__(self, name: str, default: Any) -> None:
+        self._module, _, self._name = name.partition(":")
+        self._value = getattr(sys.modules.get(self._module), self._name, default)
+        self._content = copied(self._value)
+
+    def restore(self) -> None:
+        module = sys.modules.get(self._module)
+        if module is None:
+            return
+        put_back(self._value, self._content)
+        if getattr(module, self._name, self._value) is not self._value:
+            setattr(module, self._name, self._value)
 
 
 class Kept:

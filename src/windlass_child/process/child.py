@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import os
 import queue
+import random
 import select
 import signal
 import sys
@@ -156,9 +157,10 @@ def run_several(order: Inspect | Run | None, channel: Channel, inbox: Inbox) -> 
         channel.send(Begun())
         apply(order.process_environment)
         if baseline is None:
-            baseline, context = reuse.begin(environment(), order.process_environment.folder), copy_context()
+            baseline = reuse.begin(environment(), order.process_environment.folder, order.project.root)
+            context = copy_context()
         else:
-            baseline.put_environment()
+            baseline.put_environment(order.process_environment.folder)
             context = baseline.context()
         report = prepared(order, channel, inbox)
         if not context.run(execute, order, report):
@@ -240,6 +242,7 @@ def handle_of(process: int) -> int | None:
 def reset_inherited_state(root: str) -> None:
     """Resets the state that all children of a zygote share and that each must have of its own."""
     sys.argv = [root]
+    random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
-from windlass_child.process import processes
+from windlass_child.process import left_open, places, processes
 from windlass_child.process.process_env import environment, replace_environment
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ SECONDS = 0.2
 PAUSE = 0.005
 LONGEST_LIST = 300
 """Characters of a list of names in a reason."""
+IMPORTING = "<frozen importlib._bootstrap>"
 FOLDER = "/"
 """The working folder of an idle process: that of its last run is removed."""
 
+PLACES = "the import of its modules sets {} to a place in the working folder of the run"
 MADE_AT_IMPORT = "{} is an object that its module makes, and runs would share it: name a class or a function"
 STARTED_AT_IMPORT = "its module starts a crew or flow while it is imported"
 
@@ -50,13 +52,14 @@ class NotReusable(Exception):  # noqa: N818 - describes the process
 class Baseline:
     """The state of this process when the modules of its project have been imported, before a run.
 
-    `applied` is the environment that the run began with, `folder` its working folder.
+    `applied` is the environment that the run began with, `folder` its working folder, `root` the project's.
     """
 
-    def __init__(self, applied: Mapping[str, str], folder: str) -> None:
+    def __init__(self, applied: Mapping[str, str], folder: str, root: str) -> None:
         self._applied = dict(applied)
         self._folder = folder
-        self._refused = ""
+        self._root = root
+        self._refused = self._places = ""
         self._undo: list[Callable[[], None]] | None = None
         self._context = contextvars.Context()
 
@@ -81,9 +84,12 @@ class Baseline:
             handlers(),
             settings(),
         ]
-        places = [name for name, value in self._set.items() if self._folder in value]
-        if places:
-            self.refuse(f"the import of its modules sets {listed(places)} to a place in the working folder of the run")
+        note_variables_of_imports(self._set)
+        if paths := [name for name, value in self._set.items() if self._folder in value]:
+            self.refuse(PLACES.format(listed(paths)))
+        moved = [one for adapter in self._frameworks for one in adapter.moved()]
+        if variables := places.kept(self._folder, self._root, moved):
+            self._places = f"{PLACES.format(listed(variables))}: make it in a function"
         opened = [path for path in map(path_of, self._files) if path.startswith(f"{self._folder}/")]
         if opened:
             self.refuse(f"the import of its modules opens {listed([Path(path).name for path in opened])}")
@@ -96,8 +102,11 @@ class Baseline:
         """Returns a copy of the context variables, in which a run changes only its own."""
         return self._context.copy()
 
-    def put_environment(self) -> None:
-        """Sets the variables that the import of the project's modules has set, in the environment of the next run."""
+    def put_environment(self, folder: str) -> None:
+        """Sets the variables that the import of the project's modules has set, in the environment of the next run, and
+        its folder in `sys.path`.
+        """
+        sys.path[:] = [moved(place, self._folder, folder) for place in sys.path]
         wanted = {name: value for name, value in environment().items() if name not in self._removed}
         if self._set or self._removed:
             replace_environment({**wanted, **self._set})
@@ -106,15 +115,19 @@ class Baseline:
         """Resets the process. Raises NotReusable if the run has left anything that can't be reset."""
         if self._undo is None:
             self.refuse("its modules were not imported")
-        if self._refused:
-            raise NotReusable(self._refused)
+        if reason := self._refused or self._places:
+            raise NotReusable(reason)
         if frameworks.imported() != self._frameworks:
             raise NotReusable("the run imported the framework: import it at the top of the module")
         for undo in self._undo or ():
             undo()
         os.chdir(FOLDER)
+        if any(self._folder in value for value in self._set.values()):
+            raise NotReusable("a module that the run imported sets a variable to a place in the working folder")
         if limits() != self._limits:
             raise NotReusable("the run changed a limit or the priority of its process")
+        if processes.children(os.getpid()):
+            left_open.end_helpers(self._files.keys())
         if left := processes.children(os.getpid()):
             raise NotReusable(f"the run left {len(left)} processes that it had started")
         self._check(self._left_threads, "threads")
@@ -125,6 +138,7 @@ class Baseline:
         if not find():
             return
         gc.collect()
+        left_open.close_idle_connections()
         deadline = time.monotonic() + SECONDS
         while left := find():
             if time.monotonic() > deadline:
@@ -147,10 +161,10 @@ current: Baseline | None = None
 """The baseline of this process, if it is to be used for several runs."""
 
 
-def begin(applied: Mapping[str, str], folder: str) -> Baseline:
+def begin(applied: Mapping[str, str], folder: str, root: str) -> Baseline:
     """Makes this process one whose kind calls `imported`."""
     global current  # noqa: PLW0603 - a process has one
-    current = Baseline(applied, folder)
+    current = Baseline(applied, folder, root)
     return current
 
 
@@ -164,6 +178,26 @@ def refuse(reason: str) -> None:
     """The kinds call this for a project whose runs would share objects."""
     if current is not None:
         current.refuse(reason)
+
+
+def note_variables_of_imports(found: dict[str, str]) -> None:
+    """Notes in `found` the variables that a module sets when a run imports it: later runs don't import it again."""
+    put = os.putenv
+
+    def noting(name: Any, value: Any) -> None:
+        put(name, value)
+        frame = sys._getframe(1)  # noqa: SLF001 - the only way to see whether a module is being imported
+        while (after := frame.f_back) is not None:
+            if frame.f_code.co_filename == IMPORTING:
+                found[os.fsdecode(name)] = os.fsdecode(value)
+                return
+            frame = after
+
+    os.putenv = noting
+
+
+def moved(place: str, folder: str, to: str) -> str:
+    return to + place.removeprefix(folder) if f"{place}/".startswith(f"{folder}/") else place
 
 
 LISTS = ((sys, "path"), (sys, "meta_path"), (sys, "path_hooks"))
