@@ -32,9 +32,12 @@ class Adapter(Protocol):
     """The module that adapts a framework. Its own import does not import the framework.
 
     `QUIET` are variables that switch off the telemetry of the framework. The crew's environment overrides them.
+    `LASTING_THREADS` are the names of threads that its libraries start once for a process, and that hold nothing of a
+    run.
     """
 
     QUIET: Mapping[str, str]
+    LASTING_THREADS: frozenset[str]
 
     def storage_variables(self, storage: Path) -> dict[str, str]:
         """Returns the variables with which the framework stores its files in a folder."""

@@ -37,11 +37,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.parametrize(
         "kind",
-        [
-            pytest.param(kind.name, marks=pytest.mark.xdist_group(suite.group_of(kind)))
-            for kind in KINDS
-            if kind.name != "declarative_flow"  # it opens its memory, whose library leaves threads
-        ],
+        [pytest.param(kind.name, marks=pytest.mark.xdist_group(suite.group_of(kind))) for kind in KINDS],
     ),
 ]
 

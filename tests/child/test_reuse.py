@@ -315,6 +315,30 @@ async def test_crews_of_one_process_share_no_agents_listeners_or_hooks(bench: Be
     assert hooked == (1, 2, 3), "and one hook"
 
 
+FLOW = """
+import os, socket
+from crewai.flow.flow import Flow, start
+
+held = []
+
+class Made(Flow):
+    @start()
+    def begin(self):
+        if self.state.get("listens"):
+            held.append(socket.create_server(("127.0.0.1", 0)))
+        return str([os.getpid(), len(self.state.keys())])
+"""
+
+
+@CREWAI
+async def test_the_threads_of_a_flows_memory_stay_and_nothing_else(bench: Bench, tmp_path: Path) -> None:
+    project = written(tmp_path / "p", {"pyproject.toml": '[tool.windlass]\nflow = "made:Made"\n', "made.py": FLOW})
+    found = [(await reused(bench, project)).output for _ in range(3)]
+    assert len(set(found)) == 1, "one process, and a new state for each run"
+    reason = await why_not_reused(bench, project, {"listens": True})
+    assert reason.startswith("the run left files or connections open: socket:")
+
+
 @CREWAI
 async def test_an_object_that_a_module_makes_is_not_shared_by_runs(bench: Bench, tmp_path: Path) -> None:
     code = CREW + "\nmade = Made().crew()\n"

@@ -22,6 +22,9 @@ QUIET = {
 }
 """CREWAI_TRACING_ENABLED=false also saves 5 s on the first run with a home folder."""
 
+LASTING_THREADS = frozenset({"LanceDBBackgroundEventLoop", "lancedb-tokio-w", "jemalloc_bg_thd"})
+"""Those of LanceDB, which each flow imports for its memory: that takes seconds."""
+
 OPTIONS = {"crew": "is_crew_class", "flow": "flow_definition"}
 """Options of [tool.windlass], and the attributes of the objects that they name."""
 

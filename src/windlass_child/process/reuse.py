@@ -62,6 +62,7 @@ class Baseline:
         self._refused = self._places = ""
         self._undo: list[Callable[[], None]] | None = None
         self._context = contextvars.Context()
+        self._lasts = self._has_lasting = False
 
     def imported(self) -> None:
         """Takes the state. Only the first call counts."""
@@ -146,12 +147,16 @@ class Baseline:
             time.sleep(PAUSE)
 
     def _left_threads(self) -> list[str]:
-        left = threads() - self._threads
-        names = {thread.native_id: thread.name for thread in threading.enumerate()}
-        return sorted(names.get(one, "a thread of a library") for one in left)
+        left = {one: name_of_thread(one) for one in threads() - self._threads}
+        lasting = {name for adapter in frameworks.imported() for name in adapter.LASTING_THREADS}
+        self._lasts = self._lasts or not lasting.isdisjoint(left.values())
+        return sorted(name for name in left.values() if name not in lasting)
 
     def _left_files(self) -> list[str]:
         found = files()
+        if self._lasts and not self._has_lasting:
+            self._has_lasting = True
+            self._files |= {number: of for number, of in found.items() if number not in self._files and wakes(number)}
         left = [number for number, identity in found.items() if self._files.get(number) != identity]
         closed = [f"{number} was closed" for number in self._files.keys() - found.keys()]
         return closed + [path for path in map(path_of, left) if path]
@@ -325,6 +330,30 @@ def files() -> dict[int, tuple[int, int]]:
                 status = os.fstat(int(name))
                 found[int(name)] = status.st_dev, status.st_ino
     return found
+
+
+def name_of_thread(thread: int) -> str:
+    """Returns the name that Python has for the thread, or the system's for one that was started in C code."""
+    for one in threading.enumerate():
+        if one.native_id == thread:
+            return one.name
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/self/task/{thread}/comm").read_text().strip()
+    return "a thread that has ended"
+
+
+def wakes(descriptor: int) -> bool:
+    """Returns whether event loops use the descriptor to wait and to wake each other: no file, and no connection to
+    another process.
+    """
+    path = path_of(descriptor)
+    if path.startswith("anon_inode:"):
+        return True
+    if not path.startswith("socket:"):
+        return False
+    with socket.socket(fileno=os.dup(descriptor)) as found, contextlib.suppress(OSError):
+        return found.family == socket.AF_UNIX and not found.getsockname() and not found.getpeername()
+    return False
 
 
 def path_of(descriptor: int) -> str:
