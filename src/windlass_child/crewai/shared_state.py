@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import gc
 import sys
 import threading
@@ -45,6 +46,7 @@ GLOBALS: dict[str, Any] = {
 }
 """Variables of modules that runs change, with their values just after the import of the module."""
 
+STOP_SECONDS = 10
 OWN = {"_executor_initialized", "_has_pending_events", "_loop", "_loop_thread", "_sync_executor", "_shutting_down"}
 """Attributes of the bus that `bus.stop_threads` sets."""
 
@@ -56,14 +58,34 @@ def snapshot() -> Callable[[], None]:
     kept: list[Kept | Variable] = [Kept(found) for found in map(optional, OBJECTS) if found is not None]
     kept += [Variable(name, default) for name, default in GLOBALS.items()]
     note_databases()
+    kept = [Kept(found) for found in map(optional, OBJECTS) if found is not None]
+    restarted = False
 
     def restore() -> None:
+        nonlocal restarted
+        restarted = restarted or restart_memory_loop()
         bus.stop_threads()
         bus.unsubscribe()
         for one in kept:
             one.restore()
 
     return restore
+
+
+def restart_memory_loop() -> bool:
+    """Starts the event loop of LanceDB anew, if it runs. Returns whether it runs.
+
+    A run has started the loop by an import. The loop keeps the context variables of the run, and with them the agents
+    and the connections to their models.
+    """
+    loop: Any = getattr(sys.modules.get("lancedb.background_loop"), "LOOP", None)
+    if not hasattr(loop, "_start") or not loop.thread.is_alive():
+        return False
+    loop.loop.call_soon_threadsafe(loop.loop.stop)
+    loop.thread.join(STOP_SECONDS)
+    loop.loop.close()
+    contextvars.Context().run(loop._start)  # noqa: SLF001 - what LanceDB itself does after a fork
+    return True
 
 
 def refuse() -> None:

@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import traceback
-from contextvars import copy_context
 from typing import NoReturn
 
 from windlass_child import kinds
@@ -53,7 +52,7 @@ from windlass_child.process.process_env import (
 )
 from windlass_child.process.prompts import REFUSE
 from windlass_child.process.redaction import Redaction
-from windlass_child.process.report import Report, end_with_the_worker, end_without_reader
+from windlass_child.process.report import Report, end_with_the_lease, end_with_the_worker, end_without_reader
 from windlass_child.process.working_folder import fill
 
 WIND_DOWN_SECONDS = 5.0
@@ -158,12 +157,10 @@ def run_several(order: Inspect | Run | None, channel: Channel, inbox: Inbox) -> 
         apply(order.process_environment)
         if baseline is None:
             baseline = reuse.begin(environment(), order.process_environment.folder, order.project.root)
-            context = copy_context()
         else:
             baseline.put_environment(order.process_environment.folder)
-            context = baseline.context()
         report = prepared(order, channel, inbox)
-        if not context.run(execute, order, report):
+        if not baseline.context().run(execute, order, report):  # nothing keeps the context, which may hold the crew
             return
         try:
             report.close()
@@ -206,7 +203,7 @@ def watch(channel: Channel, zygote: int, handle: int | None, inbox: Inbox) -> No
 
 
 def listen(channel: Channel, zygote: int, handle: int | None, inbox: Inbox) -> None:
-    """Receives messages until the worker or the zygote is gone, or the lease has ended."""
+    """Receives messages until the worker or the zygote is gone. Ends this process when the lease has ended."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     if handle is not None:
@@ -223,7 +220,7 @@ def listen(channel: Channel, zygote: int, handle: int | None, inbox: Inbox) -> N
             for message in messages:
                 inbox.put(message)
         elif wait == 0:  # the lease has ended, and no renewal is unread; after a longer wait there may be one
-            return
+            end_with_the_lease()
 
 
 def milliseconds(*waits: float | None) -> float | None:

@@ -7,6 +7,9 @@ import time
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that also counts while the machine is suspended, if the system has one."""
 
+LAPSED = 72
+"""The exit status of a child whose lease has ended. A renewal that reached its zygote may not have reached it."""
+
 LOOK_AGAIN_SECONDS = 1.0
 """The interval at which a wait for the end of a lease checks the clock: a wait does not count suspended time."""
 

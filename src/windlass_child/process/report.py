@@ -17,6 +17,7 @@ from windlass_child.process.budget import Stopping, size_in_words
 from windlass_child.process.chunks import Chunks
 from windlass_child.process.error_text import LimitReached, explain, text_of
 from windlass_child.process.frames import TooLarge
+from windlass_child.process.lease import LAPSED
 from windlass_child.process.messages import Event, Succeeded, TaskEnded, TaskStarted, Warned
 from windlass_child.process.process_env import flush_output
 from windlass_child.process.prompts import Prompts
@@ -210,8 +211,14 @@ def end_without_reader(error: OSError) -> NoReturn:
         os._exit(os.EX_OSERR)
 
 
+def end_with_the_lease() -> NoReturn:
+    """Ends this process and all that it started, because its lease has ended. The zygote ends what is left of it."""
+    processes.end_all_below()
+    os._exit(LAPSED)
+
+
 def end_with_the_worker() -> NoReturn:
-    """Ends this process and all that it started, because the worker or the zygote is gone or the lease has ended."""
+    """Ends this process and all that it started, because the worker or the zygote is gone."""
     processes.end_all_below()
     os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -61,7 +61,7 @@ class Baseline:
         self._root = root
         self._refused = self._places = ""
         self._undo: list[Callable[[], None]] | None = None
-        self._context = contextvars.Context()
+        self._context = contextvars.copy_context()
         self._lasts = self._has_lasting = False
 
     def imported(self) -> None:

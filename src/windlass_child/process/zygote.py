@@ -19,7 +19,7 @@ from windlass_child.process import child, preload, processes
 from windlass_child.process.channel import Channel
 from windlass_child.process.hardening import become_subreaper, confine, outlive_parent
 from windlass_child.process.huge_pages import HugePages
-from windlass_child.process.lease import Leases
+from windlass_child.process.lease import LAPSED, Leases
 from windlass_child.process.messages import (
     Exited,
     Fork,
@@ -209,7 +209,8 @@ class Zygote:
             self._own.discard(pid)
             if name is not None:
                 self._untidy = True
-                lapsed = self._leases.drop(name) and processes.was_killed(status)
+                killed = self._leases.drop(name) and processes.was_killed(status)
+                lapsed = killed or (os.WIFEXITED(status) and os.WEXITSTATUS(status) == LAPSED)
                 self._endings.append(ChildEnd(Exited(name, pid, status, lapsed), time.monotonic() + LEFTOVER_SECONDS))
 
     def _ended(self) -> int | None:
