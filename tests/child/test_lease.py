@@ -18,7 +18,7 @@ from projects_for_tests.driver import Conversation, DrivenChild, DrivenZygote, u
 from projects_for_tests.ends import alive
 from projects_for_tests.wild import wild
 from windlass_child.process import lease
-from windlass_child.process.lease import LOOK_AGAIN_SECONDS, Leases, boottime, has_lapsed, wait_for
+from windlass_child.process.lease import LAPSED, LOOK_AGAIN_SECONDS, Leases, boottime, has_lapsed, wait_for
 from windlass_child.process.messages import Exited, Lease, Project, Succeeded
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_a_child_ends_itself_and_all_below_it_when_its_lease_ends(
         until_gone(child.pid, *pids)
     finally:
         os.kill(zygote.process.pid, signal.SIGCONT)
-    assert os.WTERMSIG(child.exited()) == signal.SIGKILL
+    assert os.WEXITSTATUS(child.exited()) == LAPSED
 
 
 @pytest.mark.parametrize("start", ["fork", "exec"])
@@ -74,8 +74,10 @@ def test_a_lease_that_is_told_before_the_order_counts(
 ) -> None:
     child = zygote.fork(start)
     child.talk.send(Lease(boottime() + SHORT))
+    zygote.talk.send(Lease(boottime() + LONG, child.name))  # a renewal that did not reach the child
     child.run(project, tmp_path / "folder", inputs={"do": "sleep"})
-    assert os.WTERMSIG(child.exited()) == signal.SIGKILL
+    assert os.WEXITSTATUS(child.exited()) == LAPSED
+    assert told_exit(zygote, child).lapsed
 
 
 @pytest.mark.parametrize("deed", ["sleep", "block_in_c", "leave_tree"])
