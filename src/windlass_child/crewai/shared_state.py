@@ -58,7 +58,6 @@ def snapshot() -> Callable[[], None]:
     kept: list[Kept | Variable] = [Kept(found) for found in map(optional, OBJECTS) if found is not None]
     kept += [Variable(name, default) for name, default in GLOBALS.items()]
     note_databases()
-    kept = [Kept(found) for found in map(optional, OBJECTS) if found is not None]
     restarted = False
 
     def restore() -> None:
