@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GATHERING = 0.05
+GATHERING = 0.01
 """Seconds that a report waits for others, to be written in one statement with them. A journal entry does not wait, and
 takes along the reports before it.
 """
+APART = 0.05
+"""Seconds between the beginnings of two writes of such reports."""
 MOST_WAITING = 500
 MOST_BYTES_WAITING = 8 * 1024 * 1024
 """Limits of the unwritten reports of one run. The first counts events and journal entries, the second their bytes and
@@ -94,6 +97,7 @@ class RunRecorder:
         self._urgent = asyncio.Event()
         self._closed = False
         self._gathering = GATHERING
+        self._next_write = 0.0
         self.last: Batch | None = None
         self._written_warnings = 0
         self._written_waiting_for: str | None = None
@@ -200,9 +204,11 @@ class RunRecorder:
                     flush.set_result(None)
 
     async def _gather(self) -> None:
+        now = time.monotonic()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._gathering):
+            async with asyncio.timeout(max(self._gathering, self._next_write - now)):
                 await self._urgent.wait()
+        self._next_write = time.monotonic() + APART
 
     @property
     def _left(self) -> bool:
