@@ -129,7 +129,10 @@ def with_rights_of(account: Account | None, work: Callable[[], T]) -> Future[T]:
 
 
 class _FileThread(threading.Thread):
-    """Does one piece of work after the other with the rights of `account`, until it has been idle for IDLE_SECONDS."""
+    """Does one piece of work after the other with the rights of `account`, until it has been idle for IDLE_SECONDS.
+
+    It ends after a piece of work that took other rights: they can't be given back.
+    """
 
     def __init__(self, account: Account | None, first: Callable[[], None], future: Future[Any]) -> None:
         super().__init__(name="windlass-files", daemon=True)
@@ -137,6 +140,7 @@ class _FileThread(threading.Thread):
         self.account = account
         self._first: tuple[Callable[[], None], Future[Any]] | None = (first, future)
         self._until = time.monotonic() + OLDEST_SECONDS
+        self.keeps_its_rights = True
 
     def run(self) -> None:
         assert self._first is not None  # noqa: S101 - a thread runs once
@@ -147,6 +151,7 @@ class _FileThread(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - raised where the result is read
             future.set_exception(error)
             return
+        self.keeps_its_rights = True
         work: Callable[[], None] | None = first
         del first, future  # what the work refers to is not kept while the thread is idle
         while work is not None:
@@ -156,7 +161,7 @@ class _FileThread(threading.Thread):
 
     def _next(self) -> Callable[[], None] | None:
         with _idle_lock:
-            if len(_idle) >= MOST_IDLE or time.monotonic() > self._until:
+            if not self.keeps_its_rights or len(_idle) >= MOST_IDLE or time.monotonic() > self._until:
                 return None
             _idle.append(self)
         try:
@@ -193,6 +198,8 @@ def take_rights_of(account: Account) -> None:
     calls = SYSTEM_CALLS.get(platform.machine())
     if sys.platform != "linux" or calls is None or sys.maxsize < 1 << 32:
         raise OSError(errno.ENOSYS, f"threads can't act as another user on {sys.platform}, {platform.machine()}")
+    if isinstance(thread := threading.current_thread(), _FileThread):
+        thread.keeps_its_rights = False
     groups = _groups_of(account)
     setgroups, setresuid, setresgid = calls
     _call(setgroups, len(groups), (ctypes.c_uint32 * len(groups))(*groups))

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+
+import pytest
 
 from windlass import accounts
-from windlass.accounts import with_rights_of
-
-if TYPE_CHECKING:
-    import pytest
+from windlass.accounts import Account, take_rights_of, with_rights_of
 
 WITHIN = 20
 
@@ -45,6 +43,23 @@ def test_an_error_of_one_work_is_raised_where_its_result_is_read_and_the_thread_
     failed = with_rights_of(None, lambda: int("none"))
     assert isinstance(failed.exception(WITHIN), ValueError)
     assert thread().is_alive()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take the rights of others")
+def test_a_thread_whose_work_took_other_rights_does_no_other_work() -> None:
+    other = Account(12345, 12345, "other", is_ours=False)
+
+    def take() -> threading.Thread:
+        take_rights_of(other)
+        return threading.current_thread()
+
+    taken = with_rights_of(None, take).result(WITHIN)
+    taken.join(WITHIN)
+    assert not taken.is_alive()
+    with_theirs = with_rights_of(other, lambda: (os.geteuid(), threading.current_thread()))
+    assert with_theirs.result(WITHIN)[0] == other.uid
+    assert idle(with_theirs.result(WITHIN)[1])
+    assert with_rights_of(None, os.geteuid).result(WITHIN) == 0
 
 
 def test_a_thread_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:

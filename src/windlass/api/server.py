@@ -144,9 +144,16 @@ def holder_of(port: int, proc: Path = Path("/proc")) -> str | None:
         return None
     for process in (path for path in proc.glob("[0-9]*") if path.name.isdecimal()):
         with suppress(OSError):  # of another user, or ended
-            if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
+            if any(_leads_to(one, sockets) for one in (process / "fd").iterdir()):
                 return f"{process.name} ({(process / 'comm').read_text('utf-8', 'replace').strip()})"
     return None
+
+
+def _leads_to(descriptor: Path, sockets: set[str]) -> bool:
+    try:
+        return str(descriptor.readlink()) in sockets
+    except OSError:  # it was closed meanwhile
+        return False
 
 
 def _listening(table: Path, port: int) -> list[str]:
