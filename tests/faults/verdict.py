@@ -108,11 +108,17 @@ def past_their_lease(cluster: Cluster) -> list[Any]:
     found = []
     for runner in cluster.watch.all:
         right = right_of(runner, rights.get(ids[runner.run], [])) if runner.run in ids else None
-        if right and right.succeeded and cluster.reuse > 1:
-            continue  # its process waits for another kickoff, or runs one
-        if right and (late := runner.alive - right.until.timestamp()) > 0:
+        if right and (late := last_at_work(cluster, runner) - right.until.timestamp()) > 0:
             found.append((str(right.kickoff_id), right.attempt, f"{late:.2f} s"))
     return found
+
+
+def last_at_work(cluster: Cluster, runner: Runner) -> float:
+    """When it was last seen alive. With `reuse`, its process may live on after its last call of the model."""
+    if cluster.reuse == 1:
+        return runner.alive
+    calls = [call for call in cluster.witness.calls(runner.run) if call.pid == runner.process.pid]
+    return max((call.ended or runner.alive for call in calls), default=runner.alive)
 
 
 def right_of(runner: Runner, rights: list[Right]) -> Right | None:
