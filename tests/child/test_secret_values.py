@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass_child.process.messages import LONGEST_NAME, Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.fields import LONGEST_NAME
+from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.secret_values import MASK, MOST_PARTS, SecretValues
 

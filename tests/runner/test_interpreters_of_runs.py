@@ -12,7 +12,7 @@ from windlass.errors import ChildLost, ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner import Runner, RunSpec
-from windlass.runner.runner import state_of_environment
+from windlass.runner.spawning import state_of_environment
 
 
 @pytest.fixture

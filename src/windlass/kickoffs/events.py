@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from windlass_child.process.messages import LARGEST_EVENT
+from windlass_child.process.fields import LARGEST_EVENT
 from windlass_child.process.truncation import cut
 from windlass_child.process.validation import Encoded
 

@@ -14,7 +14,8 @@ from windlass_child.process.messages import Failed, Inspected, Succeeded
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
-    from windlass_child.process.messages import Text, Tokens
+    from windlass_child.process.fields import Text
+    from windlass_child.process.messages import Tokens
 
 
 @dataclass(frozen=True, slots=True)

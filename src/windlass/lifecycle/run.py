@@ -20,9 +20,8 @@ from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
 from windlass.lifecycle.worker_config import Code, UnreadableSecrets
 from windlass.projects import Options
 from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
-from windlass.runner.run_context import at_the_latest, unless_ended
+from windlass.runner.run_context import at_the_latest, timed_out, unless_ended
 from windlass.runner.run_spec import no_journal
-from windlass.runner.runner import timed_out
 from windlass_child.process.budget import hint
 from windlass_child.process.messages import (
     Event,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import signal
 import socket
 import time
@@ -17,7 +16,7 @@ from windlass import log
 from windlass.aio import offload, shielded
 from windlass.kickoffs.outcome import Answer, Ended
 from windlass.runner.incoming import MOST_AT_ONCE, ROOM, Incoming, OverLimit, ResultSize
-from windlass.runner.io import FdReader, OutputCapture, SocketReader, UnexpectedDescriptors, next_frames
+from windlass.runner.io import FdReader, OutputCapture, SocketReader, UnexpectedDescriptors, is_readable, next_frames
 from windlass.runner.processes import end_family, process, proportional
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
@@ -25,7 +24,6 @@ from windlass.runner.run_spec import Answered
 from windlass_child.process.frames import BadMessage, encode
 from windlass_child.process.lease import boottime
 from windlass_child.process.messages import (
-    DUMP_SIGNAL,
     FROM_CHILD,
     Abort,
     Begun,
@@ -53,31 +51,6 @@ if TYPE_CHECKING:
     from windlass.runner.shared_memory import Share
     from windlass.runner.zygote import Zygote
     from windlass_child.process.messages import Exited, Message
-
-
-SECONDS = 2.0
-LARGEST = 64 * 1024
-NONE_CAME = "(the process did not write them)"
-
-
-async def stacks_of(zygote: Zygote, name: str, file: int | None) -> str:
-    """Returns the stack of each thread of a child, also of a thread that is blocked in C code.
-
-    The child's interpreter writes the stacks on a signal. `file` is the descriptor of the file that it writes to, None
-    if the child has sent none.
-    """
-    if file is None:
-        return NONE_CAME
-    before = os.fstat(file).st_size
-    zygote.signal(name, DUMP_SIGNAL)
-    deadline, last = time.monotonic() + SECONDS, before
-    while time.monotonic() < deadline:
-        await asyncio.sleep(0.05)
-        now = os.fstat(file).st_size
-        if now > before and now == last:  # the file no longer grows: it is complete
-            return os.pread(file, LARGEST, before).decode("utf-8", "replace").strip()
-        last = now
-    return NONE_CAME
 
 
 QUIT_SECONDS = 6.0
@@ -170,7 +143,9 @@ class Child:
 
     async def rest(self, seconds: float) -> None:
         """Has the idle child end after so many seconds, unless it gets another run before."""
-        await self._hold(seconds)
+        until = boottime() + seconds
+        self._zygote.lease(self._name, until)
+        await self._send(encode(Lease(until)))
 
     async def memory(self) -> Memory | None:
         """Returns the memory of the child; None if it can't be read. The share is read only after the resident memory
@@ -196,15 +171,10 @@ class Child:
                 os.close(descriptor)
         self._rollup = self._stacks = None
 
-    async def _hold(self, seconds: float) -> None:
-        until = boottime() + seconds
-        self._zygote.lease(self._name, until)
-        await self._send(encode(Lease(until)))
-
     async def _begin(self, lease_handle: LeaseHandle) -> None:
         """Begins a run. A child that has run before gets its lease first: the zygote still has that of its rest."""
         if self.runs and lease_handle.until is None:
-            await self._hold(FOREVER)
+            await self.rest(FOREVER)
         if self.runs:
             self._messages.resume()
             self._idle = asyncio.get_running_loop().create_future()
@@ -243,7 +213,7 @@ class Child:
         if cgroup is not None and cgroup.take(self.process):  # before it gets its message
             watched.cgroup = cgroup
         watched.stalled = lambda silence: self._report_stall(silence, watched, supervision)
-        report = noting_life(watched, context.report)
+        report = watched.noting_life(context.report)
         capture = OutputCapture(supervision.limits.output_limit, supervision.secrets)
         pipes = {stream: FdReader(descriptor) for stream, descriptor in self._pipes.items()}
         try:
@@ -379,7 +349,7 @@ class Child:
 
     async def _report_stall(self, seconds: float, watched: WatchedRun, supervision: Supervision) -> None:
         report = supervision.context.report
-        stacks = supervision.secrets.masked(await stacks_of(self._zygote, self._name, watched.stacks))
+        stacks = supervision.secrets.masked(await self._zygote.stacks_of(self._name, watched.stacks))
         await report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))
         await report(
             Warned(
@@ -388,22 +358,6 @@ class Child:
                 "each of its threads.",
             )
         )
-
-
-def is_readable(descriptor: int) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def noting_life(watched: WatchedRun, report: Report) -> Report:
-    """Returns `report` with a sign of life at each call. A run whose report waits to be written is not silent."""
-
-    async def report_and_note(message: object) -> None:
-        with watched.receiving():
-            await report(message)  # type: ignore[arg-type]  # passed on unchanged
-
-    return report_and_note
 
 
 @contextlib.asynccontextmanager

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.aio import offload
 from windlass_child.process.budget import hint, size_in_words
+from windlass_child.process.fields import DEEPEST
 from windlass_child.process.frames import APART, DECODER, HEADER, LARGEST_FRAME, LARGEST_HEAD, MAKERS, BadMessage
-from windlass_child.process.messages import DEEPEST, Event, Succeeded, TaskEnded
+from windlass_child.process.messages import Event, Succeeded, TaskEnded
 from windlass_child.process.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from windlass_child.process.messages import Message, Text
+    from windlass_child.process.fields import Text
+    from windlass_child.process.messages import Message
     from windlass_child.process.validation import Apart
 
 BRACKETS = bytes(set(range(256)) - set(b"[]{}"))

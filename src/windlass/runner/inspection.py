@@ -1,7 +1,11 @@
-"""The end of an inspection: the manifest of a project, or the reason why the project could not be loaded."""
+"""The end of an inspection: the manifest of a project, or the reason why the project could not be loaded.
+
+Errors about projects, of inspections and runs, name the project as its owner knows it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from windlass.errors import ChildLost, ProjectError
@@ -10,13 +14,17 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Termination, words_for
 from windlass.kickoffs.states import Reason, State
 from windlass.runner.run_context import at_the_latest
+from windlass.runner.zygote import FrameworkMissing
+from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Failed, Inspected
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from windlass.kickoffs.outcome import Ended
     from windlass.runner.run_context import Terminator
+    from windlass_child.process.messages import Project
 
 INSPECTION_SECONDS = 120.0
 
@@ -62,3 +70,18 @@ def manifest_in(ended: Ended) -> Manifest:
     if ended.status is None:
         raise ChildLost("the process that inspects the project was lost.")
     raise ProjectError(f"while the project was loaded {words_for(ended.status)}")
+
+
+@contextlib.contextmanager
+def named_as(given: Project, used: Project) -> Iterator[None]:
+    """Names in a ProjectError the command that installs a missing framework, and the project's own folder, not the
+    copy that crews use.
+    """
+    try:
+        yield
+    except ProjectError as error:
+        missing = isinstance(error, FrameworkMissing)
+        if not missing and given.root == used.root:
+            raise
+        hint = f"Make the project's environment: {setup_command(given.root)}" if missing else error.hint
+        raise ProjectError(error.message.replace(used.root, given.root), hint.replace(used.root, given.root)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import time
 from typing import TYPE_CHECKING, Literal
@@ -171,6 +172,12 @@ class SocketReader(FdReader):
         if len(self._kept) > self._expected:
             raise UnexpectedDescriptors(f"{len(self._kept)} descriptors in place of {self._expected}")
         return data
+
+
+def is_readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 LONGEST_LINE = 8 * 1024

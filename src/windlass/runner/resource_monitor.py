@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.limits import Limits
     from windlass.runner.cgroups import Cgroup, OutOfMemory
     from windlass.runner.run_context import Terminator
+    from windlass.runner.run_spec import Report
     from windlass.runner.scratch import DiskUse
     from windlass.runner.shared_memory import File, Share
     from windlass_child.process.messages import Born
@@ -101,6 +102,15 @@ class WatchedRun:
             self._reports_in_progress -= 1
             self.alive_at = time.monotonic()
             self.stall_reported = False
+
+    def noting_life(self, report: Report) -> Report:
+        """Returns `report` with a sign of life at each call. A run whose report waits to be written is not silent."""
+
+        async def report_and_note(message: object) -> None:
+            with self.receiving():
+                await report(message)  # type: ignore[arg-type]  # passed on unchanged
+
+        return report_and_note
 
     def over_a_limit(self) -> Termination | None:
         return self._too_many_processes() or self._too_much_memory()

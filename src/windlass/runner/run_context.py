@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.aio import cancelled
+from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass_child.process.lease import LOOK_AGAIN_SECONDS, has_lapsed, wait_for
@@ -173,3 +174,12 @@ async def unless_ended(terminator: Terminator, work: Callable[[], Coroutine[Any,
         return working.result() if working.done() else None
     finally:
         await cancelled(working, requested)
+
+
+def timed_out(timeout: float | None) -> Termination:
+    return Termination(
+        State.TIMED_OUT,
+        Reason.TIMED_OUT,
+        f"the run took longer than its timeout of {timeout or 0:g} s, which counts from its first start. "
+        f"Raise timeout {WHERE}.",
+    )

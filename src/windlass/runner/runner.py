@@ -14,13 +14,12 @@ from windlass import log
 from windlass.accounts import ROOT
 from windlass.aio import shielded
 from windlass.errors import ChildLost, ProjectError, WindlassError
-from windlass.kickoffs.limits import WHERE, Limits
-from windlass.kickoffs.outcome import Ended, Outcome, Termination, decide, failure, lost
-from windlass.kickoffs.states import Reason, State
-from windlass.removal import removed
+from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost
+from windlass.kickoffs.states import Reason
 from windlass.runner.child import Child, NotBegun, Supervision, born
 from windlass.runner.crew_account import check_interpreter, check_reach, home_of
-from windlass.runner.inspection import manifest_in, while_loading
+from windlass.runner.inspection import manifest_in, named_as, while_loading
 from windlass.runner.kept_children import KeptChild, KeptChildren
 from windlass.runner.prepared_interpreters import ProjectCopies
 from windlass.runner.processes import tasks_of_user
@@ -31,22 +30,22 @@ from windlass.runner.run_context import (
     Terminator,
     at_the_latest,
     ended_with_its_lease,
+    timed_out,
     unless_ended,
     while_leased,
 )
 from windlass.runner.run_folder import RunFolder
 from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
-from windlass.runner.scratch import DiskUse, Scratch
-from windlass.runner.shared_memory import Share, SharedMemory
-from windlass.runner.spawning import ZygoteSpec
-from windlass.runner.zygote import FrameworkMissing, Zygote
+from windlass.runner.scratch import DiskUse, Scratch, clear
+from windlass.runner.shared_memory import Share
+from windlass.runner.spawning import ZygoteSpec, state_of_environment
+from windlass.runner.zygote import Zygote
 from windlass.runner.zygote_pool import ZygotePool
-from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Inspect, ProcessEnvironment, Run
 from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from windlass.accounts import Account
     from windlass.kickoffs.manifest import Manifest
@@ -303,26 +302,34 @@ class Runner:
         preparing = not self._zygotes.ready(zygote_spec, only_run)
         if preparing:
             await context.report(Preparing("zygote"))
-        key = self._kept.key_of(spec) if spec.is_reusing else None
         try:
-            zygote = await stack.enter_async_context(self._zygotes.use(zygote_spec, only_run))
-            kept = self._kept.take(zygote, key) if key and not fresh else None
-            life = kept.life if kept else contextlib.AsyncExitStack()
-            child = kept.child if kept else await life.enter_async_context(self._born(zygote, name, spec, context))
+            kept = await self._kept_or_born(spec, context, stack, zygote_spec, only_run, fresh)
         except ChildLost:
             await self._kept.end_all()
-            zygote = await stack.enter_async_context(self._zygotes.use(zygote_spec, only_run))
-            life = contextlib.AsyncExitStack()
-            child = await life.enter_async_context(self._born(zygote, name, spec, context))
-        stack.push_async_callback(self._keep_or_end, KeptChild(child, life, zygote, key or ()), spec, share)
+            kept = await self._kept_or_born(spec, context, stack, zygote_spec, only_run, True)
+        stack.push_async_callback(self._keep_or_end, kept, spec, share)
         if preparing:
             await context.report(Preparing(None))
-        return child
+        return kept.child
 
-    def _born(
-        self, zygote: Zygote, name: str, spec: RunSpec, context: RunContext
-    ) -> contextlib.AbstractAsyncContextManager[Child]:
-        return born(zygote, f"{name}#{next(self._numbers)}", spec.start, context.lease_handle.until)
+    async def _kept_or_born(
+        self,
+        spec: RunSpec,
+        context: RunContext,
+        stack: contextlib.AsyncExitStack,
+        zygote_spec: ZygoteSpec,
+        only_run: str,
+        fresh: bool,
+    ) -> KeptChild:
+        """Returns a child that waits for such a run, or a new one. Uses its zygote as long as the stack lives."""
+        zygote = await stack.enter_async_context(self._zygotes.use(zygote_spec, only_run))
+        key = self._kept.key_of(spec) if spec.is_reusing else ()
+        if key and not fresh and (kept := self._kept.take(zygote, key)):
+            return kept
+        life = contextlib.AsyncExitStack()
+        name = f"{spec.kickoff_id}-{spec.attempt}#{next(self._numbers)}"
+        child = await life.enter_async_context(born(zygote, name, spec.start, context.lease_handle.until))
+        return KeptChild(child, life, zygote, key)
 
     async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, share: Share) -> None:
         """Keeps a child that is idle for another run, and ends any other one."""
@@ -391,44 +398,3 @@ class Runner:
         if self._scratch is None:
             raise ChildLost("the runner is not running.")
         return self._scratch
-
-
-async def clear(folder: Path, share: Share, shared_memory: SharedMemory) -> None:
-    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended."""
-    try:
-        await asyncio.to_thread(shared_memory.end, share)
-    finally:
-        await removed(folder)
-
-
-@contextlib.contextmanager
-def named_as(given: Project, used: Project) -> Iterator[None]:
-    """Names in a ProjectError the command that installs a missing framework, and the project's own folder, not the
-    copy that crews use.
-    """
-    try:
-        yield
-    except ProjectError as error:
-        missing = isinstance(error, FrameworkMissing)
-        if not missing and given.root == used.root:
-            raise
-        hint = f"Make the project's environment: {setup_command(given.root)}" if missing else error.hint
-        raise ProjectError(error.message.replace(used.root, given.root), hint.replace(used.root, given.root)) from error
-
-
-def state_of_environment(interpreter: Path) -> str:
-    """Returns a text that changes when the interpreter's environment is made again. Its zygotes are then replaced."""
-    try:
-        found = (interpreter.parent.parent / "pyvenv.cfg").stat()
-    except OSError:
-        return ""
-    return f"{found.st_ino} {found.st_mtime_ns}"
-
-
-def timed_out(timeout: float | None) -> Termination:
-    return Termination(
-        State.TIMED_OUT,
-        Reason.TIMED_OUT,
-        f"the run took longer than its timeout of {timeout or 0:g} s, which counts from its first start. "
-        f"Raise timeout {WHERE}.",
-    )

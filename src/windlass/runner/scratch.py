@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from windlass.accounts import ROOT
 from windlass.files import is_locked
 from windlass.kickoffs.limits import WHERE, Limits
-from windlass.removal import remove
+from windlass.removal import remove, removed
 from windlass_child.process.budget import size_in_words
 
 if TYPE_CHECKING:
     from windlass.accounts import Account
+    from windlass.runner.shared_memory import Share, SharedMemory
 
 
 LOCK = ".lock"
@@ -240,3 +242,11 @@ class DiskUse:
             self._open.entries.close()
             os.close(self._open.descriptor)
             self._open = None
+
+
+async def clear(folder: Path, share: Share, shared_memory: SharedMemory) -> None:
+    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended."""
+    try:
+        await asyncio.to_thread(shared_memory.end, share)
+    finally:
+        await removed(folder)

@@ -66,3 +66,12 @@ async def spawn(
         )
     except OSError as error:
         raise ChildLost(f"no process can be started for crews: {error.strerror}.") from error
+
+
+def state_of_environment(interpreter: Path) -> str:
+    """Returns a text that changes when the interpreter's environment is made again. Its zygotes are then replaced."""
+    try:
+        found = (interpreter.parent.parent / "pyvenv.cfg").stat()
+    except OSError:
+        return ""
+    return f"{found.st_ino} {found.st_mtime_ns}"

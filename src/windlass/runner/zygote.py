@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +21,7 @@ from windlass.runner.processes import ForeignProcess, Process, child_of, end_fam
 from windlass.runner.spawning import spawn
 from windlass_child.process.frames import BadMessage, encode
 from windlass_child.process.messages import (
+    DUMP_SIGNAL,
     FROM_ZYGOTE,
     Exited,
     Fork,
@@ -81,6 +84,9 @@ FORK_SECONDS = 30.0
 STOP_SECONDS = 8.0
 """A zygote takes 5 s to end a child that has become hundreds of processes. After this time it counts as stuck."""
 LAST_LINES = 5
+STACKS_SECONDS = 2.0
+LARGEST_STACKS = 64 * 1024
+NO_STACKS = "(the process did not write them)"
 
 FROM_OUTSIDE = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM}
 """Signals that come from outside: an interpreter that ends by one of them is not at fault."""
@@ -199,6 +205,25 @@ class Zygote:
     def signal(self, name: str, number: int, *, below: bool = False) -> None:
         """Sends the signal to the child, and with `below` also to all processes below it."""
         self._send(Signal(name, number, below))
+
+    async def stacks_of(self, name: str, file: int | None) -> str:
+        """Returns the stack of each thread of a child, also of a thread that is blocked in C code.
+
+        The child's interpreter writes the stacks on a signal. `file` is the descriptor of the file that it writes to,
+        None if the child has sent none.
+        """
+        if file is None:
+            return NO_STACKS
+        before = os.fstat(file).st_size
+        self.signal(name, DUMP_SIGNAL)
+        deadline, last = time.monotonic() + STACKS_SECONDS, before
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+            now = os.fstat(file).st_size
+            if now > before and now == last:  # the file no longer grows: it is complete
+                return os.pread(file, LARGEST_STACKS, before).decode("utf-8", "replace").strip()
+            last = now
+        return NO_STACKS
 
     def lease(self, name: str, until: float) -> None:
         """Has the zygote end the child at `until` (CLOCK_BOOTTIME), unless a later call renews the lease before."""

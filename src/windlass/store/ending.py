@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.outcome import Outcome, TokenUsage
     from windlass.kickoffs.tasks import Warning_
     from windlass.store.database import Database, Row
-    from windlass_child.process.messages import Text
+    from windlass_child.process.fields import Text
 
 SQL = queries("ending")
 

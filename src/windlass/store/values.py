@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windlass.store.database import Connection
-    from windlass_child.process.messages import Text
+    from windlass_child.process.fields import Text
 
 SQL = queries("staging")
 

@@ -14,11 +14,12 @@ from windlass_child.crewai.capabilities import first_of
 from windlass_child.crewai.flow_shape import GIVES_EVENT
 from windlass_child.journal.fingerprint import task_key
 from windlass_child.kinds.results import text_of_output
-from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted
+from windlass_child.process.messages import TaskEnded, TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from windlass_child.process.fields import KnownTask
     from windlass_child.process.report import Report
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from windlass_child.crewai.capabilities import found, optional
 from windlass_child.journal.fingerprint import task_key
 from windlass_child.journal.step_context import replaced
-from windlass_child.process.messages import KnownTask, TaskEnded, TaskStarted
+from windlass_child.process.messages import TaskEnded, TaskStarted
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from windlass_child.process.fields import KnownTask
     from windlass_child.process.report import Report
 
 

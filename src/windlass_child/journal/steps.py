@@ -26,7 +26,7 @@ from windlass_child.process.messages import TaskEnded, TaskStarted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from windlass_child.process.messages import KnownTask
+    from windlass_child.process.fields import KnownTask
     from windlass_child.process.report import Report
 
 PARAMETER = "steps"

@@ -22,7 +22,8 @@ from windlass_child.process.messages import Succeeded, TaskEnded, TasksKnown, Ta
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from windlass_child.process.messages import KnownTask, Project, Run
+    from windlass_child.process.fields import KnownTask
+    from windlass_child.process.messages import Project, Run
     from windlass_child.process.prompts import Prompt
     from windlass_child.process.report import Report
 

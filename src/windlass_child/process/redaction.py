@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from windlass_child.process.encodings import from_utf8, utf8
-from windlass_child.process.messages import LONGEST_NAME, Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.process.fields import LONGEST_NAME
+from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
 from windlass_child.process.search import Search
 from windlass_child.process.secret_parts import SHORTEST, is_of_the_machine, secrets_in
 from windlass_child.process.secret_values import MASK, MASK_BYTES, SecretValues
@@ -23,7 +24,8 @@ from windlass_child.process.truncation import beginning
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from windlass_child.process.messages import KnownTask, Message
+    from windlass_child.process.fields import KnownTask
+    from windlass_child.process.messages import Message
 
 DEEPEST = 64
 MOST = 1000
