@@ -42,15 +42,16 @@ def remove(folder: Path) -> None:
 
     Only the server's user may have the right to write to the folder's parent.
     """
-    with_rights_of(None, partial(_remove, folder)).result()
+    with_rights_of(None, partial(remove_here, folder)).result()
 
 
 async def removed(folder: Path) -> None:
     """Removes the folder as `remove` does, without a thread of the event loop's shared pool."""
-    await asyncio.wrap_future(with_rights_of(None, partial(_remove, folder)))
+    await asyncio.wrap_future(with_rights_of(None, partial(remove_here, folder)))
 
 
-def _remove(folder: Path) -> None:
+def remove_here(folder: Path) -> None:
+    """Removes the folder as `remove` does, in a thread of `with_rights_of`."""
     deadline = time.monotonic() + SECONDS
     for _ in range(PASSES):
         removal = _Removal(deadline)

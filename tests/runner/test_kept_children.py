@@ -168,8 +168,8 @@ async def test_a_process_that_dies_before_it_begins_its_run(
     os.kill(pid, signal.SIGSTOP)
     begin = Child._begin
 
-    async def die(child: Child, *more: Any) -> None:
-        await begin(child, *more)
+    def die(child: Child, *more: Any) -> None:
+        begin(child, *more)
         if child.runs > 1:
             os.kill(pid, signal.SIGKILL)
 

@@ -27,7 +27,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_removal_to_its_thread(
         assert may_end.wait(60)
         folder.rmdir()
 
-    monkeypatch.setattr("windlass.removal._remove", remove_later)
+    monkeypatch.setattr("windlass.removal.remove_here", remove_later)
     removing = asyncio.create_task(removed(tmp_path / "work"))
     await asyncio.to_thread(began.wait, 60)
     removing.cancel()

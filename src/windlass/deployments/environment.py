@@ -6,7 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import io
-from fnmatch import fnmatchcase
+import os
+import re
+import stat
+import time
+from fnmatch import translate
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +50,11 @@ text.
 
 
 ENV_FILE_LIMIT = 1 << 20
+RECENT = 0.1
+"""Seconds. A file that was changed before so short a time may change again and look the same."""
+
+
+Stamp = tuple[int, ...]
 
 
 class CrewEnvironments:
@@ -58,6 +68,7 @@ class CrewEnvironments:
         self._passed = passed
         self._resolver = resolver
         self._model = model
+        self._of_projects: dict[Path, tuple[Stamp, dict[str, str]]] = {}
 
     async def __call__(self, claimed: Claimed) -> CrewEnvironment:
         """Returns the environment for this kickoff. Raises ProjectError when the project's .env can't be read,
@@ -86,7 +97,14 @@ class CrewEnvironments:
 
         Raises ProjectError when the project's .env can't be read.
         """
-        return await asyncio.to_thread(self._of_project, root)
+        stamp = _stamp_of(root / ".env")
+        if stamp is None or root not in self._of_projects or self._of_projects[root][0] != stamp:
+            found = await asyncio.to_thread(self._of_project, root)
+            self._of_projects.pop(root, None)
+            if stamp is not None:
+                self._of_projects[root] = stamp, found
+            return found
+        return self._of_projects[root][1]
 
     def _of_project(self, root: Path) -> dict[str, str]:
         own = crew_environment(root, self._passed)
@@ -167,8 +185,13 @@ def without_ours(variables: Mapping[str, str]) -> dict[str, str]:
 
 def passed_variables(passed: Collection[str] = ()) -> list[str]:
     """Returns the names of the variables of the server's environment that crews get."""
-    patterns = (*PASSED, *passed)
-    return sorted(name for name in config.environment() if any(fnmatchcase(name, pattern) for pattern in patterns))
+    pattern = _one_pattern((*PASSED, *passed))
+    return sorted(name for name in config.environment() if pattern.match(name))
+
+
+@cache
+def _one_pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
 
 
 def is_withheld(name: str, crews: Mapping[str, str]) -> bool:
@@ -189,6 +212,19 @@ def _declared(project: Path) -> dict[str, str | None]:
     """Parses the .env without the lines that can't be read: dotenv would log each of them without the file's name."""
     lines = parse_stream(io.StringIO(_text_of(project)))
     return dotenv_values(stream=io.StringIO("".join(one.original.string for one in lines if not one.error)))
+
+
+def _stamp_of(file: Path) -> Stamp | None:
+    """Returns values that differ between two contents of the file; None if there are no such values."""
+    try:
+        found = os.lstat(file)
+    except FileNotFoundError:
+        return ()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode) or max(found.st_mtime, found.st_ctime) > time.time() - RECENT:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _text_of(project: Path) -> str:

@@ -151,7 +151,7 @@ class Examiner:
 
     async def _examine(self, *, later: bool = False) -> tuple[Any, Finding]:
         """Returns the child's answer, and a `load_failed` finding. The finding applies when the answer is None."""
-        project = await self.runner.reachable(self.recognised.project)
+        project = await self.runner.access.reachable(self.recognised.project)
         root = Path(self.recognised.project.root)
         wanted, used = await asyncio.to_thread(lambda: (wanted_versions(root), used_classes(root, project.entrypoint)))
         terminator = Terminator()

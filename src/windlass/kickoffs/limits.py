@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class Limits:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the limits that are set. `parse` accepts this value."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        given = ((name, getattr(self, name)) for name in NAMES)
+        return {name: value for name, value in given if value is not None}
 
     def replaced_by(self, other: Limits) -> Limits:
         """Returns the limits of `other`, and those of this one where `other` has none."""
@@ -69,13 +70,12 @@ class Limits:
 
     def lowered_by(self, other: Limits) -> Limits:
         """Returns the smaller of each two limits. A client may lower the limits of the deployment for its kickoff."""
-        mine = asdict(self)
-        smaller = {
-            name: value if mine[name] is None else min(mine[name], value) for name, value in other.to_json().items()
-        }
+        mine = self.to_json()
+        smaller = {name: min(mine.get(name, value), value) for name, value in other.to_json().items()}
         return replace(self, **smaller)
 
 
+NAMES = [field.name for field in fields(Limits)]
 LONGEST_SHOWN = 60
 SECONDS = {"timeout", "stall_after"}
 SIZES = {"memory_limit", "output_limit", "result_limit", "disk_limit", "stored_limit"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
+from windlass.aio import cancelled
 from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
 from windlass.kickoffs.events import SECRETS_RESOLVED, TRACEBACK
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, stopped
@@ -17,6 +18,7 @@ from windlass.lifecycle.background_tasks import until_the_database_answers
 from windlass.lifecycle.run_ending import RunEnding
 from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
+from windlass.lifecycle.slots import Slots
 from windlass.lifecycle.worker_config import Code, UnreadableSecrets
 from windlass.projects import Options
 from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
@@ -67,7 +69,8 @@ class OverLimit(Exception):  # noqa: N818 - describes the run
 class Run:
     """Runs one attempt of one kickoff in this worker, from claimed to settled.
 
-    `lease_handle` ties the run to the worker's lease. `key_ring` decrypts the journal.
+    `lease_handle` ties the run to the worker's lease. `key_ring` decrypts the journal. Its process takes one of
+    the `slots`.
     """
 
     def __init__(
@@ -80,12 +83,13 @@ class Run:
         config: WorkerConfig,
         *,
         observers: Sequence[Observer],
+        slots: Slots | None = None,
     ) -> None:
         self.claimed = claimed
         self._config = config
         self._observers = observers
         self.lease_handle = lease_handle
-        self._options = Options.from_json(claimed.source.get("options", {})).replaced_by(claimed.settings)
+        self._options = Options.of_kickoff(claimed.source, claimed.settings)
         self._limits = config.limits.replaced_by(self._options.limits).lowered_by(claimed.limits)
         self._terminator = Terminator()
         self._store = store
@@ -109,14 +113,24 @@ class Run:
         self._began = time.monotonic()
         self.over = False
         """True after the crew has ended. Only the outcome and the last reports are still to be written."""
+        self.slot = (slots or Slots(1)).of_run()
+        self._last_outcome: Outcome | None = None
+        self._final: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     async def __call__(self, environment: Environment) -> None:
-        """Runs the attempt. Returns when its outcome is committed, or when the kickoff went on without this run."""
+        """Runs the attempt. Returns when its outcome is committed, or when the kickoff went on without this run, and
+        when nothing of the run is left on this machine.
+        """
         self._show(None)
+        await until_the_database_answers(self._recall)
+        running = asyncio.create_task(self._run_within_limits(environment))
         try:
-            self._show(await self._ending.settle_for_sure(await self._outcome(environment)))
+            self._show(await self._ending.settle_for_sure(await self._outcome(running)))
         except NoLongerOurs:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
+        finally:
+            await self._until_removed(running)
+            self.slot.give_back()
 
     def _show(self, message: object) -> None:
         for observe in self._observers:
@@ -136,22 +150,28 @@ class Run:
         changes = await self._ending.store_files()
         if changes is not None:
             self._show(changes)
+        self._last_outcome = outcome
+
+    async def turn(self) -> None:
+        await self.slot.take()
+
+    def left(self) -> None:
+        """Has the outcome settled while the folder of the run is being removed, unless another attempt follows."""
+        self.slot.give_back()
+        if self._last_outcome is not None:
+            self._final.set_result(self._last_outcome)
 
     async def lose(self, why: str) -> None:
         """Settles a run without an outcome as a loss. The kickoff is run again, unless it was lost too often."""
         await until_the_database_answers(lambda: self._ending.settle(lost(why)))
 
-    async def _outcome(self, environment: Environment) -> Outcome:
-        await until_the_database_answers(self._recall)
+    async def _outcome(self, running: asyncio.Task[Outcome]) -> Outcome:
+        """Returns the outcome of the run. All its reports are written by then, except for the last ones."""
         try:
             async with asyncio.TaskGroup() as both:
                 writing = both.create_task(self._reports.write())
-                try:
-                    outcome = await self._run(environment)
-                except OverLimit as over:
-                    outcome = failure(Reason.LIMIT, str(over), final=True)
-                except TooManyRecords:
-                    outcome = failure(Reason.LIMIT, TOO_MANY, final=True)
+                await asyncio.wait([running, self._final], return_when=asyncio.FIRST_COMPLETED)
+                outcome = self._final.result() if self._final.done() else running.result()
                 self.over = True
                 if outcome.trace:
                     await self._reports.add(TRACEBACK, time.time(), {"text": outcome.trace})
@@ -161,14 +181,33 @@ class Run:
             first = errors.exceptions[0]  # the other task was cancelled because of this error
             if not isinstance(first, Unstorable):
                 raise first from None
+            await cancelled(running)
             outcome = failure(Reason.LIMIT, str(first), final=True)
         return outcome
+
+    async def _until_removed(self, running: asyncio.Task[Outcome]) -> None:
+        """Ends the run if it has not ended, and waits until its folder is removed."""
+        try:
+            if self.over:
+                await asyncio.wait([running])
+        finally:
+            await cancelled(running)
+        if self._final.done() and not running.cancelled() and (error := running.exception()):
+            logger.event("worker.run_failed", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, exc=error)
 
     async def _recall(self) -> None:
         """Reads the counts and task records of earlier attempts."""
         if self.claimed.attempt > 1:
             await self._reports.open()
             self._records.remember(await self._store.earlier_records(self.claimed.id))
+
+    async def _run_within_limits(self, environment: Environment) -> Outcome:
+        try:
+            return await self._run(environment)
+        except OverLimit as over:
+            return failure(Reason.LIMIT, str(over), final=True)
+        except TooManyRecords:
+            return failure(Reason.LIMIT, TOO_MANY, final=True)
 
     async def _run(self, environment: Environment) -> Outcome:
         if self._seconds_left is not None and self._seconds_left <= 0:
@@ -270,7 +309,7 @@ class Run:
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,
             model_calls_made=self.claimed.model_calls,
-            folder_user=self,
+            user=self,
         )
 
     async def _handle(self, report: Message | Output | Preparing | Answered) -> None:
@@ -303,7 +342,12 @@ class Run:
             case Preparing():
                 self._wait_for(report.what)
             case Answered():
-                self._reports.hold()
+                self._end_soon()
+
+    def _end_soon(self) -> None:
+        self._reports.hold()
+        if self._options.reuse > 1:  # its process is idle soon, and runs no exit handlers before
+            self.slot.offer()
 
     def _check_budget(self) -> None:
         """Raises OverLimit when the process continues past its limits. A process that follows the protocol ends itself

@@ -15,6 +15,7 @@ from windlass.kickoffs.states import State
 from windlass.lifecycle.background_tasks import BackgroundTasks
 from windlass.lifecycle.run import Run
 from windlass.lifecycle.run_recorder import PURPOSE
+from windlass.lifecycle.slots import Slots
 from windlass.runner import LeaseHandle, boottime
 from windlass.store.claiming import AT_ONCE, FIRST, WorkerUsage
 from windlass.store.listener import KICKOFFS, STOPS, Listener
@@ -89,6 +90,7 @@ class Worker:
         self._stop_requests: set[UUID] = set()
         self._keys_from = FIRST
         self._notified = asyncio.Event()
+        self._slots = Slots(config.slots, on_free=self._notified.set)
         self._draining = False
         self._claiming = BackgroundTasks(self._claim)
         self._upkeep = BackgroundTasks(self._keep_leases, self._promote)
@@ -101,7 +103,7 @@ class Worker:
         return self._claiming.running and self._upkeep.running
 
     async def start(self) -> None:
-        metrics.RUNNING.set_function(lambda: len(self._runs))
+        metrics.RUNNING.set_function(lambda: self._slots.used)
         await self._upkeep.start()
         await self._claiming.start()
 
@@ -153,7 +155,7 @@ class Worker:
                 logger.event("kickoff.ended", kickoff_id=kickoff, attempt=attempt, state=state)
 
     async def _claim(self) -> None:
-        free = self._config.slots - len(self._runs)
+        free = self._slots.free(len(self._runs))
         self._stop_requests.clear()
         until, only = self._leased_until(), self._config.deployments
         claimed = await self._store.claim(self.id, free, self._config.lease, only) if free > 0 else []
@@ -198,6 +200,7 @@ class Worker:
             self._key_ring,
             self._config,
             observers=self._observers,
+            slots=self._slots,
         )
         task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
         self._runs[key] = Running(run, task)
@@ -226,7 +229,7 @@ class Worker:
             slots=0 if self._draining else self._config.slots,
             lease=self._config.lease,
             deployments=self._config.deployments,
-            usage=WorkerUsage(len(self._runs), *self._runner.zygotes()),
+            usage=WorkerUsage(self._slots.used, *self._runner.zygotes()),
         )
         await asyncio.sleep(self._config.renewal)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from windlass.errors import ProjectError
@@ -84,12 +86,23 @@ class Options:
             retries=Retries.parse({**self.retries.to_json(), **settings.get("retries", {})}),
         )
 
+    @staticmethod
+    def of_kickoff(source: Mapping[str, Any], settings: Mapping[str, Any]) -> Options:
+        """Returns the options of a version with this source, under these settings of its deployment."""
+        return _of_kickoff(json.dumps([source.get("options", {}), settings]))
+
     def to_json(self) -> dict[str, Any]:
         """Returns the options that differ from the defaults."""
         usual = Options()
         given = {one.name: getattr(self, one.name) for one in fields(self)}
         found = {name: value for name, value in given.items() if value != getattr(usual, name)}
         return {name: value.to_json() if name in TABLES else value for name, value in found.items()}
+
+
+@lru_cache(1000)
+def _of_kickoff(text: str) -> Options:
+    options, settings = json.loads(text)
+    return Options.from_json(options).replaced_by(settings)
 
 
 @dataclass(frozen=True, slots=True)

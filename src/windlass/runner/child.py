@@ -20,7 +20,7 @@ from windlass.runner.io import FdReader, OutputCapture, SocketReader, Unexpected
 from windlass.runner.processes import end_family, process, proportional
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
-from windlass.runner.run_spec import Answered
+from windlass.runner.run_spec import Answered, no_journal
 from windlass_child.process.frames import BadMessage, encode
 from windlass_child.process.lease import boottime
 from windlass_child.process.messages import (
@@ -171,14 +171,13 @@ class Child:
                 os.close(descriptor)
         self._rollup = self._stacks = None
 
-    async def _begin(self, lease_handle: LeaseHandle) -> None:
-        """Begins a run. A child that has run before gets its lease first: the zygote still has that of its rest."""
-        if self.runs and lease_handle.until is None:
-            await self.rest(FOREVER)
+    def _begin(self, lease_handle: LeaseHandle) -> None:
+        """Begins a run. A child that has run before may have a lease from then in its zygote."""
         if self.runs:
             self._messages.resume()
             self._idle = asyncio.get_running_loop().create_future()
-            await self._send(encode(NextRun()))
+            if lease_handle.until is None:
+                self._zygote.lease(self._name, boottime() + FOREVER)
         self._begun = not self.runs
         self.runs += 1
 
@@ -207,7 +206,7 @@ class Child:
         An exception of the report callback ends the child and is raised here. Raises NotBegun.
         """
         context = supervision.context
-        await self._begin(context.lease_handle)
+        self._begin(context.lease_handle)
         watched = self._watched(supervision)
         cgroup = supervision.share.cgroup if supervision.share else None
         if cgroup is not None and cgroup.take(self.process):  # before it gets its message
@@ -228,7 +227,7 @@ class Child:
                     for stream, pipe in pipes.items():
                         group.create_task(capture.read(stream, pipe, report))
                     exited = await self._end_of_run()
-                    if exited is not None and exited.lapsed:
+                    if exited is not None and exited.lapsed and self._begun:
                         context.terminator.end(LAPSED)
                     asked = context.terminator.asked  # a later request has no process to end
                     if asked is None and watched.cgroup and (found := watched.cgroup.out_of_memory()):
@@ -268,13 +267,20 @@ class Child:
             exit_of_child.cancel()
 
     async def _send_all(self, journal: Replay, message: bytes, lease_handle: LeaseHandle) -> None:
+        """Sends all that comes before the message together with it, where nothing has to be read from the database:
+        each send wakes the child.
+        """
+        first = encode(NextRun()) if self.runs > 1 else b""
         if lease_handle.until is not None:
-            await self._send(encode(Lease(lease_handle.until)))
-        async for part in journal():
-            entries = iter(part)
-            while frames := await next_frames(entries):
-                await self._send(frames)
-        await self._send(message)
+            first += encode(Lease(lease_handle.until))
+        if journal is not no_journal:
+            await self._send(first)
+            async for part in journal():
+                entries = iter(part)
+                while frames := await next_frames(entries):
+                    await self._send(frames)
+            first = b""
+        await self._send(first + message)
         while True:
             for news in await lease_handle.news():
                 await self._send(encode(news))

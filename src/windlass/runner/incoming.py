@@ -118,6 +118,8 @@ class Share:
 
     async def in_time(self, read: Callable[[], Awaitable[bytes]]) -> bytes:
         """Returns what `read` returns. Raises OverLimit when the rest of a large message does not arrive in time."""
+        if self._until is None:
+            return await read()
         try:
             async with asyncio.timeout_at(self._until):
                 return await read()

@@ -51,6 +51,8 @@ class KeptChild:
     key: Key
     memory: Memory = NOTHING
     since: float = field(default_factory=time.monotonic)
+    rests: bool = False
+    """Whether the child has the lease of its rest. It has none while the next run is likely to come at once."""
 
     async def end(self) -> None:
         await self.child.quit()
@@ -83,7 +85,6 @@ class KeptChildren:
     async def put(self, kept: KeptChild, most_runs: int, memory_limit: int | None) -> None:
         """Keeps the idle child, or ends it if it has reached a bound."""
         try:
-            await kept.child.rest(END_SECONDS)
             memory = await kept.child.memory()
         except BaseException:
             await kept.life.aclose()
@@ -94,7 +95,7 @@ class KeptChildren:
         if kept.child.runs >= most_runs or memory is None or memory.share > most or old or over:
             self._end(kept.end)
         else:
-            kept.memory = memory
+            kept.memory, kept.since, kept.rests = memory, time.monotonic(), False
             self._kept.append(kept)
 
     def memory(self) -> int:
@@ -116,13 +117,17 @@ class KeptChildren:
         await self._end_now(self._kept)
 
     async def tidy(self) -> None:
-        """Ends children that have been idle for long, kills those that are not idle, and forgets those that ended."""
+        """Ends children that have been idle for long, kills those that are not idle, and forgets those that ended.
+        Gives the others the lease of their rest.
+        """
         if not self._kept:
             return
         began = time.monotonic()
         families = Families(await asyncio.to_thread(all_processes))
         old = time.monotonic() - IDLE_SECONDS
         for kept in [one for one in self._kept if one.since < began]:  # others may have been seen in their runs
+            if kept not in self._kept:  # it was taken while another one got its lease
+                continue
             family = families.of(kept.child.process.pid, kept.child.process.started)
             if (
                 len(family) > 1
@@ -134,6 +139,9 @@ class KeptChildren:
             elif kept.since < old:
                 self._kept.remove(kept)
                 self._end(kept.end)
+            elif not kept.rests:
+                kept.rests = True
+                await kept.child.rest(END_SECONDS)
 
     def start(self) -> None:
         self._stopping = False

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.accounts import ROOT
 from windlass.aio import shielded
-from windlass.errors import ChildLost, ProjectError, WindlassError
+from windlass.errors import ChildLost, WindlassError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost
 from windlass.kickoffs.states import Reason
 from windlass.runner.child import Child, NotBegun, Supervision, born
-from windlass.runner.crew_account import check_interpreter, check_reach, home_of
+from windlass.runner.crew_access import CrewAccess
+from windlass.runner.crew_account import home_of
 from windlass.runner.inspection import manifest_in, named_as, while_loading
 from windlass.runner.kept_children import KeptChild, KeptChildren
-from windlass.runner.prepared_interpreters import ProjectCopies
 from windlass.runner.processes import tasks_of_user
 from windlass.runner.resource_monitor import ResourceMonitor
 from windlass.runner.run_context import (
@@ -81,9 +80,7 @@ class Runner:
             memory=self._config.zygote_memory,
         )
         self._numbers = itertools.count(1)
-        account = self._config.crew_account
-        self._copies = ProjectCopies(account) if account else None
-        self._copying = asyncio.Lock()
+        self.access = CrewAccess(self._config, scratch, lambda: self._open_scratch().folder("p"))
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
 
@@ -113,7 +110,7 @@ class Runner:
 
         Raises ProjectError when the interpreter can't be used, and ChildLost when it fails temporarily.
         """
-        self._check(interpreter, None)
+        self.access.check(interpreter, None)
         async with self._zygotes.use(self._base_spec(interpreter, preload)):
             pass
 
@@ -124,61 +121,6 @@ class Runner:
     def limits_of(self, own: Limits) -> Limits:
         """Returns the limits of an inspection: the runner's limits, replaced by those that the project sets."""
         return self._config.limits.replaced_by(own)
-
-    async def reachable(self, project: Project) -> Project:
-        """Returns the project at a place that crews can reach: a copy if it is in a folder that only root can open."""
-        copies, root = self._copies, Path(project.root)
-        if copies is None:
-            return project
-        try:
-            if not copies.needed(root):
-                return project
-            async with self._copying:
-                scratch = self._open_scratch()
-                copy = await shielded(asyncio.to_thread(copies.place, root, lambda: scratch.folder("p")))
-        except OSError as error:
-            raise ProjectError(
-                f"{root} can't be read or copied: {error.strerror}.",
-                "Check that the project exists, and that the disk has room.",
-            ) from error
-        return replace(project, root=str(copy))
-
-    @property
-    def has_crew_account(self) -> bool:
-        """Whether crews run as another user than the server."""
-        return self._config.crew_account is not None
-
-    def needs_copy(self, root: Path) -> bool:
-        """Whether crews get a copy of the project with all its files, because only root can open its folder."""
-        return self._copies is not None and self._copies.needed(root)
-
-    def folder_for_code(self, root: Path) -> Path:
-        """Returns a new folder for a copy of the project, which crews can read. It is removed when the runner stops."""
-        folder = self._open_scratch().folder("p")
-        if account := self._config.crew_account:
-            os.chown(folder, root.stat().st_uid, account.gid)
-            folder.chmod(0o750)
-        return folder
-
-    def _check(self, interpreter: Path, root: Path | None) -> None:
-        """Raises ProjectError when the crews' user can't reach a project, or when its interpreter can't be trusted."""
-        own = interpreter == Path(sys.executable)
-        if root is not None and not own and os.geteuid() == ROOT:
-            try:
-                check_interpreter(interpreter, root, self._config.crew_account)
-            except OSError as error:
-                raise ProjectError(
-                    f"{interpreter} can't be started: {error.strerror}.", "Create the virtual environment again."
-                ) from error
-        if account := self._config.crew_account:
-            used = self._config.prepared.interpreter if own else interpreter
-            places = [
-                used.parent,
-                Path(os.path.realpath(used)).parent,
-                self._config.prepared.program.parent,
-                self._base,
-            ]
-            check_reach(account, [*places, *([root] if root else [])])
 
     async def inspect(
         self,
@@ -197,7 +139,7 @@ class Runner:
         `secrets` are the names of the variables whose values are masked in all that leaves the process.
         Raises ProjectError with the reason when the project can't be loaded, and ChildLost when its process was lost.
         """
-        given, project = project, await self.reachable(project)
+        given, project = project, await self.access.reachable(project)
         spec = RunSpec(
             "inspection",
             1,
@@ -213,7 +155,7 @@ class Runner:
             return await self._inspect(spec, report)
 
     async def _inspect(self, spec: RunSpec, report: Report | None) -> Manifest:
-        self._check(spec.interpreter, Path(spec.project.root))
+        self.access.check(spec.interpreter, Path(spec.project.root))
         async with self._zygotes.use(self._zygote_spec(spec)):  # the time limit does not include its start
             context = RunContext(report or discard, Terminator(), LeaseHandle())
             with while_loading(context.terminator):
@@ -236,8 +178,7 @@ class Runner:
         lease_handle.begin(spec.lease)
         context = RunContext(while_leased(lease_handle, report), terminator, lease_handle)
         try:
-            given, spec = spec.project, replace(spec, project=await self.reachable(spec.project))
-            self._check(spec.interpreter, Path(spec.project.root))
+            given, spec = spec.project, await self.access.checked(spec, self._zygotes.ready(self._zygote_spec(spec)))
             async with ended_with_its_lease(lease_handle, terminator):
                 with (
                     named_as(given, spec.project),
@@ -257,13 +198,16 @@ class Runner:
         async with self._folder(account, spec.limits) as (folder, share):
             message = sendable(message_in(self._process_environment(spec, folder, account)))
             with contextlib.ExitStack() as stack:
-                if spec.folder_user is not None:
+                if spec.user is not None:
                     run_folder = stack.enter_context(closing(RunFolder(folder, account, Path(spec.project.root))))
-                    await spec.folder_user.begin(run_folder)
+                    await spec.user.begin(run_folder)
                 try:
-                    return await self._in_child(spec, message, share, context)
+                    ended = await self._in_child(spec, message, share, context)
                 except NotBegun:  # at most once: a child that never ran raises no such error
-                    return await self._in_child(spec, message, share, context, fresh=True)
+                    ended = await self._in_child(spec, message, share, context, fresh=True)
+                if spec.user is not None:
+                    spec.user.left()
+                return ended
 
     async def _in_child(
         self, spec: RunSpec, message: bytes, share: Share, context: RunContext, *, fresh: bool = False
@@ -287,8 +231,8 @@ class Runner:
                 spec.is_reusing,
             )
             ended = await child.follow(spec.journal, message, supervision)
-            if spec.folder_user is not None and not context.lease_handle.lapsed:
-                await spec.folder_user.end(decide(ended))
+            if spec.user is not None and not context.lease_handle.lapsed:
+                await spec.user.end(decide(ended))
             return ended
 
     async def _child(
@@ -297,6 +241,8 @@ class Runner:
         """Returns a child that lives as long as the stack, and longer if it is idle then. Tries to start one a second
         time when the zygote ended before the fork, or when there were too many processes.
         """
+        if spec.user is not None:
+            await spec.user.turn()
         name = f"{spec.kickoff_id}-{spec.attempt}"
         zygote_spec, only_run = self._zygote_spec(spec), name if spec.isolated else ""
         preparing = not self._zygotes.ready(zygote_spec, only_run)

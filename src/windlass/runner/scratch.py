@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from windlass.accounts import ROOT
+from windlass.accounts import ROOT, with_rights_of
 from windlass.files import is_locked
 from windlass.kickoffs.limits import WHERE, Limits
-from windlass.removal import remove, removed
+from windlass.removal import remove, remove_here
 from windlass_child.process.budget import size_in_words
 
 if TYPE_CHECKING:
@@ -246,7 +246,11 @@ class DiskUse:
 
 async def clear(folder: Path, share: Share, shared_memory: SharedMemory) -> None:
     """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended."""
-    try:
-        await asyncio.to_thread(shared_memory.end, share)
-    finally:
-        await removed(folder)
+
+    def clear_all() -> None:
+        try:
+            shared_memory.end(share)
+        finally:
+            remove_here(folder)
+
+    await asyncio.wrap_future(with_rights_of(None, clear_all))

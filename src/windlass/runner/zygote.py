@@ -59,11 +59,12 @@ class ChildRecord:
     """The reports of a zygote about one child.
 
     `forked` is the child as the system shows it (processes.child_of), not as the zygote describes it. The result of
-    `exited` is None when the zygote was lost before it reported the exit.
+    `exited` is None when the zygote was lost before it reported the exit. `lease` is the last one that was sent.
     """
 
     forked: asyncio.Future[Process | WindlassError] = field(default_factory=new_future)
     exited: asyncio.Future[Exited | None] = field(default_factory=new_future)
+    lease: float = 0.0
 
     @property
     def process(self) -> Process | None:
@@ -84,6 +85,8 @@ FORK_SECONDS = 30.0
 STOP_SECONDS = 8.0
 """A zygote takes 5 s to end a child that has become hundreds of processes. After this time it counts as stuck."""
 LAST_LINES = 5
+LEASE_STEP = 0.1
+"""Seconds. A lease that grows by less is not sent: processes take longer to end."""
 STACKS_SECONDS = 2.0
 LARGEST_STACKS = 64 * 1024
 NO_STACKS = "(the process did not write them)"
@@ -226,8 +229,15 @@ class Zygote:
         return NO_STACKS
 
     def lease(self, name: str, until: float) -> None:
-        """Has the zygote end the child at `until` (CLOCK_BOOTTIME), unless a later call renews the lease before."""
-        self._send(Lease(until, name))
+        """Has the zygote end the child at `until` (CLOCK_BOOTTIME), unless a later call renews the lease before.
+
+        Sends nothing where the zygote has a lease that ends up to LEASE_STEP earlier.
+        """
+        record = self._children.get(name)
+        if record is None or not 0 <= until - record.lease < LEASE_STEP:
+            self._send(Lease(until, name))
+            if record is not None:
+                record.lease = until
 
     async def exit_of(self, name: str) -> Exited | None:
         """Waits for the end of a child. Returns None when the zygote is gone, so that nobody reported the end."""

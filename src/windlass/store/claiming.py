@@ -14,7 +14,7 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import TaskState
 from windlass.kickoffs.tasks import TaskRecord
-from windlass.store.database import queries
+from windlass.store.database import fetch, queries
 from windlass.store.variables import SealedVariable, sealed_variables
 
 if TYPE_CHECKING:
@@ -106,9 +106,10 @@ async def claim(
 ) -> list[Claimed]:
     values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
     values["only"] = None if only is None else list(only)
-    ids = [row["id"] for row in await database.rows(SQL["claim"], values)]
-    # Inputs and manifests can be large: they are read after the lock is released.
-    rows = await database.rows(SQL["claimed"], {"ids": ids, "worker": worker}) if ids else []
+    async with database.connection() as connection:
+        ids = [row["id"] for row in await fetch(connection, SQL["claim"], values)]
+        # Inputs and manifests can be large: they are read after the lock is released.
+        rows = await fetch(connection, SQL["claimed"], {"ids": ids, "worker": worker}) if ids else []
     return list(_readable(rows))
 
 

@@ -199,7 +199,7 @@ class Reloading:
         if former is not None and self._code.may_remove(former):
             await removed(former.parent)
         try:
-            folder = await asyncio.to_thread(self._runner.folder_for_code, self._root)
+            folder = await asyncio.to_thread(self._runner.access.folder_for_code, self._root)
             if await asyncio.wrap_future(self._copied(folder / self._root.name, registration)):
                 self._copy = folder / self._root.name
             else:
@@ -208,8 +208,8 @@ class Reloading:
             self._notify(f"warning: the project can't be copied, so broken files will be served: {error}")
 
     def _copied(self, copy: Path, registration: Registration) -> Future[bool]:
-        ignore, opens = registration.recognised.options.ignore, self._runner.needs_copy(self._root)
-        others = self._runner.has_crew_account and not opens
+        ignore, opens = registration.recognised.options.ignore, self._runner.access.needs_copy(self._root)
+        others = self._runner.access.has_crew_account and not opens
         work = partial(copied, self._root, copy, ignore, registration.digest, for_another_user=others, open_all=opens)
         owner = owner_of(self._root.stat().st_uid)
         return with_rights_of(owner if os.geteuid() == ROOT else None, work)

@@ -80,8 +80,10 @@ def environment() -> dict[str, str]:
 
 
 def replace_environment(wanted: Mapping[str, str]) -> None:
-    os.environ.clear()  # noqa: TID251 - as above
-    os.environ.update(wanted)  # noqa: TID251 - as above
+    now = environment()
+    for name in now.keys() - wanted.keys():
+        del os.environ[name]  # noqa: TID251 - as above
+    os.environ.update({name: value for name, value in wanted.items() if now.get(name) != value})  # noqa: TID251 - as above
     time.tzset()
 
 

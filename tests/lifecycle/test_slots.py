@@ -1,0 +1,184 @@
+"""The slots of a worker: the next run begins while the last one is being settled and removed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lifecycle.running import DEADLINE, Place, World
+from lifecycle.waiting import until
+from projects_for_tests.ends import kickoff_folders
+from windlass.kickoffs.states import State
+from windlass.lifecycle.slots import Slots
+from windlass.runner import runner
+from windlass.store.kickoffs import KickoffStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from uuid import UUID
+
+
+class Gate:
+    """Holds calls until it is open."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.open = asyncio.Event()
+
+    async def through(self) -> None:
+        self.held += 1
+        await self.open.wait()
+
+    async def until_held(self, count: int) -> None:
+        await true(lambda: self.held == count)
+
+
+async def true(condition: Callable[[], bool]) -> None:
+    async def found() -> bool:
+        return condition()
+
+    await until(found)
+
+
+@asynccontextmanager
+async def held_at(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> AsyncIterator[Gate]:
+    """Holds all calls of an asynchronous function before they begin."""
+    gate, original = Gate(), getattr(owner, name)
+
+    async def held(*arguments: Any, **more: Any) -> Any:
+        await gate.through()
+        return await original(*arguments, **more)
+
+    monkeypatch.setattr(owner, name, held)
+    try:
+        yield gate
+    finally:
+        gate.open.set()
+
+
+async def state(world: World, kickoff: UUID) -> State:
+    return (await world.status(kickoff)).state
+
+
+async def test_a_run_begins_while_the_last_one_is_settled(
+    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with held_at(monkeypatch, KickoffStore, "settle") as gate:
+        await world.worker(slots=1)
+        kickoffs = [await world.accept(do="echo"), await world.accept(**place.inputs()), await world.accept(do="echo")]
+        await place.until_held(1)
+        assert gate.held == 1
+        place.let_go()
+        await gate.until_held(2)
+        assert [await state(world, one) for one in kickoffs] == [State.STARTED, State.STARTED, State.PENDING]
+    for kickoff in kickoffs:
+        assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def test_a_kickoff_has_ended_while_its_folder_is_still_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with held_at(monkeypatch, runner, "clear") as gate:
+        await world.worker(slots=1)
+        kickoffs = [await world.accept(do="echo") for _ in range(2)]
+        for kickoff in kickoffs:
+            assert (await world.ended(kickoff)).state is State.SUCCESS
+        assert gate.held == len(kickoff_folders(world.folder / "runs")) == 2
+        third = await world.accept(do="echo")
+        await asyncio.sleep(0.2)
+        assert await state(world, third) is State.PENDING, "as many runs as slots may still be removed"
+    assert (await world.ended(third)).state is State.SUCCESS
+    await true(lambda: not kickoff_folders(world.folder / "runs"))
+
+
+async def test_a_folder_that_can_not_be_removed_changes_no_outcome(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object) -> None:
+        raise OSError(5, "the disk is broken")
+
+    monkeypatch.setattr(runner, "clear", fail)
+    await world.worker(slots=1)
+    kickoffs = [await world.accept(do="echo") for _ in range(3)]
+    for kickoff in kickoffs:
+        found = await world.ended(kickoff)
+        assert (found.state, found.attempt) == (State.SUCCESS, 1)
+    await true(lambda: "the disk is broken" in caplog.text)
+
+
+async def test_the_next_kickoff_is_prepared_while_a_reused_process_becomes_idle(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.database.execute("UPDATE deployments SET settings = '{\"reuse\": 5}'")
+    async with held_at(monkeypatch, runner.Runner, "_keep_or_end") as gate:
+        monkeypatch.setattr("windlass.lifecycle.slots.LONGEST_WAIT", DEADLINE)
+        await world.worker(slots=1)
+        first, second = await world.accept(do="echo"), await world.accept(do="environment")
+        await gate.until_held(1)
+
+        async def is_started() -> bool:
+            return await state(world, second) is State.STARTED
+
+        await until(is_started)
+        assert not any(row["type"] == "task_started" for row in await world.events(second))
+        assert gate.held == 1
+    assert {(await world.ended(one)).state for one in (first, second)} == {State.SUCCESS}
+
+
+async def test_a_process_that_does_not_become_idle_delays_the_next_run_for_a_bounded_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.database.execute("UPDATE deployments SET settings = '{\"reuse\": 5}'")
+    async with held_at(monkeypatch, runner.Runner, "_keep_or_end") as gate:
+        monkeypatch.setattr("windlass.lifecycle.slots.LONGEST_WAIT", 0.1)
+        await world.worker(slots=1)
+        kickoffs = [await world.accept(do="echo") for _ in range(3)]
+        await gate.until_held(2)
+        assert await state(world, kickoffs[2]) is State.PENDING, "there are at most as many such processes as slots"
+    for kickoff in kickoffs:
+        assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def test_slots_are_counted_once() -> None:
+    freed = 0
+
+    def on_free() -> None:
+        nonlocal freed
+        freed += 1
+
+    slots = Slots(2, on_free)
+    first, second = slots.of_run(), slots.of_run()
+    assert (slots.used, slots.free(2)) == (2, 0)
+    await first.take()
+    await second.take()
+    first.offer()
+    first.offer()
+    assert (slots.used, slots.free(2), freed) == (1, 1, 1)
+    third = slots.of_run()
+    waiting = asyncio.create_task(third.take())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    first.give_back()
+    first.give_back()
+    await asyncio.wait_for(waiting, DEADLINE)
+    assert (slots.used, freed) == (2, 1)
+    second.give_back()
+    assert (slots.used, slots.free(2), slots.free(3), slots.free(4)) == (1, 1, 1, 0)
+
+
+async def test_a_run_that_waits_for_its_turn_can_be_stopped() -> None:
+    slots = Slots(1)
+    first, second = slots.of_run(), slots.of_run()
+    await first.take()
+    waiting = asyncio.create_task(second.take())
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    second.give_back()
+    first.give_back()
+    third = slots.of_run()
+    await asyncio.wait_for(third.take(), DEADLINE)
