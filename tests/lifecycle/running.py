@@ -212,6 +212,14 @@ class World:
         return int(row["losses"])
 
 
+async def take_away(world: World) -> None:
+    """As another worker's claim would, without another worker."""
+    await world.database.execute(
+        "UPDATE kickoffs SET attempt = attempt + 1, worker_id = %(other)s, lease_until = now() + interval '1 hour'",
+        {"other": new_id()},
+    )
+
+
 async def no_environment(_: Claimed) -> CrewEnvironment:
     return CrewEnvironment({})
 

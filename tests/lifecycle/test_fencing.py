@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from lifecycle.running import take_away
 from lifecycle.waiting import until
 from projects_for_tests.ends import gone
-from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
 
 if TYPE_CHECKING:
@@ -55,14 +55,6 @@ async def test_an_outcome_that_comes_too_late_counts_for_nothing(
     await gone(pid)
     await until_logged("kickoff.taken", caplog)
     assert (await world.status(kickoff)).state is State.STARTED
-
-
-async def take_away(world: World) -> None:
-    """As another worker's claim would, without another worker."""
-    await world.database.execute(
-        "UPDATE kickoffs SET attempt = attempt + 1, worker_id = %(other)s, lease_until = now() + interval '1 hour'",
-        {"other": new_id()},
-    )
 
 
 async def until_logged(event: str, caplog: pytest.LogCaptureFixture) -> None:

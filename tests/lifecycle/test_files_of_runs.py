@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lifecycle.test_fencing import take_away, until_logged
+from lifecycle.running import take_away
+from lifecycle.test_fencing import until_logged
 from lifecycle.test_retried_runs import with_retries
 from lifecycle.waiting import until
 from projects_for_tests.making import function_project

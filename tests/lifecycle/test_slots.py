@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lifecycle.running import DEADLINE, Place, World
+from lifecycle.running import DEADLINE, Place, World, take_away
 from lifecycle.waiting import until
-from projects_for_tests.ends import kickoff_folders
+from projects_for_tests.ends import gone, kickoff_folders
 from windlass.kickoffs.states import State
 from windlass.lifecycle.slots import Slots
 from windlass.runner import runner
+from windlass.runner.zygote import Zygote
 from windlass.store.kickoffs import KickoffStore
 
 if TYPE_CHECKING:
@@ -140,6 +141,54 @@ async def test_a_process_that_does_not_become_idle_delays_the_next_run_for_a_bou
         assert await state(world, kickoffs[2]) is State.PENDING, "there are at most as many such processes as slots"
     for kickoff in kickoffs:
         assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+@pytest.mark.parametrize("taken_away", [False, True], ids=["error", "taken away"])
+async def test_a_run_that_ends_before_it_begins_gives_its_slot_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, taken_away: bool
+) -> None:
+    failures = [ValueError("a broken row")]
+    original = KickoffStore.earlier_records
+
+    async def earlier_records(*arguments: Any) -> Any:
+        if failures and taken_away:
+            await asyncio.Event().wait()
+        if failures:
+            raise failures.pop()
+        return await original(*arguments)
+
+    monkeypatch.setattr(KickoffStore, "earlier_records", earlier_records)
+    kickoff = await world.accept(do="echo")
+    await world.database.execute("UPDATE kickoffs SET attempt = 1")
+    worker = await world.worker(slots=1, lease=5.0, renewal=0.1)
+    if taken_away:
+        await true(lambda: bool(worker._runs))
+        await take_away(world)
+        await true(lambda: not worker._runs)
+        failures.clear()
+    await true(lambda: not failures and not worker._runs and worker._slots.used == 0)
+    other = await world.ended(await world.accept(do="echo"))
+    assert other.state is State.SUCCESS
+    assert taken_away or (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def test_a_worker_has_stopped_when_the_processes_of_its_runs_have_ended(
+    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.lifecycle.worker.SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("windlass.aio.AGAIN", 0.1)
+    async with held_at(monkeypatch, Zygote, "end") as gate:
+        worker = await world.worker(slots=1)
+        kickoff = await world.accept(**place.inputs())
+        (pid,) = await place.until_held()
+        stopping = asyncio.create_task(worker.stop())
+        await gate.until_held(1)
+        await asyncio.sleep(0.5)
+        assert await state(world, kickoff) is State.STARTED, "its process is alive"
+        assert worker._slots.used == 1
+    await stopping
+    await gone(pid)
+    assert (await state(world, kickoff), worker._slots.used) == (State.PENDING, 0)
 
 
 async def test_slots_are_counted_once() -> None:

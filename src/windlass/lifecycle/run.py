@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.aio import cancelled
+from windlass.aio import cancelled, shielded
 from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
 from windlass.kickoffs.events import SECRETS_RESOLVED, TRACEBACK
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, stopped
@@ -130,7 +130,6 @@ class Run:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
         finally:
             await self._until_removed(running)
-            self.slot.give_back()
 
     def _show(self, message: object) -> None:
         for observe in self._observers:
@@ -170,7 +169,11 @@ class Run:
         try:
             async with asyncio.TaskGroup() as both:
                 writing = both.create_task(self._reports.write())
-                await asyncio.wait([running, self._final], return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    await asyncio.wait([running, self._final], return_when=asyncio.FIRST_COMPLETED)
+                except asyncio.CancelledError:
+                    running.cancel()  # its process ends at once: `writing` may wait for the database
+                    raise
                 outcome = self._final.result() if self._final.done() else running.result()
                 self.over = True
                 if outcome.trace:
@@ -191,7 +194,7 @@ class Run:
             if self.over:
                 await asyncio.wait([running])
         finally:
-            await cancelled(running)
+            await shielded(cancelled(running))  # the kickoff may run elsewhere when its process has ended
         if self._final.done() and not running.cancelled() and (error := running.exception()):
             logger.event("worker.run_failed", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, exc=error)
 

@@ -207,7 +207,8 @@ class Worker:
         task.add_done_callback(lambda _: self._forget(key))
 
     def _forget(self, key: tuple[UUID, int]) -> None:
-        self._runs.pop(key, None)
+        if (ended := self._runs.pop(key, None)) is not None:
+            ended.run.slot.give_back()  # also that of a run that was cancelled before its first step
         self._notified.set()
 
     async def _run(self, run: Run) -> None:
