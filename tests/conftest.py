@@ -19,7 +19,7 @@ from psycopg.sql import SQL, Identifier
 
 from dashboard.browser import Tabs, launched
 from projects_for_tests.places import folder_for_all
-from store.shared_database import TEMPLATE, made
+from store.shared_database import TEMPLATE, hurry, made
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.store.database import Database
 from windlass.store.migrate import migrate
@@ -78,6 +78,7 @@ def postgres() -> Iterator[str]:
     with folder_for_all() as home:
         server = EmbeddedPostgres(home)
         url = server.start()
+        hurry(url)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(SQL("CREATE DATABASE {}").format(Identifier(TEMPLATE)))
         asyncio.run(_migrate(make_conninfo(url, dbname=TEMPLATE)))
