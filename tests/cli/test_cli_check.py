@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +10,13 @@ import pytest
 
 from projects_for_tests.another_user import PYTHON
 from projects_for_tests.making import written
-from windlass.config import Settings
-from windlass.deployments.inspection import findings
 from windlass.projects.findings import Level
-from windlass.wiring.crews import runner_for_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cli.checker import Checker, Place
     from cli.the_command import Command
-    from windlass.kickoffs.outcome import Outcome
-    from windlass.projects.findings import Finding
-    from windlass.runner import Runner
-    from windlass.runner.run_spec import RunSpec
-
-Place = tuple[str, str | None, int | None]
 
 pytestmark = pytest.mark.xdist_group("served_crews")
 
@@ -70,40 +60,6 @@ def found(windlass: Command, *arguments: str, **variables: str) -> list[Place]:
     assert ended.code == (1 if any(one["level"] == "error" for one in findings) else 0), ended
     assert ended.err == ""
     return [(one["code"], one["file"], one["line"]) for one in findings]
-
-
-class Checker:
-    """Does what the command does, with one runner for all tests: to import crewai takes most of the command's time.
-
-    With `forks`, the second build of a project is in a fork of that interpreter, whose clock is ahead, too.
-    """
-
-    def __init__(self, loop: asyncio.Runner, runner: Runner) -> None:
-        self._loop, self._runner = loop, runner
-        self.forks = True
-
-    def __call__(self, project: str) -> list[Finding]:
-        run = self._runner.run
-
-        async def forked(spec: RunSpec, *others: Any) -> Outcome:
-            return await run(replace(spec, start="fork"), *others)
-
-        with pytest.MonkeyPatch.context() as patch:
-            if self.forks:
-                patch.setattr(self._runner, "run", forked)
-            return self._loop.run(findings(Path(project), self._runner, {}))
-
-    def places(self, project: str) -> list[Place]:
-        return [(one.code, one.file, one.line) for one in self(project)]
-
-
-@pytest.fixture(scope="module")
-def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checker]:
-    settings = Settings(home=tmp_path_factory.mktemp("home"))
-    with asyncio.Runner() as loop, runner_for_checks(settings, lambda _: None) as runner:
-        loop.run(runner.start())
-        yield Checker(loop, runner)
-        loop.run(runner.stop())
 
 
 @pytest.fixture
@@ -218,19 +174,21 @@ def test_all_that_is_wrong_with_a_classic_crew_is_told_at_once(
 def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_persons_are_told(
     check_afresh: Checker, tmp_path: Path
 ) -> None:
-    task = 'Task(description=f"By {{}}", expected_output="x", agent=self.ann(){})'
-
-    def with_description(made: str, more: str = "") -> str:
-        return CREW.replace('Task(config=self.tasks_config["one"])', task.format(more).replace("{}", f"{{{made}}}"))
-
-    place = ("crew.py", 12)
-    dated = crew(tmp_path, "from datetime import date\n" + with_description("date.today()", ", human_input=True"))
-    assert check_afresh.places(dated) == [
+    dated = described("day", "date.today()", ", human_input=True")
+    tasks = [dated, described("process", "object()"), described("noon", "'noon'")]
+    ones = CREW.index("    @task"), CREW.index("    @crew")
+    code = "from datetime import date\n" + CREW[: ones[0]] + "".join(tasks) + CREW[ones[1] :]
+    assert check_afresh.places(crew(tmp_path, code)) == [
         ("approvals_not_there", "crew.py", 13),
         ("unstable_task_description", "crew.py", 13),
+        ("unstable_task_description", "crew.py", 17),
     ]
-    assert check_afresh.places(crew(tmp_path, with_description("object()"))) == [("unstable_task_description", *place)]
-    assert check_afresh.places(crew(tmp_path, with_description("'noon'"))) == []
+
+
+def described(name: str, made: str, more: str = "") -> str:
+    """A task that has the value of an expression in its description."""
+    task = f'Task(description=f"By {{{made}}}", expected_output="x", agent=self.ann(){more})'
+    return f"    @task\n    def {name}(self):\n        return {task}\n\n"
 
 
 def test_all_that_is_wrong_with_a_json_crew_is_told_at_once(check: Checker, tmp_path: Path) -> None:
@@ -468,9 +426,9 @@ def test_a_task_that_asks_a_person_is_an_error(check: Checker, tmp_path: Path) -
     assert (found.code, found.level, found.file) == ("approvals_not_there", Level.ERROR, "crew.py")
 
 
-def test_a_crew_is_checked_by_the_name_of_its_file(windlass: Command, tmp_path: Path) -> None:
+def test_a_crew_is_checked_by_the_name_of_its_file(windlass: Command, check: Checker, tmp_path: Path) -> None:
     project = crew(tmp_path)
-    assert found(windlass, f"{project}/crew.py:Tides") == []
+    assert check(f"{project}/crew.py:Tides") == []
     assert windlass("check", f"{project}/crew.py:Gone").out.startswith(
         "pyproject.toml: error: crew.py has no Gone to serve."
     )

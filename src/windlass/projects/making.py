@@ -8,6 +8,7 @@ import re
 import sys
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import packages_distributions
 from importlib.resources import files
 from string import Template
@@ -17,7 +18,7 @@ from windlass.errors import ProjectError
 from windlass.projects.kinds import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
@@ -54,11 +55,16 @@ class Names:
             package = f"my_{kind}"
         elif package[0].isdigit():
             package = f"{kind}_{package}"
-        elif keyword.iskeyword(package) or package in TAKEN | packages_distributions().keys():
+        elif keyword.iskeyword(package) or package in TAKEN or package in installed():
             package = f"my_{package}"
         camel = "".join(part.capitalize() for part in package.split("_"))
         ending = kind.capitalize()
         return cls(package, package.replace("_", "-"), camel if camel.endswith(ending) else f"{camel}{ending}")
+
+
+@cache
+def installed() -> Collection[str]:
+    return packages_distributions().keys()
 
 
 def new_project(folder: Path, kind: str) -> list[Path]:
