@@ -1,28 +1,27 @@
 from __future__ import annotations
 
-import asyncio
+import functools
 import itertools
 import os
 import re
 from compileall import compile_dir
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 import pytest_asyncio
 from _pytest.assertion import rewrite
 from hypothesis import settings
-from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
 from dashboard.browser import Tabs, launched
+from projects_for_tests.homes import give_database, new_folder, share
 from projects_for_tests.places import folder_for_all
 from store.shared_database import TEMPLATE, hurry, made
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.store.database import Database
-from windlass.store.migrate import migrate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -44,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Rewrites the assertions of changed modules once, also where Python may write no byte code: otherwise each process
     of pytest-xdist does so for all modules, which takes seven seconds. Compiles the other modules once, too.
     """
+    if hasattr(config, "workerinput"):
+        share(Path(config.workerinput["home"]))
     if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         return
     for folder in ("src", "tests"):
@@ -61,6 +62,16 @@ def pytest_configure(config: pytest.Config) -> None:
         os.waitpid(half, 0)
 
 
+def pytest_configure_node(node: Any) -> None:
+    """Gives each process of pytest-xdist the folder of the database that they share, before it starts."""
+    node.workerinput["home"] = str(_folder_of_homes())
+
+
+@functools.cache
+def _folder_of_homes() -> Path:
+    return new_folder()
+
+
 def modules_of(config: pytest.Config) -> list[Path]:
     """The modules that the arguments name, and all files conftest.py."""
     places = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
@@ -75,13 +86,14 @@ def cached(path: Path) -> Path:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL that the tests of one process share; TEMPLATE in it has all our tables."""
-    with folder_for_all() as home:
-        server = EmbeddedPostgres(home)
+    with folder_for_all() as folder:
+        give_database(folder / "home")
+        server = EmbeddedPostgres(folder / "home")
         url = server.start()
         hurry(url)
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(TEMPLATE)))
-        asyncio.run(_migrate(make_conninfo(url, dbname=TEMPLATE)))
+            order = SQL("CREATE DATABASE {} TEMPLATE {}")
+            connection.execute(order.format(Identifier(TEMPLATE), Identifier(connection.info.dbname)))
         yield url
         server.stop()
 
@@ -116,8 +128,3 @@ async def tabs(browser: Browser) -> AsyncIterator[Tabs]:
     tabs = Tabs(browser)
     yield tabs
     await tabs.close()
-
-
-async def _migrate(url: str) -> None:
-    async with Database(url) as database:
-        await migrate(database)

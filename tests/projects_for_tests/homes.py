@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import fcntl
 import functools
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.store.database import Database
 from windlass.store.migrate import migrate
 
+_shared: list[Path] = []
+
 
 def give_database(home: Path) -> None:
     """Gives the home a database with our tables, unless it has one. The server's first start makes the rest."""
@@ -27,19 +30,37 @@ def give_database(home: Path) -> None:
         subprocess.run(["cp", "-a", made.data, made.password, places.own], check=True)
 
 
-@functools.cache
-def _made() -> Paths:
-    """Made once in each process of pytest."""
+def new_folder() -> Path:
+    """Returns one for all processes of pytest, or for this one."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
     folder.chmod(0o755)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    server = EmbeddedPostgres(folder)
+    return folder
+
+
+def share(folder: Path) -> None:
+    """Sets the folder where the first process that needs the database makes it, for all of them."""
+    _shared.append(folder)
+
+
+@functools.cache
+def _made() -> Paths:
+    folder = _shared[-1] if _shared else new_folder()
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            _make(folder / "home")
+            (folder / "made").touch()
+    return Paths(folder / "home")
+
+
+def _make(home: Path) -> None:
+    server = EmbeddedPostgres(home)
     try:
         with ThreadPoolExecutor(1) as apart_from_the_loop_of_a_test:
             apart_from_the_loop_of_a_test.submit(asyncio.run, _migrate(server.start())).result()
     finally:
         server.stop()
-    return Paths(folder)
 
 
 async def _migrate(url: str) -> None:
