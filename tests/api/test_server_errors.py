@@ -30,6 +30,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 AWAY = "The database is unavailable. Send the request again; with an idempotency key, a kickoff can't start twice."
 UNEXPECTED = re.compile(r"The server failed to process the request\. Search its log for the reference ([0-9a-f]{12})\.")
 
+END_CLIENTS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'
+"""
+"""Autovacuum may be there too, which only a superuser may end."""
+
 
 @asynccontextmanager
 async def own_crew(database_url: str) -> AsyncIterator[Crew]:
@@ -68,7 +73,7 @@ async def database_away(postgres: str, database_url: str) -> AsyncIterator[None]
     allow = SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(allow.format(Identifier(name), SQL("false")))
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        connection.execute(END_CLIENTS, (name,))
         yield
         connection.execute(allow.format(Identifier(name), SQL("true")))
 
