@@ -128,6 +128,7 @@ def in_one_pool(of):
     list(pool.map(inner, [of]))
 
 class Work(Flow):
+    _skip_auto_memory = True
     @start()
     def a(self):
         KICKS("a")

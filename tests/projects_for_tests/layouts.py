@@ -38,6 +38,7 @@ class State(BaseModel):
 
 
 class Talk(Flow[State]):
+    _skip_auto_memory = True
     @start()
     def say(self):
         return "said"
