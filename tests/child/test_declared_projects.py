@@ -144,6 +144,7 @@ CHAIN = """
     schema: crewai.flow/v1
     name: Tides
     state: {state}
+    config: {{memory: {{memory_kind: scope, root_path: /}}}}
     methods:
       begin:
         description: Looks where it is.

@@ -262,6 +262,8 @@ class State(BaseModel):
     hours: int = 6
 
 class Journey(Flow[State]):
+    _skip_auto_memory = True
+
     @start()
     def begin(self):
         return self.state.harbour

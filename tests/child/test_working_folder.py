@@ -138,7 +138,10 @@ READING = 'DATA = [open(name).read() for name in ("data.csv", "src/prompts/hello
 @pytest.mark.xdist_group("crewai")
 @pytest.mark.parametrize("kind", ["crew", "flow"])
 def test_files_are_there_before_modules_are_imported(zygote: DrivenZygote, tmp_path: Path, kind: str) -> None:
-    flow = READING + "class Work(Flow):\n    @start()\n    def one(self):\n        return DATA[0]\n"
+    flow = (
+        READING
+        + "class Work(Flow):\n    _skip_auto_memory = True\n    @start()\n    def one(self):\n        return DATA[0]\n"
+    )
     made = {"crew": (crew_project, READING + one_task(), "work.crew"), "flow": (flow_project, flow, "main")}
     make, code, entrypoint = made[kind]
     project = Project(kind, str(written(make(tmp_path / "project", code), FILES)), entrypoint)
