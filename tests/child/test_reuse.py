@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from projects_for_tests.making import Bench, Heard, function_project, written
 from windlass.kickoffs.states import State
 from windlass_child.process.child import Inbox
 from windlass_child.process.messages import Abort, JournalCommitted, JournalReplay, Lease, NextRun, Quit, Warned
+from windlass_child.process.process_env import environment, replace_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -252,6 +254,7 @@ async def test_late_messages_of_the_last_run_do_not_reach_the_next_one() -> None
 
 
 CREW = """
+import ctypes
 import os
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.events import CrewKickoffStartedEvent, crewai_event_bus
@@ -369,3 +372,16 @@ async def test_another_environment_has_another_process(bench: Bench, tmp_path: P
     assert shared == [True] * 8 + [False] * 2
     assert [value for _, value in second] == [order["environment"].get("A") for order in orders]
     assert os.getpid() not in {pid for pid, _ in first}
+
+
+async def test_a_variable_that_native_code_has_changed_is_set_again() -> None:
+    before = environment()
+    get = ctypes.CDLL(None).getenv
+    get.restype = ctypes.c_char_p
+    try:
+        replace_environment({**before, "CITY": "of the kickoff"})
+        os.putenv("CITY", "of the last run")  # as a library in C does: os.environ does not show it
+        replace_environment({**before, "CITY": "of the kickoff"})
+        assert get(b"CITY") == b"of the kickoff"
+    finally:
+        replace_environment(before)

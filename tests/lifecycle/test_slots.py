@@ -129,6 +129,16 @@ async def test_the_next_kickoff_is_prepared_while_a_reused_process_becomes_idle(
     assert {(await world.ended(one)).state for one in (first, second)} == {State.SUCCESS}
 
 
+async def test_a_short_lease_leaves_an_idle_process_alone(world: World, place: Place) -> None:
+    place.let_go()
+    await world.database.execute("UPDATE deployments SET settings = '{\"reuse\": 5}'")
+    await world.worker(slots=1, lease=1.0, renewal=0.25)
+    for _ in range(3):
+        await world.ended(await world.accept(**place.inputs()))
+        await asyncio.sleep(1.2)
+    assert len(set(place.pids())) == 1
+
+
 async def test_a_process_that_does_not_become_idle_delays_the_next_run_for_a_bounded_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

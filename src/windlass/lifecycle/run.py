@@ -345,12 +345,12 @@ class Run:
             case Preparing():
                 self._wait_for(report.what)
             case Answered():
-                self._end_soon()
+                self._end_soon(report)
 
-    def _end_soon(self) -> None:
+    def _end_soon(self, answered: Answered) -> None:
         self._reports.hold()
-        if self._options.reuse > 1:  # its process is idle soon, and runs no exit handlers before
-            self.slot.offer()
+        if answered.succeeded and self._options.reuse > 1 and not self.claimed.isolated:
+            self.slot.offer()  # its process is idle soon, and runs no exit handlers before
 
     def _check_budget(self) -> None:
         """Raises OverLimit when the process continues past its limits. A process that follows the protocol ends itself

@@ -10,14 +10,22 @@ import socket
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from windlass import log
 from windlass.aio import offload, shielded
 from windlass.kickoffs.outcome import Answer, Ended
 from windlass.runner.incoming import MOST_AT_ONCE, ROOM, Incoming, OverLimit, ResultSize
-from windlass.runner.io import FdReader, OutputCapture, SocketReader, UnexpectedDescriptors, is_readable, next_frames
-from windlass.runner.processes import end_family, process, proportional
+from windlass.runner.io import (
+    FdReader,
+    OutputCapture,
+    SocketReader,
+    UnexpectedDescriptors,
+    is_readable,
+    next_frames,
+    pipe,
+)
+from windlass.runner.processes import Memory, end_family, process, proportional
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
 from windlass.runner.run_spec import Answered, no_journal
@@ -93,13 +101,6 @@ class Supervision:
     reuse: bool = False
 
 
-class Memory(NamedTuple):
-    """The resident memory of a process, and its share (PSS) of the memory, in bytes."""
-
-    resident: int
-    share: int
-
-
 class NotBegun(Exception):  # noqa: N818 - describes the run
     """A child that had run before ended before it began this run, which can be given to another child."""
 
@@ -140,6 +141,11 @@ class Child:
     @property
     def is_over(self) -> bool:
         return self._zygote.has_ended(self._name)
+
+    @property
+    def seconds_leased(self) -> float:
+        """The seconds for which its zygote lets the child live; negative without a lease."""
+        return self._zygote.leased_until(self._name) - boottime()
 
     async def rest(self, seconds: float) -> None:
         """Has the idle child end after so many seconds, unless it gets another run before."""
@@ -328,7 +334,7 @@ class Child:
                             break
                     elif isinstance(message, Answer):
                         answer = None if supervision.context.lease_handle.lapsed else message
-                        await report(Answered())
+                        await report(Answered(isinstance(message, Succeeded)))
                     else:
                         await report(message)
         except BadMessage as error:
@@ -391,16 +397,3 @@ async def born(zygote: Zygote, name: str, start: str = "fork", lease: float | No
             yield made[0]
         finally:
             await shielded(end())
-
-
-class Pipe(NamedTuple):
-    read: int
-    write: int
-
-
-def pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> Pipe:
-    """Makes a pipe that this process reads. Each end is closed with its stack."""
-    made = Pipe(*os.pipe())
-    ours.callback(os.close, made.read)
-    theirs.callback(os.close, made.write)
-    return made

@@ -7,7 +7,7 @@ import os
 import select
 import socket
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from windlass.aio import offload
 from windlass.errors import WindlassError
@@ -19,6 +19,7 @@ from windlass_child.process.frames import BadMessage, TooLarge, encode
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Iterator, Sequence
 
     from windlass.runner.run_spec import Report
@@ -178,6 +179,19 @@ def is_readable(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
+
+
+class Pipe(NamedTuple):
+    read: int
+    write: int
+
+
+def pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> Pipe:
+    """Makes a pipe that this process reads. Each end is closed with its stack."""
+    made = Pipe(*os.pipe())
+    ours.callback(os.close, made.read)
+    theirs.callback(os.close, made.write)
+    return made
 
 
 LONGEST_LINE = 8 * 1024

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.aio import shielded
-from windlass.runner.child import Memory
-from windlass.runner.processes import Families, all_processes
+from windlass.runner.processes import Families, Memory, all_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,6 +32,8 @@ MOST_AGE = 3600.0
 MOST_MEMORY = 512 << 20
 """Bytes (PSS) from which a child takes no further run. With a memory_limit, half of it if that is less."""
 
+LEAST_LEASE = 5.0
+"""Seconds. A child whose last run leaves it less of a lease gets that of its rest at once: `tidy` may come too late."""
 GROWTH = 64 << 20
 """Bytes that the resident memory of a process may grow while it is idle. No limit of a run counts then."""
 
@@ -85,6 +86,8 @@ class KeptChildren:
     async def put(self, kept: KeptChild, most_runs: int, memory_limit: int | None) -> None:
         """Keeps the idle child, or ends it if it has reached a bound."""
         try:
+            if rests := kept.child.seconds_leased < LEAST_LEASE:
+                await kept.child.rest(END_SECONDS)
             memory = await kept.child.memory()
         except BaseException:
             await kept.life.aclose()
@@ -95,7 +98,7 @@ class KeptChildren:
         if kept.child.runs >= most_runs or memory is None or memory.share > most or old or over:
             self._end(kept.end)
         else:
-            kept.memory, kept.since, kept.rests = memory, time.monotonic(), False
+            kept.memory, kept.since, kept.rests = memory, time.monotonic(), rests
             self._kept.append(kept)
 
     def memory(self) -> int:

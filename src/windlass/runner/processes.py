@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from windlass_child.process.processes import status_of
 
@@ -89,6 +89,13 @@ class Families:
             one = waiting.pop()
             yield one
             waiting += self._children.get(one.pid, ())
+
+
+class Memory(NamedTuple):
+    """The resident memory of a process, and its share (PSS) of the memory, in bytes."""
+
+    resident: int
+    share: int
 
 
 def proportional(pid: int, opened: int | None) -> int | None:

@@ -114,6 +114,8 @@ class Preparing:
 class Answered:
     """Reports that the run has sent its answer, and ends soon."""
 
+    succeeded: bool
+
 
 Report = Callable[[Message | Output | Preparing | Answered], Awaitable[None]]
 """Called with each message or line of a run. Each source (messages, stdout, stderr) is read on only after the call."""

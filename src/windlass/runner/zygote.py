@@ -239,6 +239,11 @@ class Zygote:
             if record is not None:
                 record.lease = until
 
+    def leased_until(self, name: str) -> float:
+        """Returns the end of the lease that was sent last for this child (CLOCK_BOOTTIME), 0 if there is none."""
+        record = self._children.get(name)
+        return 0.0 if record is None else record.lease
+
     async def exit_of(self, name: str) -> Exited | None:
         """Waits for the end of a child. Returns None when the zygote is gone, so that nobody reported the end."""
         return await asyncio.shield(self._children[name].exited)

@@ -80,10 +80,9 @@ def environment() -> dict[str, str]:
 
 
 def replace_environment(wanted: Mapping[str, str]) -> None:
-    now = environment()
-    for name in now.keys() - wanted.keys():
+    for name in environment().keys() - wanted.keys():
         del os.environ[name]  # noqa: TID251 - as above
-    os.environ.update({name: value for name, value in wanted.items() if now.get(name) != value})  # noqa: TID251 - as above
+    os.environ.update(wanted)  # noqa: TID251 - as above; also those that look the same: native code may have set them
     time.tzset()
 
 
