@@ -263,7 +263,7 @@ async def test_a_deleted_kickoff_stays_counted_and_numbers_of_old_hours_and_remo
         await past.rows.database.execute(f"UPDATE statistics_{table} SET {column} = {column} - interval '24 hours'")
     await past.store.count()
     assert await tables(past) == {"hours": 0, "durations": 0, "minutes": 0, "waits": 0}
-    await past.add(past.now - 20 * MINUTE)
+    await past.add((past.now - 20 * MINUTE).replace(second=30))
     await past.set_progress(past.now - HOUR)
     await past.store.count()
     assert await tables(past) == {"hours": 1, "durations": 1, "minutes": 1, "waits": 1}

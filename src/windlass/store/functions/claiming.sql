@@ -11,6 +11,8 @@ $$;
 -- A claim holds a lock, so it sees the claims of all other workers. Concurrency limits and keys therefore apply across all workers. The
 -- function is one statement for its caller, and finishes without further input. So a worker that is stopped (SIGSTOP) in the middle can't
 -- keep the lock.
+-- The time of a start is that of the update, not of the transaction: the claim may have waited for the lock, and for the end of the last
+-- kickoff of a key.
 -- `only_slugs` are the deployments whose kickoffs the worker runs, NULL for all.
 CREATE OR REPLACE FUNCTION claim_kickoffs(
     by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[]
@@ -78,12 +80,12 @@ BEGIN
     ), claimed AS (  -- an array, not a join: a join planned for a small table reads all kickoffs to find these
         UPDATE kickoffs
            SET state = 'STARTED', attempt = attempt + 1, worker_id = by_worker, lease_until = now() + lease,
-               started_at = coalesce(started_at, now()), waiting_for = NULL
+               started_at = coalesce(started_at, clock_timestamp()), waiting_for = NULL
          WHERE id = ANY (ARRAY(SELECT id FROM chosen))
-        RETURNING kickoffs.id, kickoffs.version_id, kickoffs.attempt
+        RETURNING kickoffs.id, kickoffs.version_id, kickoffs.attempt, kickoffs.started_at
     ), tried_again AS (
-        INSERT INTO attempts (kickoff_id, attempt, worker_id, host, restored)
-        SELECT claimed.id, claimed.attempt, by_worker, on_host,
+        INSERT INTO attempts (kickoff_id, attempt, started_at, worker_id, host, restored)
+        SELECT claimed.id, claimed.attempt, CASE claimed.attempt WHEN 1 THEN claimed.started_at ELSE clock_timestamp() END, by_worker, on_host,
                CASE WHEN claimed.attempt > 1 THEN (SELECT count(*) FROM journal WHERE kickoff_id = claimed.id) ELSE 0 END
           FROM claimed
     ), recorded AS (
