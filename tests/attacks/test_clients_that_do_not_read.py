@@ -7,6 +7,7 @@ import socket
 import time
 import tracemalloc
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,9 @@ import pytest
 
 from api.described import check_error
 from api.runs import begin
-from api.serving import raw, serving, until
+from api.serving import answer_of, raw, serving, until
 from windlass.api.application import source_of, sources
-from windlass.api.connections import ConnectionLimits, Connections
+from windlass.api.connections import ConnectionLimits, Connections, Held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ LISTENS, WAITS = "0A", "06"
 """States in /proc/net/tcp; the second is that of connections that have ended."""
 MB = 1 << 20
 LARGE = 16 * MB
+HOST = "192.0.2.1"
 IMPATIENT = ConnectionLimits(taken_within=1.0)
 
 
@@ -180,14 +182,69 @@ def own_address() -> str:
         return address
 
 
+@dataclass
 class Nowhere:
     """A transport that leads nowhere."""
 
+    unsent: int = 0
+    closed: bool = False
+
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unsent
+
+    def close(self) -> None:
+        self.closed = True
 
     def abort(self) -> None:
         raise AssertionError("nothing is to be cut off")
+
+
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def test_a_full_server_closes_the_connection_that_was_idle_longest_for_a_new_one(crew: Crew) -> None:
+    async with serving(crew.server.database.url, limits=ConnectionLimits(most=3)) as server:
+        clients = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+        for reader, writer in clients:
+            writer.write(HEALTH)
+            assert (await answer_of(reader))[0] == 200
+        assert (await raw(server.port, HEALTH))[0] == 200
+        assert await clients[0][0].read() == b""
+        for reader, writer in clients[1:]:
+            writer.write(HEALTH)
+            assert (await answer_of(reader))[0] == 200
+        for _, writer in clients:
+            writer.close()
+
+
+async def test_only_idle_connections_of_its_own_address_are_closed_for_a_client_at_the_limit_of_its_address() -> None:
+    connections = Connections(ConnectionLimits(most=50, most_per_address=2), source_of)
+    other, first, second = Nowhere(), Nowhere(), Nowhere(unsent=1)
+
+    def enter(transport: Nowhere, host: str = HOST) -> Any:
+        return connections.enter(transport, host)
+
+    held = [enter(other, "192.0.2.9"), enter(first), enter(second)]
+    for one in held:
+        connections.idle(one)
+    connections.busy(held[1])
+    assert enter(Nowhere()).status == 429  # a request, unsent data, another address
+    connections.idle(held[1])
+    assert isinstance(enter(Nowhere()), Held)
+    assert (first.closed, second.closed, other.closed) == (True, False, False)
+    connections.leave(held[1])  # as its protocol does when it is closed
+    assert len(connections) == 3
+    assert enter(Nowhere()).status == 429
+
+
+async def test_a_connection_stays_open_for_longer_than_proxies_keep_theirs(crew: Crew) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", crew.server.port)
+    writer.write(HEALTH)
+    assert (await answer_of(reader))[0] == 200
+    timers: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    idle = [timer.when() for timer in timers if "keep_alive" in repr(timer) and not timer.cancelled()]
+    assert max(idle) - asyncio.get_running_loop().time() > 600
+    writer.close()
 
 
 async def test_ipv6_clients_count_by_their_network_and_shared_addresses_do_not_count() -> None:

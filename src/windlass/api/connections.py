@@ -38,6 +38,10 @@ LARGEST_HEAD = 64 * 1024
 """Bytes of a request's first line and headers, in addition to those of the first read from its connection."""
 MOST_PIPELINED = 32
 """Requests that a connection may send before an earlier one is answered. Each takes some kilobytes of memory."""
+IDLE_SECONDS = 620
+"""Time after which an idle connection is closed. It is longer than proxies and HTTP clients keep one (nginx 60, Caddy
+120, Google's load balancer 600): the side that closes first never sends a request to a connection that is being closed.
+"""
 
 logger = log.logger(__name__)
 
@@ -53,6 +57,8 @@ class ConnectionLimits:
 
 class Transport(Protocol):
     def get_write_buffer_size(self) -> int: ...
+
+    def close(self) -> None: ...
 
     def abort(self) -> None: ...
 
@@ -72,7 +78,8 @@ class Held:
 
 class Connections:
     """The connections of one server. Connections from this machine's own addresses and from trusted proxies count in
-    the total, but not per address, because many clients share these addresses.
+    the total, but not per address, because many clients share these addresses. At a limit, the connection that has been
+    idle for the longest time is closed for a new one.
     """
 
     def __init__(self, limits: ConnectionLimits, source_of: Callable[[str | None], Source]) -> None:
@@ -80,6 +87,7 @@ class Connections:
         self._most = min(limits.most, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * DESCRIPTORS))
         self._source_of = source_of
         self._held: set[Held] = set()
+        self._idle: dict[Held, None] = {}  # in the order in which they became idle
         self._by_source: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -88,24 +96,35 @@ class Connections:
     def enter(self, transport: Transport, host: str | None) -> Held | Problem:
         """Registers a connection. Returns the Problem to send if a limit is reached."""
         source = self._source_of(host)
-        if len(self._held) >= self._most:
+        of_source = self._by_source[source.name] if source.limited else 0
+        if of_source >= self._limits.most_per_address and not self._close_idle(source):
+            logger.event("connection.refused", address=source.name, of_address=of_source)
+            return too_many_connections(self._limits.most_per_address)
+        if len(self._held) >= self._most and not self._close_idle():
             logger.event("connection.refused", address=source.name, connections=len(self._held))
             return server_full()
         if source.limited:
-            if self._by_source[source.name] >= self._limits.most_per_address:
-                logger.event("connection.refused", address=source.name, of_address=self._by_source[source.name])
-                return too_many_connections(self._limits.most_per_address)
             self._by_source[source.name] += 1
         held = Held(transport, source)
         self._held.add(held)
         return held
 
     def leave(self, held: Held) -> None:
+        if held not in self._held:
+            return
         self._held.discard(held)
+        self.busy(held)
         if held.source.limited:
             self._by_source[held.source.name] -= 1
             if not self._by_source[held.source.name]:
                 del self._by_source[held.source.name]
+
+    def idle(self, held: Held) -> None:
+        """The connection has no request. It may be closed for another one."""
+        self._idle[held] = None
+
+    def busy(self, held: Held) -> None:
+        self._idle.pop(held, None)
 
     def abort_stalled(self, now: float) -> None:
         """Aborts the connections whose clients receive nothing.
@@ -119,6 +138,17 @@ class Connections:
     def abort_all(self) -> None:
         for held in list(self._held):
             held.transport.abort()
+
+    def _close_idle(self, source: Source | None = None) -> bool:
+        """Closes the longest idle connection, of this source if one is given. Returns whether there was one. A
+        connection with unsent data is not idle: it would stay open until its client has received the data.
+        """
+        for held in self._idle:
+            if source in (None, held.source) and not held.transport.get_write_buffer_size():
+                self.leave(held)
+                held.transport.close()
+                return True
+        return False
 
     def _is_late(self, held: Held, now: float) -> bool:
         if not held.transport.get_write_buffer_size():
@@ -170,6 +200,8 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        if self._held:
+            self.guard.busy(self._held)
         self._read = len(data)
         try:
             self.parser.feed_data(data)
@@ -209,6 +241,8 @@ class TimeoutProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if self.cycle.more_body and not self.pipeline:
             self._wait(self.transport.close)
+        if self._held and not self.pipeline and not self.transport.is_closing():
+            self.guard.idle(self._held)
         super().on_response_complete()
 
     def _stay_with_http(self, rest: bytes) -> None:

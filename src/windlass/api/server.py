@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from windlass.api.application import TrustedProxies, sources
-from windlass.api.connections import ConnectionLimits, Connections, TimeoutProtocol, limit_unsent_data
+from windlass.api.connections import IDLE_SECONDS, ConnectionLimits, Connections, TimeoutProtocol, limit_unsent_data
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class HttpServer:
             proxy_headers=False,
             timeout_graceful_shutdown=3,
             backlog=2048,
+            timeout_keep_alive=IDLE_SECONDS,
         )
         self._server = _Server(config, self._connections)
         self._address = (host, port)
