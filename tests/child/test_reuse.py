@@ -27,11 +27,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 REUSED: dict[str, Any] = {"reuse": 20, "version": "of the test"}
 
 STATE = """
-import asyncio, builtins, contextvars, gc, locale, logging, os, random, signal, socket, sys, tempfile, threading, time
-import warnings
+import asyncio, builtins, contextvars, ctypes, gc, locale, logging, os, random, signal, socket, sys, tempfile, threading
+import time, warnings
 
 os.environ["SET_AT_IMPORT"] = "yes"
 os.environ.pop("REMOVED_AT_IMPORT", None)
+os.putenv("PUT_AT_IMPORT", "yes")
 logging.getLogger("of.import").addHandler(logging.NullHandler())
 signal.signal(signal.SIGUSR1, lambda *_: None)
 variable = contextvars.ContextVar("variable", default="unset")
@@ -44,9 +45,17 @@ def umask():
     return found
 
 
+def native(name):
+    # as programs that are started here get the variable
+    get = ctypes.CDLL(None).getenv
+    get.restype = ctypes.c_char_p
+    return (get(name) or b"").decode()
+
+
 def state():
     return {
         "environment": {name: value for name, value in os.environ.items() if os.getcwd() not in value},
+        "native": [native(b"PUT_AT_IMPORT"), native(b"PUT_BY_RUN"), native(b"SET_BY_RUN")],
         "argv": [*sys.argv],
         "path": [*sys.path],
         "files": sorted(os.listdir()),
@@ -74,6 +83,8 @@ def state():
 
 def change():
     os.environ["SET_BY_RUN"] = "1"
+    os.putenv("PUT_BY_RUN", "1")
+    os.putenv("PUT_AT_IMPORT", "changed")
     os.environ["SET_AT_IMPORT"] = "changed"
     os.environ["TZ"] = "Asia/Tokyo"
     time.tzset()
@@ -254,7 +265,6 @@ async def test_late_messages_of_the_last_run_do_not_reach_the_next_one() -> None
 
 
 CREW = """
-import ctypes
 import os
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.events import CrewKickoffStartedEvent, crewai_event_bus

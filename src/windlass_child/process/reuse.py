@@ -10,7 +10,9 @@ import asyncio
 import builtins
 import contextlib
 import contextvars
+import ctypes
 import gc
+import itertools
 import locale
 import logging
 import os
@@ -84,6 +86,7 @@ class Baseline:
             logging_state(),
             handlers(),
             settings(),
+            native_variables(),
         ]
         note_variables_of_imports(self._set)
         if paths := [name for name, value in self._set.items() if self._folder in value]:
@@ -305,6 +308,35 @@ def settings() -> Callable[[], None]:
         asyncio.set_event_loop_policy(own_policy)  # a default policy is made again, without the loop of the last run
 
     return undo
+
+
+def native_variables() -> Callable[[], None]:
+    """Keeps the environment variables that C code or `os.putenv` has set: `os.environ` does not have them, but programs
+    that the process starts do.
+    """
+    kept = only_native()
+
+    def undo() -> None:
+        now = only_native()
+        for name in now.keys() - kept.keys():
+            os.unsetenv(name)
+        for name, value in kept.items():
+            if now.get(name) != value:
+                os.putenv(name, value)
+
+    return undo
+
+
+def only_native() -> dict[str, str]:
+    """Returns the variables that the C library has and `os.environ` has not. Returns none on macOS."""
+    known, found = environment(), {}
+    with contextlib.suppress(ValueError):  # the C library of macOS does not export its list
+        entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+        for entry in itertools.takewhile(bool, (entries[place] for place in itertools.count())) if entries else ():
+            name, _, value = os.fsdecode(entry or b"").partition("=")
+            if name not in known:
+                found[name] = value
+    return found
 
 
 def limits() -> list[Any]:
