@@ -43,7 +43,7 @@ def read_file(folder: Path, name: str, largest: int) -> bytes | None:
 
 
 def _read(folder: Path, name: str, largest: int) -> bytes:
-    """Reads the file. Runs in a new thread, because the thread keeps the rights of the owner afterwards."""
+    """Reads the file, in a thread of `with_rights_of`: the thread keeps the rights of the owner afterwards."""
     place = _opened(folder)
     try:
         if os.geteuid() == ROOT:

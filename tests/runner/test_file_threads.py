@@ -46,7 +46,8 @@ def test_an_error_of_one_work_is_raised_where_its_result_is_read_and_the_thread_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take the rights of others")
-def test_a_thread_whose_work_took_other_rights_does_no_other_work() -> None:
+def test_a_thread_whose_work_took_other_rights_does_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "IDLE_SECONDS", 3.0 * WITHIN)  # it ends although it could go on
     other = Account(12345, 12345, "other", is_ours=False)
 
     def take() -> threading.Thread:
