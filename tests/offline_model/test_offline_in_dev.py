@@ -15,6 +15,7 @@ from windlass.offline_model.app import provider_key_names
 from windlass.wiring.crews import dev_environments
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 OTHERS = ("MODEL", "MODEL_NAME", "OPENAI_MODEL_NAME", "BASE_URL", "API_BASE", "AZURE_API_BASE")
@@ -41,7 +42,7 @@ def write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-async def answer(environment: dict[str, str], prompt: str) -> str | None:
+async def answer(environment: Mapping[str, str], prompt: str) -> str | None:
     address, key = environment["OPENAI_BASE_URL"], environment["OPENAI_API_KEY"]
     async with openai.AsyncOpenAI(base_url=address, api_key=key, max_retries=0) as client:
         completion = await client.chat.completions.create(model="any", messages=[{"role": "user", "content": prompt}])

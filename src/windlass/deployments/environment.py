@@ -8,7 +8,6 @@ import asyncio
 import io
 import os
 import re
-import stat
 import time
 from fnmatch import translate
 from functools import cache
@@ -51,7 +50,7 @@ text.
 
 ENV_FILE_LIMIT = 1 << 20
 RECENT = 0.1
-"""Seconds. A file that was changed before so short a time may change again and look the same."""
+"""Seconds after a change of a file in which another change may leave its timestamps as they are."""
 
 
 Stamp = tuple[int, ...]
@@ -68,7 +67,7 @@ class CrewEnvironments:
         self._passed = passed
         self._resolver = resolver
         self._model = model
-        self._of_projects: dict[Path, tuple[Stamp, dict[str, str]]] = {}
+        self._of_projects: dict[Path, tuple[Stamp, Mapping[str, str]]] = {}
 
     async def __call__(self, claimed: Claimed) -> CrewEnvironment:
         """Returns the environment for this kickoff. Raises ProjectError when the project's .env can't be read,
@@ -92,19 +91,19 @@ class CrewEnvironments:
         own = {**crew_environment(None, self._passed), **without_ours(variables)}
         return own if self._model is None else own | self._model.variables(None, own)
 
-    async def of_project(self, root: Path) -> dict[str, str]:
+    async def of_project(self, root: Path) -> Mapping[str, str]:
         """Returns the environment in which a project is loaded. A kickoff of it gets the same one.
 
-        Raises ProjectError when the project's .env can't be read.
+        Reads the project's .env only if it may have changed since the last call. Raises ProjectError when the .env
+        can't be read.
         """
         stamp = _stamp_of(root / ".env")
-        if stamp is None or root not in self._of_projects or self._of_projects[root][0] != stamp:
-            found = await asyncio.to_thread(self._of_project, root)
-            self._of_projects.pop(root, None)
-            if stamp is not None:
-                self._of_projects[root] = stamp, found
-            return found
-        return self._of_projects[root][1]
+        if stamp is not None and (known := self._of_projects.get(root)) and known[0] == stamp:
+            return known[1]
+        found = await asyncio.to_thread(self._of_project, root)
+        if stamp is not None:
+            self._of_projects[root] = stamp, found
+        return found
 
     def _of_project(self, root: Path) -> dict[str, str]:
         own = crew_environment(root, self._passed)
@@ -215,14 +214,14 @@ def _declared(project: Path) -> dict[str, str | None]:
 
 
 def _stamp_of(file: Path) -> Stamp | None:
-    """Returns values that differ between two contents of the file; None if there are no such values."""
+    """Returns values that change with the content of the file; None if its content may change without them."""
     try:
         found = os.lstat(file)
     except FileNotFoundError:
         return ()
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode) or max(found.st_mtime, found.st_ctime) > time.time() - RECENT:
+    if max(found.st_mtime, found.st_ctime) > time.time() - RECENT:
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
