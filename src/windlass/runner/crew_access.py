@@ -95,10 +95,11 @@ class CrewAccess:
     async def checked(self, spec: RunSpec, zygote_ready: bool) -> RunSpec:
         """Returns the run with its project at a place that crews can reach. Raises ProjectError.
 
-        While a zygote is ready and the project's folder is as it was, that is done every CHECK_EVERY seconds only.
+        While the zygote that the run is forked from is ready and the project's folder has not changed, the checks are
+        done every CHECK_EVERY seconds only.
         """
         key, now = (spec.interpreter, spec.project.root, change_of(spec.project.root)), time.monotonic()
-        if now < self._check_again.get(key, 0.0) and zygote_ready:
+        if now < self._check_again.get(key, 0.0) and zygote_ready and spec.start == "fork":
             return spec
         project = await self.reachable(spec.project)
         self.check(spec.interpreter, Path(project.root))

@@ -89,6 +89,10 @@ class RunSpec:
     version: str = ""
 
     @property
+    def name(self) -> str:
+        return f"{self.kickoff_id}-{self.attempt}"
+
+    @property
     def is_reusing(self) -> bool:
         """Whether its process may take other runs. A run that lost its process before has one of its own."""
         return self.reuse > 1 and not self.isolated

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from windlass.accounts import Account
     from windlass.kickoffs.manifest import Manifest
     from windlass.runner.run_spec import Report
+    from windlass.runner.zygote_pool import ZygoteKey
     from windlass_child.process.messages import Project
 
 logger = log.logger(__name__)
@@ -178,7 +179,7 @@ class Runner:
         lease_handle.begin(spec.lease)
         context = RunContext(while_leased(lease_handle, report), terminator, lease_handle)
         try:
-            given, spec = spec.project, await self.access.checked(spec, self._zygotes.ready(self._zygote_spec(spec)))
+            given, spec = spec.project, await self.access.checked(spec, self._zygotes.ready(*self._zygote_of(spec)))
             async with ended_with_its_lease(lease_handle, terminator):
                 with (
                     named_as(given, spec.project),
@@ -243,16 +244,15 @@ class Runner:
         """
         if spec.user is not None:
             await spec.user.turn()
-        name = f"{spec.kickoff_id}-{spec.attempt}"
-        zygote_spec, only_run = self._zygote_spec(spec), name if spec.isolated else ""
-        preparing = not self._zygotes.ready(zygote_spec, only_run)
+        key = self._zygote_of(spec)
+        preparing = not self._zygotes.ready(*key)
         if preparing:
             await context.report(Preparing("zygote"))
         try:
-            kept = await self._kept_or_born(spec, context, stack, zygote_spec, only_run, fresh)
+            kept = await self._kept_or_born(spec, context, stack, key, fresh=fresh)
         except ChildLost:
             await self._kept.end_all()
-            kept = await self._kept_or_born(spec, context, stack, zygote_spec, only_run, True)
+            kept = await self._kept_or_born(spec, context, stack, key, fresh=True)
         stack.push_async_callback(self._keep_or_end, kept, spec, share)
         if preparing:
             await context.report(Preparing(None))
@@ -263,17 +263,17 @@ class Runner:
         spec: RunSpec,
         context: RunContext,
         stack: contextlib.AsyncExitStack,
-        zygote_spec: ZygoteSpec,
-        only_run: str,
+        zygote_key: ZygoteKey,
+        *,
         fresh: bool,
     ) -> KeptChild:
         """Returns a child that waits for such a run, or a new one. Uses its zygote as long as the stack lives."""
-        zygote = await stack.enter_async_context(self._zygotes.use(zygote_spec, only_run))
+        zygote = await stack.enter_async_context(self._zygotes.use(*zygote_key))
         key = self._kept.key_of(spec) if spec.is_reusing else ()
         if key and not fresh and (kept := self._kept.take(zygote, key)):
             return kept
         life = contextlib.AsyncExitStack()
-        name = f"{spec.kickoff_id}-{spec.attempt}#{next(self._numbers)}"
+        name = f"{spec.name}#{next(self._numbers)}"
         child = await life.enter_async_context(born(zygote, name, spec.start, context.lease_handle.until))
         return KeptChild(child, life, zygote, key)
 
@@ -286,6 +286,10 @@ class Runner:
             await shielded(self._kept.put(kept, spec.reuse, spec.limits.memory_limit))
         else:
             await kept.life.aclose()
+
+    def _zygote_of(self, spec: RunSpec) -> ZygoteKey:
+        """Returns what identifies the zygote of the run in the pool."""
+        return self._zygote_spec(spec), spec.name if spec.isolated else ""
 
     def _zygote_spec(self, spec: RunSpec) -> ZygoteSpec:
         if spec.start == "exec":  # the child discards the memory of its zygote: a preload would be useless

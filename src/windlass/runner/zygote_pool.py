@@ -25,7 +25,7 @@ TIDY_EVERY = 1.0
 ROOM_SECONDS = 30.0
 """How long a new zygote waits while the zygotes in use hold all of the memory for zygotes."""
 
-Key = tuple["ZygoteSpec", str]
+ZygoteKey = tuple["ZygoteSpec", str]
 """The spec of a zygote, and the name of the only run that may use it, or ""."""
 
 
@@ -87,7 +87,7 @@ class ZygotePool:
         self._kept = kept
         self._idle_seconds = idle_seconds
         self._memory = memory
-        self._entries: dict[Key, PoolEntry] = {}
+        self._entries: dict[ZygoteKey, PoolEntry] = {}
         self._released = asyncio.Event()
         self._tidying: asyncio.Task[None] | None = None
         self._stopping = False
@@ -137,17 +137,17 @@ class ZygotePool:
         entry = self._entries.get((spec, only_run))
         return entry is not None and entry.starting.done() and not entry.over
 
-    async def _get(self, key: Key) -> PoolEntry:
+    async def _get(self, key: ZygoteKey) -> PoolEntry:
         if (entry := self._usable(key)) is None:
             await self._make_room()
             entry = self._usable(key) or self._add(key)  # another task may have started it during the wait
         return entry
 
-    def _usable(self, key: Key) -> PoolEntry | None:
+    def _usable(self, key: ZygoteKey) -> PoolEntry | None:
         entry = self._entries.get(key)
         return None if entry is None or entry.over else entry
 
-    def _add(self, key: Key) -> PoolEntry:
+    def _add(self, key: ZygoteKey) -> PoolEntry:
         if self._stopping:
             raise ChildLost("the runner is not running.")
         former = self._entries.get(key)
@@ -176,11 +176,11 @@ class ZygotePool:
             else:
                 return
 
-    def _longest_idle(self) -> tuple[Key, PoolEntry] | None:
+    def _longest_idle(self) -> tuple[ZygoteKey, PoolEntry] | None:
         idle = [(key, entry) for key, entry in self._entries.items() if entry.idle]
         return min(idle, key=lambda found: found[1].used_at, default=None)
 
-    async def _drop(self, key: Key, entry: PoolEntry) -> None:
+    async def _drop(self, key: ZygoteKey, entry: PoolEntry) -> None:
         if self._entries.get(key) is entry:
             del self._entries[key]
         await shielded(self._stop_entry(entry))
