@@ -129,6 +129,24 @@ async def test_the_next_kickoff_is_prepared_while_a_reused_process_becomes_idle(
     assert {(await world.ended(one)).state for one in (first, second)} == {State.SUCCESS}
 
 
+@pytest.mark.parametrize(
+    ("do", "reuse", "isolated", "offered"),
+    [("echo", 5, False, True), ("echo", 1, False, False), ("fail", 5, False, False), ("echo", 5, True, False)],
+)
+async def test_only_a_process_that_becomes_idle_offers_its_slot(
+    world: World, monkeypatch: pytest.MonkeyPatch, do: str, reuse: int, isolated: bool, offered: bool
+) -> None:
+    """Another one runs exit handlers first."""
+    await world.database.execute(f"UPDATE deployments SET settings = '{{\"reuse\": {reuse}}}'")
+    async with held_at(monkeypatch, runner.Runner, "_keep_or_end") as gate:
+        kickoff = await world.accept(do=do)
+        await world.database.execute("UPDATE kickoffs SET isolated = %(isolated)s", {"isolated": isolated})
+        worker = await world.worker(slots=1)
+        await gate.until_held(1)
+        assert worker._slots.used == (0 if offered else 1)
+    await world.ended(kickoff)
+
+
 async def test_a_short_lease_leaves_an_idle_process_alone(world: World, place: Place) -> None:
     place.let_go()
     await world.database.execute("UPDATE deployments SET settings = '{\"reuse\": 5}'")

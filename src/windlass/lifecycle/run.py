@@ -349,8 +349,8 @@ class Run:
 
     def _end_soon(self, answered: Answered) -> None:
         self._reports.hold()
-        if answered.succeeded and self._options.reuse > 1 and not self.claimed.isolated:
-            self.slot.offer()  # its process is idle soon, and runs no exit handlers before
+        if answered.idle_soon:
+            self.slot.offer()
 
     def _check_budget(self) -> None:
         """Raises OverLimit when the process continues past its limits. A process that follows the protocol ends itself

@@ -334,7 +334,7 @@ class Child:
                             break
                     elif isinstance(message, Answer):
                         answer = None if supervision.context.lease_handle.lapsed else message
-                        await report(Answered(isinstance(message, Succeeded)))
+                        await report(Answered(supervision.reuse and isinstance(message, Succeeded)))
                     else:
                         await report(message)
         except BadMessage as error:

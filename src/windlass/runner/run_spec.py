@@ -116,9 +116,11 @@ class Preparing:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Reports that the run has sent its answer, and ends soon."""
+    """Reports that the run has sent its answer, and ends soon. With `idle_soon` its process will then wait for another
+    run, and runs no exit handlers.
+    """
 
-    succeeded: bool
+    idle_soon: bool
 
 
 Report = Callable[[Message | Output | Preparing | Answered], Awaitable[None]]
