@@ -172,7 +172,7 @@ async def test_a_process_that_does_not_become_idle_delays_the_next_run_for_a_bou
 
 
 @pytest.mark.parametrize("taken_away", [False, True], ids=["error", "taken away"])
-async def test_a_run_that_ends_before_it_begins_gives_its_slot_back(
+async def test_a_run_that_ends_before_it_begins_releases_its_slot(
     world: World, monkeypatch: pytest.MonkeyPatch, taken_away: bool
 ) -> None:
     failures = [ValueError("a broken row")]
@@ -229,33 +229,33 @@ async def test_slots_are_counted_once() -> None:
     slots = Slots(2, on_free)
     first, second = slots.of_run(), slots.of_run()
     assert (slots.used, slots.free(2)) == (2, 0)
-    await first.take()
-    await second.take()
+    await first.acquire()
+    await second.acquire()
     first.offer()
     first.offer()
     assert (slots.used, slots.free(2), freed) == (1, 1, 1)
     third = slots.of_run()
-    waiting = asyncio.create_task(third.take())
+    waiting = asyncio.create_task(third.acquire())
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    first.give_back()
-    first.give_back()
+    first.release()
+    first.release()
     await asyncio.wait_for(waiting, DEADLINE)
     assert (slots.used, freed) == (2, 1)
-    second.give_back()
+    second.release()
     assert (slots.used, slots.free(2), slots.free(3), slots.free(4)) == (1, 1, 1, 0)
 
 
 async def test_a_run_that_waits_for_its_turn_can_be_stopped() -> None:
-    slots = Slots(1)
+    slots = Slots(1, lambda: None)
     first, second = slots.of_run(), slots.of_run()
-    await first.take()
-    waiting = asyncio.create_task(second.take())
+    await first.acquire()
+    waiting = asyncio.create_task(second.acquire())
     await asyncio.sleep(0.01)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    second.give_back()
-    first.give_back()
+    second.release()
+    first.release()
     third = slots.of_run()
-    await asyncio.wait_for(third.take(), DEADLINE)
+    await asyncio.wait_for(third.acquire(), DEADLINE)

@@ -18,7 +18,6 @@ from windlass.lifecycle.background_tasks import until_the_database_answers
 from windlass.lifecycle.run_ending import RunEnding
 from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
-from windlass.lifecycle.slots import Slots
 from windlass.lifecycle.worker_config import Code, UnreadableSecrets
 from windlass.projects import Options
 from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
@@ -43,6 +42,7 @@ from windlass_child.process.truncation import beginning
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from windlass.lifecycle.slots import Slots
     from windlass.lifecycle.worker_config import CrewEnvironment, Environment, Observer, WorkerConfig
     from windlass.runner.run_folder import RunFolder
     from windlass.secrets.key_ring import KeyRing
@@ -69,8 +69,8 @@ class OverLimit(Exception):  # noqa: N818 - describes the run
 class Run:
     """Runs one attempt of one kickoff in this worker, from claimed to settled.
 
-    `lease_handle` ties the run to the worker's lease. `key_ring` decrypts the journal. Its process takes one of
-    the `slots`.
+    `lease_handle` connects the run to the worker's lease. `key_ring` decrypts the journal. The run takes one of the
+    `slots`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Run:
         config: WorkerConfig,
         *,
         observers: Sequence[Observer],
-        slots: Slots | None = None,
+        slots: Slots,
     ) -> None:
         self.claimed = claimed
         self._config = config
@@ -113,9 +113,10 @@ class Run:
         self._began = time.monotonic()
         self.over = False
         """True after the crew has ended. Only the outcome and the last reports are still to be written."""
-        self.slot = (slots or Slots(1)).of_run()
-        self._last_outcome: Outcome | None = None
-        self._final: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._final_outcome: Outcome | None = None
+        self._settleable: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        """The outcome, when the run has no process any more. It is not set if another attempt follows."""
+        self.slot = slots.of_run()  # last: a constructor that fails must take none
 
     async def __call__(self, environment: Environment) -> None:
         """Runs the attempt. Returns when its outcome is committed, or when the kickoff went on without this run, and
@@ -149,16 +150,16 @@ class Run:
         changes = await self._ending.store_files()
         if changes is not None:
             self._show(changes)
-        self._last_outcome = outcome
+        self._final_outcome = outcome
 
-    async def turn(self) -> None:
-        await self.slot.take()
+    async def wait_for_slot(self) -> None:
+        await self.slot.acquire()
 
-    def left(self) -> None:
-        """Has the outcome settled while the folder of the run is being removed, unless another attempt follows."""
-        self.slot.give_back()
-        if self._last_outcome is not None:
-            self._final.set_result(self._last_outcome)
+    def process_released(self) -> None:
+        """Lets the kickoff be settled while the folder of the run is removed, unless another attempt follows."""
+        self.slot.release()
+        if self._final_outcome is not None:
+            self._settleable.set_result(self._final_outcome)
 
     async def lose(self, why: str) -> None:
         """Settles a run without an outcome as a loss. The kickoff is run again, unless it was lost too often."""
@@ -170,11 +171,11 @@ class Run:
             async with asyncio.TaskGroup() as both:
                 writing = both.create_task(self._reports.write())
                 try:
-                    await asyncio.wait([running, self._final], return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait([running, self._settleable], return_when=asyncio.FIRST_COMPLETED)
                 except asyncio.CancelledError:
-                    running.cancel()  # its process ends at once: `writing` may wait for the database
+                    running.cancel()  # now, because `writing` may take seconds to end while the database is slow
                     raise
-                outcome = self._final.result() if self._final.done() else running.result()
+                outcome = self._settleable.result() if self._settleable.done() else running.result()
                 self.over = True
                 if outcome.trace:
                     await self._reports.add(TRACEBACK, time.time(), {"text": outcome.trace})
@@ -194,8 +195,8 @@ class Run:
             if self.over:
                 await asyncio.wait([running])
         finally:
-            await shielded(cancelled(running))  # the kickoff may run elsewhere when its process has ended
-        if self._final.done() and not running.cancelled() and (error := running.exception()):
+            await shielded(cancelled(running))  # the kickoff may run elsewhere only after its process has ended
+        if self._settleable.done() and not running.cancelled() and (error := running.exception()):
             logger.event("worker.run_failed", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, exc=error)
 
     async def _recall(self) -> None:
@@ -312,7 +313,7 @@ class Run:
             journal=self._journal.replay if self.claimed.attempt > 1 else no_journal,
             tokens_used=self.claimed.usage.total_tokens,
             model_calls_made=self.claimed.model_calls,
-            user=self,
+            hooks=self,
         )
 
     async def _handle(self, report: Message | Output | Preparing | Answered) -> None:

@@ -10,37 +10,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_WAIT = 1.0
-"""Seconds that a run waits for a slot that was offered. After that its process starts beside the one that should have
-ended.
-"""
+"""Seconds that a run waits until the run before it has released its slot. After that, both have a process."""
 
 
 class Slots:
-    """Counts the slots of a worker. `on_free` is called when one becomes free for another claim.
+    """Counts the slots of a worker. `on_free` is called when another kickoff may be claimed.
 
     A run holds a slot from its claim until its process has ended or is idle. A run that will soon have ended offers its
-    slot, so that the next kickoff is claimed and prepared meanwhile. That one's process starts when the slot is given
-    back.
+    slot, so that the next kickoff is claimed and prepared meanwhile. The process of the next run starts when the slot
+    is released.
     """
 
-    def __init__(self, count: int, on_free: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, count: int, on_free: Callable[[], None]) -> None:
         self._count = count
         self._on_free = on_free
-        self._processes = asyncio.Semaphore(count)
+        self.processes = asyncio.Semaphore(count)
+        """Is acquired before the process of a run starts."""
         self.used = 0
+        """The slots that are neither released nor offered."""
 
     def free(self, runs: int) -> int:
-        """Returns how many runs may begin beside `runs`. Those include ended ones that are still being settled and
-        removed, of which there may be as many as slots.
+        """Returns how many runs may begin beside the present ones, whose number is `runs`. Among these are ended runs
+        that are still being settled and removed, of which there may be as many as slots.
         """
         return min(self._count - self.used, 2 * self._count - runs)
 
     def of_run(self) -> Slot:
         """Returns the slot of a run that was claimed now."""
         self.used += 1
-        return Slot(self, self._processes)
+        return Slot(self)
 
-    def freed(self) -> None:
+    def offered(self) -> None:
         self.used -= 1
         self._on_free()
 
@@ -48,28 +48,27 @@ class Slots:
 class Slot:
     """The slot of one run."""
 
-    def __init__(self, slots: Slots, processes: asyncio.Semaphore) -> None:
+    def __init__(self, slots: Slots) -> None:
         self._slots = slots
-        self._processes = processes
-        self._offered = self._taken = False
+        self._offered = self._acquired = False
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Waits until the process of the run may start, for LONGEST_WAIT at most."""
-        if not self._taken:
+        if not self._acquired:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LONGEST_WAIT):
-                    await self._processes.acquire()
-                    self._taken = True
+                    await self._slots.processes.acquire()
+                    self._acquired = True
 
     def offer(self) -> None:
-        """Permits the claim of the next run, whose process waits until this slot is given back."""
+        """Permits the claim of another kickoff. Its process waits until this slot is released."""
         if not self._offered:
             self._offered = True
-            self._slots.freed()
+            self._slots.offered()
 
-    def give_back(self) -> None:
-        """Gives the slot back, if the run still has it."""
-        if self._taken:
-            self._taken = False
-            self._processes.release()
+    def release(self) -> None:
+        """Releases the slot. Further calls have no effect."""
+        if self._acquired:
+            self._acquired = False
+            self._slots.processes.release()
         self.offer()

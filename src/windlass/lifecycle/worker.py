@@ -208,7 +208,7 @@ class Worker:
 
     def _forget(self, key: tuple[UUID, int]) -> None:
         if (ended := self._runs.pop(key, None)) is not None:
-            ended.run.slot.give_back()  # also that of a run that was cancelled before its first step
+            ended.run.slot.release()  # also that of a run that was cancelled before its first step
         self._notified.set()
 
     async def _run(self, run: Run) -> None:

@@ -32,21 +32,22 @@ async def no_journal() -> AsyncIterator[Sequence[JournalReplay]]:
         yield part
 
 
-class RunUser(Protocol):
-    """Whoever ordered a run.
+class RunHooks(Protocol):
+    """Is called at the stages of a run, in the order of the methods.
 
-    `begin` gets the working folder. `turn` waits until the process may start. `end` gets the outcome when the process
-    has ended or is idle; the folder is still there. `left` is called when the run has no process any more: that of
-    another run can start. The folder is removed after that.
+    - `begin`: the working folder is made.
+    - `wait_for_slot`: returns when the process may start. It is called again for a second process.
+    - `end`: the process has ended or is idle. It is not called without a process, or after the end of the lease.
+    - `process_released`: the process is gone or waits for another run. The folder is removed after that.
     """
 
     async def begin(self, folder: RunFolder) -> None: ...
 
-    async def turn(self) -> None: ...
+    async def wait_for_slot(self) -> None: ...
 
     async def end(self, outcome: Outcome) -> None: ...
 
-    def left(self) -> None: ...
+    def process_released(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class RunSpec:
     first attempt's start. `isolated` gives the run a zygote that no other run shares. `lease` is the second of
     CLOCK_BOOTTIME until which the run may go on unless its LeaseHandle is extended; None for no lease. `journal`
     reads the entries of earlier attempts. `tokens_used` and `model_calls_made` are the sums of earlier attempts, and
-    count against the limits. `user` is None for a run that nobody follows.
+    count against the limits. `hooks` are called at its stages; None for no calls.
     `secrets` are the names of the variables in `environment` whose values are masked in all that leaves the process.
     `secret_in_prompt` is the effect of such a value in a prompt. `reuse` is the number of runs that a process may take,
     one after the other: runs of the same version of one crew, which `version` names, in the same environment.
@@ -82,7 +83,7 @@ class RunSpec:
     journal: Replay = no_journal
     tokens_used: int = 0
     model_calls_made: int = 0
-    user: RunUser | None = None
+    hooks: RunHooks | None = None
     secrets: frozenset[str] = frozenset()
     secret_in_prompt: Literal["warn", "refuse"] = "warn"  # noqa: S105 - no password
     reuse: int = 1

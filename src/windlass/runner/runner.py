@@ -199,15 +199,15 @@ class Runner:
         async with self._folder(account, spec.limits) as (folder, share):
             message = sendable(message_in(self._process_environment(spec, folder, account)))
             with contextlib.ExitStack() as stack:
-                if spec.user is not None:
+                if spec.hooks is not None:
                     run_folder = stack.enter_context(closing(RunFolder(folder, account, Path(spec.project.root))))
-                    await spec.user.begin(run_folder)
+                    await spec.hooks.begin(run_folder)
                 try:
                     ended = await self._in_child(spec, message, share, context)
                 except NotBegun:  # at most once: a child that never ran raises no such error
                     ended = await self._in_child(spec, message, share, context, fresh=True)
-                if spec.user is not None:
-                    spec.user.left()
+                if spec.hooks is not None:
+                    spec.hooks.process_released()
                 return ended
 
     async def _in_child(
@@ -232,8 +232,8 @@ class Runner:
                 spec.is_reusing,
             )
             ended = await child.follow(spec.journal, message, supervision)
-            if spec.user is not None and not context.lease_handle.lapsed:
-                await spec.user.end(decide(ended))
+            if spec.hooks is not None and not context.lease_handle.lapsed:
+                await spec.hooks.end(decide(ended))
             return ended
 
     async def _child(
@@ -242,8 +242,8 @@ class Runner:
         """Returns a child that lives as long as the stack, and longer if it is idle then. Tries to start one a second
         time when the zygote ended before the fork, or when there were too many processes.
         """
-        if spec.user is not None:
-            await spec.user.turn()
+        if spec.hooks is not None:
+            await spec.hooks.wait_for_slot()
         key = self._zygote_of(spec)
         preparing = not self._zygotes.ready(*key)
         if preparing:
