@@ -154,7 +154,15 @@ async def test_a_worker_that_stops_in_the_middle_of_a_claim_holds_up_nobody(rows
     await rows.accept(8, inputs=large)
     async with rows.database.connection() as connection:
         cursor = AsyncClientCursor(connection)
-        values = {"worker": new_id(), "host": "here", "slots": 4, "lease": timedelta(seconds=60), "only": None}
+        values = {
+            "worker": new_id(),
+            "host": "here",
+            "slots": 4,
+            "lease": timedelta(seconds=60),
+            "only": None,
+            "ended": [],
+            "recent": [],
+        }
         message = cursor.mogrify(SQL["claim"].as_string(), values)
         connection.pgconn.send_query(message.encode())
         connection.pgconn.flush()  # and it never reads the answer

@@ -63,6 +63,7 @@ async def rows_touched(rows: Rows, statement: str, values: dict[str, Any], sessi
 
 async def of_a_claim(rows: Rows, session: Connection | None = None) -> int:
     values = {"worker": rows.worker, "host": "here", "slots": 2, "lease": timedelta(seconds=60), "only": None}
+    values |= {"ended": [], "recent": []}
     return await rows_touched(rows, CLAIMING["claim"].as_string(), values, session)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from store.kickoff_rows import LEASE
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
@@ -91,6 +92,37 @@ async def test_more_deployments_than_slots_have_their_turns(rows: Rows) -> None:
         await one.accept(3)
     turns = [await rows.claim(slots=2) for _ in range(3)]
     assert {one.slug for turn in turns for one in turn} == {f"crew-{number}" for number in range(6)}
+
+
+async def test_ended_runs_that_are_not_settled_yet_count_in_no_share(rows: Rows) -> None:
+    await rows.accept(50)
+    other = await rows.beside("other")
+    await other.accept(5)
+    claimed = await rows.claim(slots=4)
+    for slug in ("other", "work"):
+        ended = [one.id for one in claimed if one.slug == slug][:1]
+        (next_one,) = await rows.store.claim(rows.worker, 1, LEASE, ended=ended)
+        assert next_one.slug == slug
+        claimed.append(next_one)
+        await rows.settle(next(one for one in claimed if one.id in ended))
+
+
+async def test_ended_runs_that_are_not_settled_yet_count_in_the_concurrency(rows: Rows) -> None:
+    capped = await rows.beside("capped", concurrency=2)
+    await capped.accept(5)
+    ended = [one.id for one in await capped.claim(slots=2)]
+    assert await rows.store.claim(rows.worker, 2, LEASE, ended=ended) == []
+
+
+async def test_of_deployments_with_equal_shares_the_one_that_started_least_recently_is_next(rows: Rows) -> None:
+    await rows.accept(5)
+    first, second = await rows.beside("first"), await rows.beside("second")
+    await first.accept(2)
+    await second.accept(2)
+    recent = [rows.deployment.id, first.deployment.id]
+    assert [one.slug for one in await rows.store.claim(rows.worker, 1, LEASE, recent=recent)] == ["second"]
+    claimed = await rows.store.claim(rows.worker, 4, LEASE, recent=[*recent, second.deployment.id])
+    assert sorted(one.slug for one in claimed) == ["first", "first", "work", "work"]
 
 
 async def test_a_deployment_that_can_start_nothing_takes_no_turn_from_others(rows: Rows) -> None:

@@ -112,9 +112,9 @@ async def test_a_worker_that_runs_only_some_crews(rows: Rows) -> None:
     await rows.store.workers.seen(rows.worker, slots=2, lease=60.0, deployments=["other", "third"])
     assert (await wait_of(rows, kickoff)).code == "worker"
     assert (await wait_of(rows, elsewhere)).code == "slot"
-    claimed = await rows.store.claim(rows.worker, 2, 60.0, ["other", "third"])
+    claimed = await rows.store.claim(rows.worker, 2, 60.0, only=["other", "third"])
     assert [one.id for one in claimed] == [elsewhere]
-    assert await rows.store.claim(rows.worker, 2, 60.0, []) == []
+    assert await rows.store.claim(rows.worker, 2, 60.0, only=[]) == []
     await rows.store.workers.seen(new_id(), slots=1, lease=60.0)
     assert (await wait_of(rows, kickoff)).message.startswith("a free slot: 1 of 1 is taken"), "of its own workers"
     assert [one.id for one in await rows.claim(slots=2)] == [kickoff]

@@ -46,11 +46,11 @@ class Slots:
 
 
 class Slot:
-    """The slot of one run."""
+    """The slot of one run. `offered` is True as soon as the run does not need it any more."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
-        self._offered = self._acquired = False
+        self.offered = self._acquired = False
 
     async def acquire(self) -> None:
         """Waits until the process of the run may start, for LONGEST_WAIT at most."""
@@ -62,8 +62,8 @@ class Slot:
 
     def offer(self) -> None:
         """Permits the claim of another kickoff. Its process waits until this slot is released."""
-        if not self._offered:
-            self._offered = True
+        if not self.offered:
+            self.offered = True
             self._slots.offered()
 
     def release(self) -> None:

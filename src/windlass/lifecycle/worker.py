@@ -40,6 +40,11 @@ SHUTDOWN_SECONDS = 3.0
 other kickoffs. The leases of kickoffs that are not released expire.
 """
 
+MOST_RECENT = 100
+"""Deployments whose order of starts a worker remembers. The one that started least recently has the next turn, when
+several have the same share of the slots.
+"""
+
 BETWEEN_PROMOTIONS = 0.5
 """Seconds between two searches for kickoffs whose start time has come, or whose concurrency key is free."""
 
@@ -90,6 +95,7 @@ class Worker:
         self._stop_requests: set[UUID] = set()
         self._keys_from = FIRST
         self._notified = asyncio.Event()
+        self._recent: list[UUID] = []
         self._slots = Slots(config.slots, on_free=self._notified.set)
         self._draining = False
         self._claiming = BackgroundTasks(self._claim)
@@ -157,8 +163,8 @@ class Worker:
     async def _claim(self) -> None:
         free = self._slots.free(len(self._runs))
         self._stop_requests.clear()
-        until, only = self._leased_until(), self._config.deployments
-        claimed = await self._store.claim(self.id, free, self._config.lease, only) if free > 0 else []
+        until = self._leased_until()
+        claimed = await self._claimed(free) if free > 0 else []
         for kickoff in claimed:
             try:
                 self._begin(kickoff, until)
@@ -169,6 +175,20 @@ class Worker:
                 self._on_stop(kickoff.id)
         if len(claimed) < free or free == 0:
             await self._wait_for_notification()
+
+    async def _claimed(self, free: int) -> list[Claimed]:
+        """Claims at most `free` kickoffs. `_recent` has the deployments in the order of their last starts."""
+        claimed = await self._store.claim(
+            self.id,
+            free,
+            self._config.lease,
+            only=self._config.deployments,
+            ended=[kickoff for (kickoff, _), running in self._runs.items() if running.run.slot.offered],
+            recent=self._recent,
+        )
+        started = dict.fromkeys(kickoff.deployment_id for kickoff in claimed)
+        self._recent = [*(one for one in self._recent if one not in started), *started][-MOST_RECENT:]
+        return claimed
 
     def _leased_until(self) -> float:
         """Returns the local deadline of a lease that is requested now. It is earlier than the database's."""

@@ -102,10 +102,17 @@ class Promoted:
 
 
 async def claim(
-    database: Database, worker: UUID, slots: int, lease: float, only: Sequence[str] | None
+    database: Database,
+    worker: UUID,
+    slots: int,
+    lease: float,
+    *,
+    only: Sequence[str] | None,
+    ended: Sequence[UUID],
+    recent: Sequence[UUID],
 ) -> list[Claimed]:
     values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
-    values["only"] = None if only is None else list(only)
+    values |= {"only": None if only is None else list(only), "ended": list(ended), "recent": list(recent)}
     async with database.connection() as connection:
         ids = [row["id"] for row in await fetch(connection, SQL["claim"], values)]
         # Inputs and manifests can be large: they are read after the lock is released.

@@ -99,13 +99,24 @@ class KickoffStore:
     async def forget_idempotency_keys(self, *, limit: int = 1000) -> int:
         return await accepting.forget_idempotency_keys(self._database, limit=limit)
 
-    async def claim(self, worker: UUID, slots: int, lease: float, only: Sequence[str] | None = None) -> list[Claimed]:
+    async def claim(
+        self,
+        worker: UUID,
+        slots: int,
+        lease: float,
+        *,
+        only: Sequence[str] | None = None,
+        ended: Sequence[UUID] = (),
+        recent: Sequence[UUID] = (),
+    ) -> list[Claimed]:
         """Starts at most `slots` waiting kickoffs under this worker's lease, and writes their task records.
 
         Each deployment gets a fair share of the slots. Within a deployment, priority decides, then age. `only` are the
-        slugs of the deployments, None for all.
+        slugs of the deployments, None for all. `ended` are kickoffs of this worker that have no process any more and
+        are not settled yet: they don't count in the share of their deployment. `recent` are the deployments of its last
+        starts, the latest one last.
         """
-        return await claiming.claim(self._database, worker, slots, lease, only)
+        return await claiming.claim(self._database, worker, slots, lease, only=only, ended=ended, recent=recent)
 
     async def renew(self, worker: UUID, kickoffs: Sequence[UUID], lease: float) -> dict[tuple[UUID, int], bool]:
         """Renews the leases of the kickoffs that this worker still holds.

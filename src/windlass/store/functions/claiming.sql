@@ -13,9 +13,11 @@ $$;
 -- keep the lock.
 -- The time of a start is that of the update, not of the transaction: the claim may have waited for the lock, and for the end of the last
 -- kickoff of a key.
--- `only_slugs` are the deployments whose kickoffs the worker runs, NULL for all.
+-- Arguments about the worker: `only_slugs` are the deployments whose kickoffs it runs, NULL for all. `ended` are its kickoffs that have no
+-- process any more and are not settled yet: they count in the concurrency of their deployments, but not in their shares. `recent` are the
+-- deployments of its last starts, the latest one last. Between deployments with equal shares, the one that started least recently is next.
 CREATE OR REPLACE FUNCTION claim_kickoffs(
-    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[]
+    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[], ended uuid[], recent uuid[]
 ) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -37,11 +39,12 @@ BEGIN
                 LIMIT 1
                ) AS next
     ), started AS MATERIALIZED (
-        SELECT deployment_id FROM kickoffs WHERE state = 'STARTED' ORDER BY lease_until
+        SELECT deployment_id, id <> ALL (ended) AS active FROM kickoffs WHERE state = 'STARTED' ORDER BY lease_until
     ), running AS MATERIALIZED (
-        SELECT deployment_id, count(*) AS runs FROM started GROUP BY deployment_id
+        SELECT deployment_id, count(*) AS runs, count(*) FILTER (WHERE active) AS active FROM started GROUP BY deployment_id
     ), free AS (
-        SELECT waiting.deployment_id AS id, weight, coalesce(runs, 0) AS runs,
+        SELECT waiting.deployment_id AS id, weight, coalesce(active, 0) AS active,
+               array_position(recent, waiting.deployment_id) AS recency,
                least(free_slots, coalesce(concurrency - coalesce(runs, 0), free_slots)) AS room
           FROM waiting
          CROSS JOIN LATERAL (  -- OFFSET 0 forces a look-up by id
@@ -56,10 +59,10 @@ BEGIN
                SELECT id FROM kickoffs WHERE deployment_id = free.id AND is_claimable(kickoffs) ORDER BY priority DESC, id LIMIT 1
                ) AS head
          WHERE free.room > 0
-         ORDER BY (runs + 1) / weight, head.id
+         ORDER BY (active + 1) / weight, recency NULLS FIRST, head.id
          LIMIT free_slots
     ), candidates AS (  -- SKIP LOCKED: omits kickoffs that are being stopped just now
-        SELECT first.*, tried.weight, tried.runs,
+        SELECT first.*, tried.weight, tried.active, tried.recency,
                row_number() OVER (PARTITION BY deployment_id, coalesce(concurrency_key, first.id::text)
                                       ORDER BY priority DESC, first.id) AS turn
           FROM tried
@@ -72,11 +75,11 @@ BEGIN
                   FOR UPDATE SKIP LOCKED
                ) AS first
     ), ranked AS (
-        SELECT id, weight, runs, row_number() OVER (PARTITION BY deployment_id ORDER BY priority DESC, id) AS rank
+        SELECT id, weight, active, recency, row_number() OVER (PARTITION BY deployment_id ORDER BY priority DESC, id) AS rank
           FROM candidates
          WHERE turn = 1
     ), chosen AS MATERIALIZED (
-        SELECT id FROM ranked ORDER BY (runs + rank) / weight, id LIMIT free_slots
+        SELECT id FROM ranked ORDER BY (active + rank) / weight, recency NULLS FIRST, id LIMIT free_slots
     ), claimed AS (  -- an array, not a join: a join planned for a small table reads all kickoffs to find these
         UPDATE kickoffs
            SET state = 'STARTED', attempt = attempt + 1, worker_id = by_worker, lease_until = now() + lease,
@@ -107,8 +110,15 @@ BEGIN
 END
 $$;
 
--- Workers of an older version call this one.
+-- Workers of older versions call these.
+CREATE OR REPLACE FUNCTION claim_kickoffs(
+    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[]
+) RETURNS SETOF uuid
+LANGUAGE sql AS $$
+    SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, only_slugs, '{}', '{}');
+$$;
+
 CREATE OR REPLACE FUNCTION claim_kickoffs(by_worker uuid, on_host text, free_slots integer, lease interval) RETURNS SETOF uuid
 LANGUAGE sql AS $$
-    SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, NULL);
+    SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, NULL, '{}', '{}');
 $$;

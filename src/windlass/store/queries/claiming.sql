@@ -1,6 +1,6 @@
 -- name: claim
 -- Returns only ids. The answer is so small that a worker that does not read it can't keep the lock.
-SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s, %(only)s) AS id
+SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s, %(only)s, %(ended)s, %(recent)s) AS id
 
 -- name: claimed
 SELECT kickoffs.id, attempt, inputs, limits, isolated, retries, concurrency_key, token_usage AS usage, model_calls,
