@@ -147,7 +147,10 @@ async def test_only_a_process_that_becomes_idle_offers_its_slot(
     await world.ended(kickoff)
 
 
-async def test_a_short_lease_leaves_an_idle_process_alone(world: World, place: Place) -> None:
+async def test_a_short_lease_leaves_an_idle_process_alone(
+    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runner.zygote_pool.TIDY_EVERY", 600.0)
     place.let_go()
     await world.database.execute("UPDATE deployments SET settings = '{\"reuse\": 5}'")
     await world.worker(slots=1, lease=1.0, renewal=0.25)

@@ -17,7 +17,7 @@ from windlass.kickoffs.outcome import stopped
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import RunnerConfig, Terminator
 from windlass.runner.child import Child
-from windlass.runner.kept_children import IDLE_SECONDS
+from windlass.runner.kept_children import IDLE_SECONDS, LEAST_LEASE
 from windlass_child.process.lease import boottime
 
 CODE = """
@@ -50,6 +50,8 @@ def run(do="pid", place=None, megabytes=0):
         atexit.register(lambda: open(place, "w").close())
     if do == "hold":
         held.append(bytearray(os.urandom(1 << 20) * megabytes))
+    if do == "wait":
+        time.sleep(3)
     if do == "sleep":
         print("asleep", os.getpid(), flush=True)
         time.sleep(600)
@@ -110,12 +112,25 @@ async def test_a_process_that_its_server_forgot_ends_with_its_lease(
     await gone(await run(bench, project))
 
 
-async def test_the_lease_of_the_last_run_ends_no_process(bench: Bench, project: Path) -> None:
+@pytest.mark.parametrize("least", [LEAST_LEASE, 0.0], ids=["short", "long"])
+async def test_the_lease_of_the_last_run_ends_no_process(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch, least: float
+) -> None:
+    monkeypatch.setattr("windlass.runner.kept_children.LEAST_LEASE", least)
     end = boottime() + 4
     pid = await run(bench, project, lease=end)
     await asyncio.sleep(end + 0.2 - boottime())
     for lease in (None, boottime() + 60, None):
         assert await run(bench, project, lease=lease) == pid
+
+
+async def test_the_lease_of_an_idle_process_does_not_end_its_next_run(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runner.kept_children.END_SECONDS", 2.0)
+    for lease in (None, boottime() + 60):
+        await run(bench, project)
+        await run(bench, project, {"do": "wait"}, lease=lease)
 
 
 async def test_a_process_that_holds_much_memory_ends(
@@ -161,8 +176,9 @@ async def test_a_process_that_was_killed_while_it_was_idle(bench: Bench, project
     assert await run(bench, project) != pid
 
 
+@pytest.mark.parametrize("end", ["killed", "lease"])
 async def test_a_process_that_dies_before_it_begins_its_run(
-    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     pid = await run(bench, project)
     os.kill(pid, signal.SIGSTOP)
@@ -170,7 +186,9 @@ async def test_a_process_that_dies_before_it_begins_its_run(
 
     def die(child: Child, *more: Any) -> None:
         begin(child, *more)
-        if child.runs > 1:
+        if child.runs > 1 and end == "lease":
+            child._zygote.lease(child._name, boottime() + 0.1)
+        elif child.runs > 1:
             os.kill(pid, signal.SIGKILL)
 
     monkeypatch.setattr(Child, "_begin", die)
