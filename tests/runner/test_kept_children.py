@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,21 @@ async def test_the_lease_of_an_idle_process_does_not_end_its_next_run(
     for lease in (None, boottime() + 60):
         await run(bench, project)
         await run(bench, project, {"do": "wait"}, lease=lease)
+
+
+async def test_a_lease_that_its_zygote_did_not_get_is_sent_again(
+    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise BlockingIOError
+
+    pid = await run(bench, project)
+    (kept,) = bench.runner._kept._kept
+    until = boottime() + 1
+    for sending in (fail, socket.send_fds):
+        monkeypatch.setattr(socket, "send_fds", sending)
+        kept.child._zygote.lease(kept.child._name, until)
+    await gone(pid)
 
 
 async def test_a_process_that_holds_much_memory_ends(

@@ -86,7 +86,7 @@ STOP_SECONDS = 8.0
 """A zygote takes 5 s to end a child that has become hundreds of processes. After this time it counts as stuck."""
 LAST_LINES = 5
 LEASE_STEP = 0.1
-"""Seconds. A lease that grows by less is not sent: processes take longer to end."""
+"""Seconds. An extension of a lease by less is not sent."""
 STACKS_SECONDS = 2.0
 LARGEST_STACKS = 64 * 1024
 NO_STACKS = "(the process did not write them)"
@@ -231,13 +231,11 @@ class Zygote:
     def lease(self, name: str, until: float) -> None:
         """Has the zygote end the child at `until` (CLOCK_BOOTTIME), unless a later call renews the lease before.
 
-        Sends nothing where the zygote has a lease that ends up to LEASE_STEP earlier.
+        Sends nothing for a child that has ended, and where the zygote has a lease that ends up to LEASE_STEP earlier.
         """
         record = self._children.get(name)
-        if record is None or not 0 <= until - record.lease < LEASE_STEP:
-            self._send(Lease(until, name))
-            if record is not None:
-                record.lease = until
+        if record is not None and not 0 <= until - record.lease < LEASE_STEP and self._send(Lease(until, name)):
+            record.lease = until
 
     def leased_until(self, name: str) -> float:
         """Returns the end of the lease that was sent last for this child (CLOCK_BOOTTIME), 0 if there is none."""
@@ -285,10 +283,15 @@ class Zygote:
         await self._messages.close()
         await removed(self._folder)
 
-    def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        # The caller that waits for the answer notices a zygote that is gone, or too busy for so short a message.
-        with contextlib.suppress(OSError):
+    def _send(self, message: Message, descriptors: Sequence[int] = ()) -> bool:
+        """Returns False when the zygote is gone, or too busy for so short a message. A caller that waits for the answer
+        notices that in any case.
+        """
+        try:
             socket.send_fds(self._channel, [encode(message)], list(descriptors))
+        except OSError:
+            return False
+        return True
 
     async def _listen(self) -> None:
         incoming = Incoming(FROM_ZYGOTE)
