@@ -143,6 +143,10 @@ EVENTS: dict[str, Event] = {
     "worker.run_failed": Event(
         ERROR, "The worker itself failed at a kickoff; the kickoff runs again when its lease ends."
     ),
+    "run.not_removed": Event(
+        ERROR,
+        "A kickoff has ended, but its folder or shared memory was not removed; the stop of the server removes the folder.",
+    ),
     "side_job.failed": Event(ERROR, "A side job failed. A periodic job runs again at its next time."),
     "side_job.requeued": Event(WARNING, "A side job is started again, because its server died or lost its connection."),
     "retention.removed": Event(INFO, "Data of a crew's ended kickoffs was removed after its retention time."),

@@ -10,8 +10,10 @@ import pytest
 
 from lifecycle.running import DEADLINE, Place, World, take_away
 from lifecycle.waiting import until
-from projects_for_tests.ends import gone, kickoff_folders
-from windlass.kickoffs.states import State
+from projects_for_tests.ends import alive, gone, kickoff_folders
+from windlass.aio import shielded
+from windlass.errors import Unstorable
+from windlass.kickoffs.states import Reason, State
 from windlass.lifecycle.slots import Slots
 from windlass.runner import runner
 from windlass.runner.zygote import Zygote
@@ -107,7 +109,8 @@ async def test_a_folder_that_can_not_be_removed_changes_no_outcome(
     for kickoff in kickoffs:
         found = await world.ended(kickoff)
         assert (found.state, found.attempt) == (State.SUCCESS, 1)
-    await true(lambda: "the disk is broken" in caplog.text)
+    await true(lambda: [one.message for one in caplog.records].count("run.not_removed") == len(kickoffs))
+    assert "worker.run_failed" not in caplog.text
 
 
 async def test_the_next_kickoff_is_prepared_while_a_reused_process_becomes_idle(
@@ -220,6 +223,46 @@ async def test_a_worker_has_stopped_when_the_processes_of_its_runs_have_ended(
     await stopping
     await gone(pid)
     assert (await state(world, kickoff), worker._slots.used) == (State.PENDING, 0)
+
+
+async def test_a_process_ends_while_a_report_of_its_run_is_being_written(
+    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+
+    async def slow(*_: object) -> bool:
+        await shielded(gate.through())  # a statement takes a while to be cancelled
+        return True
+
+    monkeypatch.setattr(KickoffStore, "write_reports", slow)
+    worker = await world.worker(slots=1)
+    await world.accept(**place.inputs(talk=True))
+    (pid,) = await place.until_held()
+    await gate.until_held(1)
+    stopping = asyncio.create_task(worker.stop())
+    try:
+        await asyncio.wait_for(gone(pid), DEADLINE)
+    finally:
+        gate.open.set()
+    await stopping
+
+
+async def test_a_kickoff_whose_reports_can_not_be_stored_has_ended_when_its_process_has(
+    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> bool:
+        raise Unstorable("too large.", "Return less.")
+
+    monkeypatch.setattr(KickoffStore, "write_reports", fail)
+    async with held_at(monkeypatch, Zygote, "end") as gate:
+        await world.worker(slots=1)
+        kickoff = await world.accept(**place.inputs(talk=True))
+        (pid,) = await place.until_held()
+        await gate.until_held(1)
+        await asyncio.sleep(0.5)
+        assert (alive(pid), await state(world, kickoff)) == (True, State.STARTED)
+    assert (await world.ended(kickoff)).reason == Reason.LIMIT
+    await gone(pid)
 
 
 async def test_slots_are_counted_once() -> None:

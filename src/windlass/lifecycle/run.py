@@ -197,7 +197,7 @@ class Run:
         finally:
             await shielded(cancelled(running))  # the kickoff may run elsewhere only after its process has ended
         if self._settleable.done() and not running.cancelled() and (error := running.exception()):
-            logger.event("worker.run_failed", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, exc=error)
+            logger.event("run.not_removed", kickoff_id=self.claimed.id, attempt=self.claimed.attempt, exc=error)
 
     async def _recall(self) -> None:
         """Reads the counts and task records of earlier attempts."""
