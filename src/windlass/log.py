@@ -145,7 +145,7 @@ EVENTS: dict[str, Event] = {
     ),
     "run.not_removed": Event(
         ERROR,
-        "A kickoff has ended, but its folder or shared memory was not removed; the stop of the server removes the folder.",
+        "A kickoff has ended, but its run left a folder or shared memory; the server removes the folder when it stops.",
     ),
     "side_job.failed": Event(ERROR, "A side job failed. A periodic job runs again at its next time."),
     "side_job.requeued": Event(WARNING, "A side job is started again, because its server died or lost its connection."),
