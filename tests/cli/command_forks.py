@@ -38,10 +38,15 @@ Answer = tuple[int, bytes, bytes]
 class ForkedProcess:
     """One that runs, with what the tests use of `subprocess.Popen`."""
 
-    def __init__(self, pid: int, status: FileIO, out: FileIO, err: FileIO) -> None:
-        self.pid = pid
+    stdout: TextIOWrapper | None = None
+    stderr: TextIOWrapper | None = None
+
+    def __init__(self, status: FileIO, *streams: FileIO) -> None:
+        """`streams` are the ends of its output and of its errors, unless it prints to a file."""
+        self.pid = _pid_of(status)
         self.returncode: int | None = None
-        self.stdout, self.stderr = (TextIOWrapper(BufferedReader(one), encoding="utf-8") for one in (out, err))
+        if streams:
+            self.stdout, self.stderr = (TextIOWrapper(BufferedReader(one), encoding="utf-8") for one in streams)
         self._status = status
 
     def poll(self) -> int | None:
@@ -81,7 +86,16 @@ def run(
 
 def start(arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None) -> ForkedProcess:
     out, err, status = _forked(arguments, environment, folder, b"")
-    return ForkedProcess(_pid_of(status), status, out, err)
+    return ForkedProcess(status, out, err)
+
+
+def start_with_log(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, log: Path
+) -> ForkedProcess:
+    """Appends all that it prints to the file."""
+    with log.open("ab") as opened:
+        (status,) = _forked(arguments, environment, folder, b"", [opened.fileno()] * 2)
+    return ForkedProcess(status)
 
 
 def _pid_of(status: FileIO) -> int:
@@ -89,16 +103,22 @@ def _pid_of(status: FileIO) -> int:
 
 
 def _forked(
-    arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None, typed: bytes
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path | None,
+    typed: bytes,
+    printed: Sequence[int] = (),
 ) -> list[FileIO]:
-    """Returns the ends of its output, of its errors, and of a pipe with its process id and later its status."""
+    """Returns the ends of its output, of its errors, and of a pipe with its process id and later its status. The first
+    two are missing when it prints to the descriptors `printed`.
+    """
     assert len(typed) < LARGEST
-    ends = [os.pipe() for _ in range(4)]
+    ends = [os.pipe() for _ in range(2 if printed else 4)]
     theirs = [ends[0][0], *(write for _, write in ends[1:])]
     try:
         os.write(ends[0][1], typed)
         request = json.dumps([list(arguments), dict(environment), str(folder or os.getcwd())])  # noqa: PTH109
-        socket.send_fds(_server(), [request.encode()], theirs)
+        socket.send_fds(_server(), [request.encode()], [theirs[0], *printed, *theirs[1:]])
     finally:
         for descriptor in (ends[0][1], *theirs):
             os.close(descriptor)
@@ -166,9 +186,10 @@ def become(streams: list[int], arguments: list[str], environment: dict[str, str]
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    buffered = 1 if "PYTHONUNBUFFERED" in environment else -1
     sys.stdin, sys.stdout, sys.stderr = (
         open(number, mode, buffering, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the process's life
-        for number, (mode, buffering) in enumerate([("r", -1), ("w", -1), ("w", 1)])
+        for number, (mode, buffering) in enumerate([("r", -1), ("w", buffered), ("w", 1)])
     )
     os.environ.clear()  # noqa: TID251 - the command has an environment of its own
     os.environ.update(environment)  # noqa: TID251

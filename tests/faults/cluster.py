@@ -20,6 +20,7 @@ from faults.registered import registered
 from faults.small_disk import small_disk
 from faults.watch import ResourceMonitor
 from faults.witness import Witness
+from projects_for_tests.homes import give_database
 from store.audit import Audit
 from store.proxy import Proxy
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
@@ -49,7 +50,7 @@ class Started:
 
 class Cluster:
     """In `place`, a folder that every user can pass through. With a `disk` of so many megabytes PostgreSQL gets one of
-    its own, where we may mount one. `reuse` is the option of its projects.
+    its own, where we may mount one. `reuse` is the option of its projects, and `forked` that of its nodes.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Cluster:
         apis: int = 2,
         disk: int = 0,
         reuse: int = 1,
+        forked: bool = False,
     ) -> None:
         self.place = place
         self.kinds = kinds
@@ -69,6 +71,7 @@ class Cluster:
         self.postgres_home = place / "disk" / "postgres"
         self.disk_is_ours = False
         self.reuse = reuse
+        self._forked = forked
         self._disk = disk
         self.accepted: list[Started] = []
         self._counts = (workers, apis)
@@ -108,6 +111,7 @@ class Cluster:
     async def _start_postgres(self, stack: AsyncExitStack) -> None:
         if self._disk:
             self.disk_is_ours = stack.enter_context(small_disk(self.postgres_home.parent, self._disk))
+        give_database(self.postgres_home)
         postgres = EmbeddedPostgres(self.postgres_home)
         stack.callback(postgres.stop)
         self.url = await asyncio.to_thread(postgres.start)
@@ -132,7 +136,7 @@ class Cluster:
             "WINDLASS_MASTER_KEY": self._key,
             "WINDLASS_PORT": str(self.ports[name]),
         }
-        node = Node(self.place / name, order, {**self.settings, **self.witness.environment, **own})
+        node = Node(self.place / name, order, {**self.settings, **self.witness.environment, **own}, forked=self._forked)
         stack.callback(node.kill)
         return node
 

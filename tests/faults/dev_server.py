@@ -17,7 +17,7 @@ import httpx
 import psutil
 
 import windlass
-from cli.command_forks import run
+from cli.command_forks import ForkedProcess, run, start_with_log
 from projects_for_tests.ends import PROGRAM, words_of
 from projects_for_tests.homes import give_database
 
@@ -39,7 +39,9 @@ def wait(seconds: float, word: str = "done") -> str:
 @dataclass(slots=True)
 class DevServer:
     folder: Path
-    process: subprocess.Popen[bytes] | None = None
+    forked: bool = False
+    """Whether it is a fork of a process that has imported Windlass, and so without an environment for /proc to show."""
+    process: subprocess.Popen[bytes] | ForkedProcess | None = None
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=20, trust_env=False))
 
     @property
@@ -78,13 +80,7 @@ class DevServer:
         give_database(self.home)
         address = self.home / "address"
         address.unlink(missing_ok=True)  # of one that was killed
-        with (self.folder / "log").open("ab") as log:
-            process = self.process = subprocess.Popen(
-                [*WINDLASS, "dev", str(self.project), "--port", "0"],
-                env={**self.environment, **variables},
-                stdout=log,
-                stderr=log,
-            )
+        process = self.process = self.begun(**variables)
 
         def is_ready() -> bool:
             return address.exists() and answers(address.read_text().split()[0])
@@ -96,6 +92,18 @@ class DevServer:
         self.client.headers["Authorization"] = f"Bearer {token}"
         self.client.base_url = httpx.URL(address.read_text().split()[0])
         return True
+
+    def begun(self, **variables: str) -> subprocess.Popen[bytes] | ForkedProcess:
+        """Starts it, and does not wait until it is ready."""
+        order, environment, log = (
+            ["dev", str(self.project), "--port", "0"],
+            self.environment | variables,
+            self.folder / "log",
+        )
+        if self.forked:
+            return start_with_log(order, environment, self.folder, log)
+        with log.open("ab") as opened:
+            return subprocess.Popen([*WINDLASS, *order], env=environment, stdout=opened, stderr=opened)
 
     def end(self, number: signal.Signals) -> int:
         """Sends the signal and waits for the end; its exit status."""
@@ -121,7 +129,8 @@ class DevServer:
         """All that belong to this home: server, keeper, PostgreSQL, zygotes and children."""
         mark = re.compile(re.escape(str(self.folder)))
         everyone = list(psutil.process_iter())
-        ours = [process for process in everyone if mark.search(words_of(process))]
+        own = self.process.pid if self.process is not None and self.process.poll() is None else None
+        ours = [process for process in everyone if process.pid == own or mark.search(words_of(process))]
         return ours + [process for process in everyone if process not in ours and is_below(process, ours)]
 
     def clean_up(self) -> None:

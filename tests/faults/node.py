@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 import windlass
+from cli.command_forks import ForkedProcess, start_with_log
 from projects_for_tests.ends import PROGRAM
 
 if TYPE_CHECKING:
@@ -22,17 +23,20 @@ STOPS_WITHIN = 60.0
 
 
 class Node:
-    """`order` is what follows `windlass` on the command line. Each start writes to the same log, in its home."""
+    """`order` is what follows `windlass` on the command line. Each start writes to the same log, in its home. With
+    `forked` the process is a fork of one that has imported Windlass, and so without a command line of its own.
+    """
 
-    def __init__(self, home: Path, order: Sequence[str], settings: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, order: Sequence[str], settings: Mapping[str, str], *, forked: bool = False) -> None:
         self.home = home
         home.mkdir(exist_ok=True)
         home.chmod(0o755)
-        self._order = [*WINDLASS, *order]
+        self._order = order
+        self._forked = forked
         source = str(Path(windlass.__file__).parents[1])
         own = {"HOME": str(home), "WINDLASS_HOME": str(home), "PYTHONPATH": source, "PYTHONUNBUFFERED": "1"}
         self._environment = {"PATH": os.defpath, "LANG": "C.UTF-8", **own, **settings}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     @property
     def name(self) -> str:
@@ -52,8 +56,13 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        with (self.home / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._order, env=self._environment, stdout=log, stderr=log)
+        log = self.home / "log"
+        if self._forked:
+            self._process = start_with_log(self._order, self._environment, None, log)
+            return
+        with log.open("ab") as opened:
+            order = [*WINDLASS, *self._order]
+            self._process = subprocess.Popen(order, env=self._environment, stdout=opened, stderr=opened)
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None

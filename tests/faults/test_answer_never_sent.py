@@ -76,6 +76,7 @@ def is_whole(request: bytes) -> bool:
 
 @pytest.fixture
 def server(idle_server: DevServer) -> DevServer:
+    idle_server.forked = True
     idle_server.start()
     return idle_server
 

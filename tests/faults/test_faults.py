@@ -40,7 +40,7 @@ def place() -> Iterator[Path]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def the_cluster(place: Path) -> AsyncIterator[Cluster]:
-    async with Cluster(place, settings=SETTINGS, disk=DISK) as cluster:
+    async with Cluster(place, settings=SETTINGS, disk=DISK, forked=True) as cluster:
         for kind in cluster.kinds:  # what crews are forked from is there before the first fault
             await cluster.ended(await cluster.kickoff(kind))
         yield cluster

@@ -34,7 +34,7 @@ test_worker_killed = suite.test_kickoffs_of_a_worker_that_is_killed_go_on_elsewh
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def the_cluster() -> AsyncIterator[Cluster]:
     with folder_for_all() as place:
-        async with Cluster(place, settings=suite.SETTINGS, reuse=20) as cluster:
+        async with Cluster(place, settings=suite.SETTINGS, reuse=20, forked=True) as cluster:
             for kind in cluster.kinds:
                 before = []
                 for _ in range(3 * len(cluster.workers)):

@@ -47,6 +47,7 @@ def test_a_rotation_that_is_killed_goes_on_and_a_run_goes_on_from_its_journal(
 ) -> None:
     server, gate = idle_server, open_folder / "gate"
     server.write_project(CODE)
+    server.forked = True
     server.start()
     (old,) = [key.id for key in keys_of_file(server.home / "master.key")]
     kickoff = server.kickoff(0, gate=str(gate))

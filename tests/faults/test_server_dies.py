@@ -15,6 +15,7 @@ TEN = 10
 
 @pytest.fixture
 def server(idle_server: DevServer) -> DevServer:
+    idle_server.forked = True
     idle_server.start()
     return idle_server
 

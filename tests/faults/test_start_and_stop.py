@@ -2,25 +2,24 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
 
 import pytest
 
-from faults.dev_server import CODE, WINDLASS, DevServer, until
+from faults.dev_server import CODE, DevServer, until
 
 SLOW_TO_LOAD = "import time\nprint('loading began', flush=True)\ntime.sleep(600)\n"
 
 
 @pytest.fixture
 def server(idle_server: DevServer) -> DevServer:
+    idle_server.forked = True
     return idle_server
 
 
 def begin(server: DevServer) -> None:
     """Starts it, and does not wait until it is ready."""
-    with (server.folder / "log").open("ab") as log:
-        order = [*WINDLASS, "dev", str(server.project), "--port", "0"]
-        server.process = subprocess.Popen(order, env=server.environment, stdout=log, stderr=log)
+    server.forked = False
+    server.process = server.begun()
 
 
 def runs(server: DevServer, program: str) -> bool:

@@ -37,6 +37,8 @@ def crew_of(voyage: Voyage) -> Crew:
 
 
 class WitnessedFlow(Flow[Voyage]):
+    _skip_auto_memory = True  # crewai would import pyarrow and lancedb in each run
+
     @start()
     def set_sail(self) -> str:
         self.state.told.append(ask(self.state, 1))
