@@ -131,7 +131,7 @@ def with_rights_of(account: Account | None, work: Callable[[], T]) -> Future[T]:
 class _FileThread(threading.Thread):
     """Does one piece of work after the other with the rights of `account`, until it has been idle for IDLE_SECONDS.
 
-    It ends after a piece of work that took other rights: they can't be given back.
+    It ends after a piece of work that took other rights, because a thread can't get its former rights again.
     """
 
     def __init__(self, account: Account | None, first: Callable[[], None], future: Future[Any]) -> None:

@@ -178,7 +178,7 @@ class Child:
         self._rollup = self._stacks = None
 
     def _begin(self, lease_handle: LeaseHandle) -> None:
-        """Begins a run. A child that has run before may have a lease from then in its zygote."""
+        """Begins a run. A run without a lease replaces the lease that the zygote has of an earlier run of the child."""
         if self.runs:
             self._messages.resume()
             self._idle = asyncio.get_running_loop().create_future()
@@ -273,8 +273,8 @@ class Child:
             exit_of_child.cancel()
 
     async def _send_all(self, journal: Replay, message: bytes, lease_handle: LeaseHandle) -> None:
-        """Sends all that comes before the message together with it, where nothing has to be read from the database:
-        each send wakes the child.
+        """Sends the journal and the message, then renewals of the lease and commits until it is cancelled. Without a
+        journal, all that the run begins with is sent at once, because each send wakes the child.
         """
         first = encode(NextRun()) if self.runs > 1 else b""
         if lease_handle.until is not None:

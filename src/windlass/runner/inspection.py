@@ -1,6 +1,6 @@
 """The end of an inspection: the manifest of a project, or the reason why the project could not be loaded.
 
-Errors about projects, of inspections and runs, name the project as its owner knows it.
+`named_as` makes the errors of inspections and runs name the project's own folder, not the copy that crews use.
 """
 
 from __future__ import annotations

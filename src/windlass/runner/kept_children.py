@@ -33,7 +33,9 @@ MOST_MEMORY = 512 << 20
 """Bytes (PSS) from which a child takes no further run. With a memory_limit, half of it if that is less."""
 
 LEAST_LEASE = 5.0
-"""Seconds. A child whose last run leaves it less of a lease gets that of its rest at once: `tidy` may come too late."""
+"""Seconds. `put` gives the lease of an idle child at once to a child with less time left on that of its last run. The
+others get it from `tidy`, which runs every second: most of them have another run before.
+"""
 GROWTH = 64 << 20
 """Bytes that the resident memory of a process may grow while it is idle. No limit of a run counts then."""
 
@@ -52,8 +54,8 @@ class KeptChild:
     key: Key
     memory: Memory = NOTHING
     since: float = field(default_factory=time.monotonic)
-    rests: bool = False
-    """Whether the child has the lease of its rest. It has none while the next run is likely to come at once."""
+    has_idle_lease: bool = False
+    """Whether the child has the lease of an idle child. Before, it has that of its last run."""
 
     async def end(self) -> None:
         await self.child.quit()
@@ -86,7 +88,7 @@ class KeptChildren:
     async def put(self, kept: KeptChild, most_runs: int, memory_limit: int | None) -> None:
         """Keeps the idle child, or ends it if it has reached a bound."""
         try:
-            if rests := kept.child.seconds_leased < LEAST_LEASE:
+            if has_idle_lease := kept.child.seconds_leased < LEAST_LEASE:
                 await kept.child.rest(END_SECONDS)
             memory = await kept.child.memory()
         except BaseException:
@@ -98,7 +100,7 @@ class KeptChildren:
         if kept.child.runs >= most_runs or memory is None or memory.share > most or old or over:
             self._end(kept.end)
         else:
-            kept.memory, kept.since, kept.rests = memory, time.monotonic(), rests
+            kept.memory, kept.since, kept.has_idle_lease = memory, time.monotonic(), has_idle_lease
             self._kept.append(kept)
 
     def memory(self) -> int:
@@ -121,7 +123,7 @@ class KeptChildren:
 
     async def tidy(self) -> None:
         """Ends children that have been idle for long, kills those that are not idle, and forgets those that ended.
-        Gives the others the lease of their rest.
+        Gives the others the lease of an idle child.
         """
         if not self._kept:
             return
@@ -142,8 +144,8 @@ class KeptChildren:
             elif kept.since < old:
                 self._kept.remove(kept)
                 self._end(kept.end)
-            elif not kept.rests:
-                kept.rests = True
+            elif not kept.has_idle_lease:
+                kept.has_idle_lease = True
                 await kept.child.rest(END_SECONDS)
 
     def start(self) -> None:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 COMMON = ("asyncio", "concurrent.futures", "json", "logging")
 """Modules that most projects import."""
 RARELY = (3000, 10, 10)
-"""The thresholds of the garbage collector during imports. To look for garbage more often takes a tenth of their time.
-To look never leaves gaps in the memory, so that each child copies 2 MB more.
+"""The thresholds of the garbage collector during imports. With the default ones it takes a tenth of the import time.
+Without any collection, garbage is spread over the memory, and each child copies 2 MB more.
 """
 LONGEST_NAMES = 200
 """Characters."""
