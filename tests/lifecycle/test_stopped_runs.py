@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -80,8 +80,8 @@ async def test_a_stop_that_comes_while_the_claim_is_under_way_is_remembered(
     world.listener.on("windlass_stops", lambda _: heard.set())
     claim = world.store.claim
 
-    async def claim_and_be_slow_to_tell(*given: object) -> list[Claimed]:
-        claimed: list[Claimed] = await claim(*given)  # type: ignore[arg-type]  # passed on
+    async def claim_and_be_slow_to_tell(*given: Any, **named: Any) -> list[Claimed]:
+        claimed = await claim(*given, **named)
         for one in claimed:
             await stops.stop(one.id)
             await heard.wait()
