@@ -12,8 +12,13 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from windlass.embedded_postgres.home import Paths, make_home
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from windlass.embedded_postgres.data_folder import SUPERUSER
+from windlass.embedded_postgres.home import Paths, account_for, make_home
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
+from windlass.embedded_postgres.programs import find_programs
 from windlass.store.database import Database
 from windlass.store.migrate import migrate
 
@@ -50,6 +55,7 @@ def _made() -> Paths:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "made").exists():
             _make(folder / "home")
+            _shorten_log(Paths(folder / "home"), lock.fileno())
             (folder / "made").touch()
     return Paths(folder / "home")
 
@@ -58,9 +64,24 @@ def _make(home: Path) -> None:
     server = EmbeddedPostgres(home)
     try:
         with ThreadPoolExecutor(1) as apart_from_the_loop_of_a_test:
-            apart_from_the_loop_of_a_test.submit(asyncio.run, _migrate(server.start())).result()
+            apart_from_the_loop_of_a_test.submit(asyncio.run, _migrate(url := server.start())).result()
+        _drop_templates(url)
     finally:
         server.stop()
+
+
+def _drop_templates(url: str) -> None:
+    """Drops the two databases that are there to be copied by CREATE DATABASE: a copy of the home has 15 MB less."""
+    with psycopg.connect(url, user=SUPERUSER, autocommit=True) as connection:
+        for name in map(Identifier, ("template0", "template1")):
+            connection.execute(SQL("ALTER DATABASE {} IS_TEMPLATE false").format(name))
+            connection.execute(SQL("DROP DATABASE {}").format(name))
+
+
+def _shorten_log(places: Paths, lock: int) -> None:
+    """Makes the segments of the write-ahead log 1 MB long, in place of 16: a copy has 15 MB less."""
+    programs = find_programs(account_for(places.data), places.programs)
+    programs.run("pg_resetwal", "--wal-segsize=1", f"--pgdata={places.data}", lock=lock)
 
 
 async def _migrate(url: str) -> None:
