@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import os
 import re
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     of pytest-xdist does so for all modules, which takes seven seconds. Compiles the other modules once, too.
     """
     if hasattr(config, "workerinput"):
+        gc.disable()  # until all tests are collected
         share(Path(config.workerinput["home"]))
     if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         return
@@ -60,6 +62,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os._exit(0)
     if len(changed) > 1:
         os.waitpid(half, 0)
+
+
+def pytest_collection_finish() -> None:
+    """What the collection made stays, and each later collection of garbage would look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure_node(node: Any) -> None:
