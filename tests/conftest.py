@@ -20,7 +20,7 @@ from psycopg.sql import SQL, Identifier
 from dashboard.browser import Tabs, launched
 from projects_for_tests.homes import give_database, new_folder, share
 from projects_for_tests.places import folder_for_all
-from store.shared_database import TEMPLATE, hurry, made
+from store.shared_database import TEMPLATE, empty, hurry, made
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.store.database import Database
 
@@ -117,6 +117,18 @@ def open_folder() -> Iterator[Path]:
 def database_url(postgres: str) -> Iterator[str]:
     """A database of the test's own, migrated and empty."""
     yield from made(postgres, f"test_{next(_numbers)}")
+
+
+@pytest.fixture(scope="session")
+def reused_url(postgres: str) -> Iterator[str]:
+    yield from made(postgres, "of_one_test_after_the_other")
+
+
+@pytest.fixture
+def emptied_url(reused_url: str) -> str:
+    """A database that is the test's own while it lasts, migrated and empty: for tests that change rows only."""
+    empty(reused_url)
+    return reused_url
 
 
 @pytest.fixture

@@ -54,8 +54,8 @@ async def signed_by(identity: Identity) -> str:
     return str(jwt.get_unverified_header(await token_of(identity))["kid"])
 
 
-async def test_a_token_is_checked_with_the_published_documents(database_url: str) -> None:
-    async with serving(database_url) as server:
+async def test_a_token_is_checked_with_the_published_documents(emptied_url: str) -> None:
+    async with serving(emptied_url) as server:
         discovery = await document(server, DISCOVERY)
         assert discovery["issuer"] == server.url == server.identity.issuer
         empty = await server.http.get(discovery["jwks_uri"])
@@ -68,16 +68,16 @@ async def test_a_token_is_checked_with_the_published_documents(database_url: str
         assert claims["sub"] == f"organization:{server.identity.organization_id}"
 
 
-async def test_an_organization_keeps_its_id_and_its_keys_over_restarts(database_url: str) -> None:
-    async with serving(database_url) as server:
+async def test_an_organization_keeps_its_id_and_its_keys_over_restarts(emptied_url: str) -> None:
+    async with serving(emptied_url) as server:
         await server.identity.prepare()
         before = server.identity.organization_id, await published(server)
-    async with serving(database_url) as server:
+    async with serving(emptied_url) as server:
         assert (server.identity.organization_id, await published(server)) == before
 
 
-async def test_several_servers_make_one_key_together(database_url: str) -> None:
-    async with serving(database_url) as server:
+async def test_several_servers_make_one_key_together(emptied_url: str) -> None:
+    async with serving(emptied_url) as server:
         store = SigningKeyStore(server.database)
         others = [await Identity.open(store, KEY_RING, ISSUER) for _ in range(3)]
         kids = await asyncio.gather(*(signed_by(one) for one in [server.identity, *others]))
@@ -88,8 +88,8 @@ async def test_several_servers_make_one_key_together(database_url: str) -> None:
         assert "PRIVATE" not in row.key
 
 
-async def test_the_key_is_replaced_in_steps_that_every_server_follows(database_url: str) -> None:
-    async with serving(database_url) as server, serving(database_url) as other:
+async def test_the_key_is_replaced_in_steps_that_every_server_follows(emptied_url: str) -> None:
+    async with serving(emptied_url) as server, serving(emptied_url) as other:
         owner = await Person.of(server, Role.OWNER, "olga")
         first = (await owner.value("GET", "/identity"))["keys"][0]["id"]
         rotated = await owner.value("POST", "/identity/rotate", json={})
@@ -143,9 +143,9 @@ async def test_the_identity_is_shown_to_owners_only(server: Server) -> None:
     await owner.refused("POST", "/identity/rotate", status=400, json={"later": True})
 
 
-async def test_given_keys_are_published_and_not_rotated(database_url: str) -> None:
+async def test_given_keys_are_published_and_not_rotated(emptied_url: str) -> None:
     other = SigningKey.made(signs_from=-2.0)
-    async with serving(database_url, issuer=ISSUER, signing_keys=[key(), other]) as server:
+    async with serving(emptied_url, issuer=ISSUER, signing_keys=[key(), other]) as server:
         owner = await Person.of(server, Role.OWNER)
         found = await owner.value("GET", "/identity")
         assert [(one["id"], one["state"]) for one in found["keys"]] == [(key().id, "signing"), (other.id, "published")]
@@ -156,8 +156,8 @@ async def test_given_keys_are_published_and_not_rotated(database_url: str) -> No
         assert await SigningKeyStore(server.database).all() == []
 
 
-async def test_a_server_without_an_address_has_no_issuer(database_url: str) -> None:
-    async with serving(database_url) as server:
+async def test_a_server_without_an_address_has_no_issuer(emptied_url: str) -> None:
+    async with serving(emptied_url) as server:
         server.identity._issuer = None
         for path in (DISCOVERY, JWKS):
             assert "OIDC_ISSUER" in (await document(server, path, status=503))["message"]
@@ -167,16 +167,16 @@ async def test_a_server_without_an_address_has_no_issuer(database_url: str) -> N
             await token_of(server.identity)
 
 
-async def test_the_documents_need_no_database(database_url: str) -> None:
-    async with serving(database_url) as server:
+async def test_the_documents_need_no_database(emptied_url: str) -> None:
+    async with serving(emptied_url) as server:
         await server.identity.prepare()
         await server.database.__aexit__()
         assert (await document(server, DISCOVERY))["issuer"] == server.url
         assert len(await published(server)) == 1
 
 
-async def test_a_damaged_key_stops_neither_the_server_nor_the_other_keys(database_url: str) -> None:
-    async with Database(database_url) as database:
+async def test_a_damaged_key_stops_neither_the_server_nor_the_other_keys(emptied_url: str) -> None:
+    async with Database(emptied_url) as database:
         store = SigningKeyStore(database)
         await (await Identity.open(store, KEY_RING, ISSUER)).prepare()
         await database.execute("UPDATE signing_keys SET key = 'v1.00000000.' || repeat('x', 50)")

@@ -71,8 +71,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def world(database_url: str, tmp_path: Path) -> AsyncIterator[World]:
-    made = World(database_url, tmp_path, AsyncExitStack())
+async def world(emptied_url: str, tmp_path: Path) -> AsyncIterator[World]:
+    made = World(emptied_url, tmp_path, AsyncExitStack())
     made.project = function_project(tmp_path / "hostile", CODE)
     (made.project / "pyproject.toml").write_text(
         '[tool.windlass]\nentrypoint = "work:run"\n[tool.windlass.retries]\nattempts = 3\nbackoff = 0\n'

@@ -31,9 +31,9 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to anothe
 
 
 @pytest.fixture
-async def world(database_url: str, open_folder: Path) -> AsyncIterator[World]:
+async def world(emptied_url: str, open_folder: Path) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
-        world = World(database_url, open_folder, stack)
+        world = World(emptied_url, open_folder, stack)
         function_project(world.folder / "project", CODE)
         async with world:
             yield world

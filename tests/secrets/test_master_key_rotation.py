@@ -24,6 +24,7 @@ from windlass.secrets.key_file import MasterKeyError, keys_of_file, load_key_rin
 from windlass.secrets.key_ring import KeyRing, MasterKey, Sealed, UnknownKey, to_base64
 from windlass.secrets.secret import Secret
 from windlass.store.audit import AuditFilter, AuditStore
+from windlass.store.database import Database
 from windlass.store.sealed_values import MOST_BYTES, MOST_ROWS, PLACES, KeysInUse, SealedValueStore
 from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.tokens import TokenStore
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from windlass.store.database import Database
-
 NEW = MasterKey(b"n" * 32)
 ISSUER = "https://crews.example.com"
 
@@ -44,6 +43,12 @@ ISSUER = "https://crews.example.com"
 @pytest.fixture(autouse=True)
 def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(master_keys, "SETTLES_IN", 0.01)
+
+
+@pytest.fixture
+async def database(emptied_url: str) -> AsyncIterator[Database]:
+    async with Database(emptied_url) as database:
+        yield database
 
 
 @dataclass(slots=True)
