@@ -1,5 +1,7 @@
 """A crew without any server: python -m bench.bare PROJECT ("forked" | "looping")
 
+The crewai of these processes is warm, and has none of Windlass's shortcuts.
+
 Reads numbers from standard input, one a line: so many kickoffs, two at a time; prints one line of JSON for each with
 the seconds that they took. "forked" starts a child for every kickoff from a parent that has crewai imported and warm;
 "looping" has two such processes that do one kickoff after the other.
@@ -7,6 +9,7 @@ the seconds that they took. "forked" starts a child for every kickoff from a par
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -18,7 +21,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_child.process import preload
 from windlass_child.process.messages import ProcessEnvironment
 from windlass_child.process.process_env import apply
 
@@ -33,7 +35,7 @@ def main() -> None:
     project, way = Path(sys.argv[1]).resolve(), sys.argv[2]
     folder = Path(tempfile.mkdtemp(prefix="windlass-bench-bare-"))
     os.chdir(folder)  # crewai writes where it is
-    preload.load("crewai")
+    warm()
     sys.path.insert(0, str(project / "src"))
     print(json.dumps({"ready": True}), flush=True)
     try:
@@ -43,6 +45,15 @@ def main() -> None:
             print(json.dumps({"seconds": time.perf_counter() - begun}), flush=True)
     finally:
         shutil.rmtree(folder)
+
+
+def warm() -> None:
+    apply(ProcessEnvironment(dict(os.environ), str(Path.cwd())))
+    prewarm = import_module("windlass_child.crewai.prewarm")
+    prewarm.kick_off()
+    prewarm.stop_threads()
+    gc.collect()
+    gc.freeze()
 
 
 def forked(count: int, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Work of crewai without an effect, which runs are spared."""
+"""Work without an effect, which runs are spared."""
 
 from __future__ import annotations
 
@@ -58,6 +58,30 @@ def states():
 def run():
     return [of_store(), states()]
 """
+
+
+SIGNATURES = """
+import inspect
+
+
+class Own(list):
+    pass
+
+
+class Signature(inspect.Signature):
+    pass
+
+
+def run():
+    known = [inspect.signature(one) is inspect.signature(one) for one in (list, tuple, object)]
+    return [known, *map(str, (inspect.signature(Own), Signature.from_callable(list), inspect.signature(len)))]
+"""
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_signatures_of_built_in_classes_are_read_before_the_fork(bench: Bench, tmp_path: Path) -> None:
+    outcome = await bench.run(function_project(tmp_path / "project", SIGNATURES), {})
+    assert outcome.json == [[True] * 3, "(iterable=(), /)", "(iterable=(), /)", "(obj, /)"]
 
 
 @pytest.mark.asyncio(loop_scope="session")

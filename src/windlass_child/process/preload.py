@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import gc
+import inspect
 import sys
 import threading
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks, kinds
 from windlass_child.process.error_text import StartedAtImport, explain, interpreter, one_line, text_of
@@ -62,10 +64,32 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
         answer = with_project(order.project, Redaction(order.environment, order.secrets)) or replace(
             answer, threads=own_threads()
         )
+    keep_signatures()
     flush_output()
     gc.collect()
     gc.freeze()
     return answer
+
+
+def keep_signatures() -> None:
+    """Reads the signatures of the built-in classes once. pydantic asks for that of `list` when it builds a class, and
+    for each one `inspect` copies `sys.modules`. That writes to every module, so that each child would copy 6 MB.
+    """
+    made = getattr(inspect, "_signature_fromstr", None)
+    if made is None:
+        return
+    kept = {}
+    for one in vars(builtins).values():
+        if isinstance(one, type):
+            with contextlib.suppress(ValueError):  # it has none
+                kept[one] = inspect.signature(one)
+
+    def signature(cls: type, obj: object, *rest: Any, **named: Any) -> Any:
+        if cls is inspect.Signature and isinstance(obj, type) and obj in kept:
+            return kept[obj]
+        return made(cls, obj, *rest, **named)
+
+    inspect._signature_fromstr = signature  # type: ignore[attr-defined]  # noqa: SLF001 - a function of Python
 
 
 def warmed(framework: str) -> Ready | Unready:
