@@ -173,7 +173,7 @@ class Worker:
                 continue
             if kickoff.stop_requested or kickoff.id in self._stop_requests:
                 self._on_stop(kickoff.id)
-        if len(claimed) < free or free == 0:
+        if len(claimed) < free or free <= 0:
             await self._wait_for_notification()
 
     async def _claimed(self, free: int) -> list[Claimed]:
