@@ -107,21 +107,29 @@ def past_their_lease(cluster: Cluster) -> list[Any]:
     rights, ids = cluster.audit.rights(), {one.run: kickoff for kickoff, one in cluster.kickoff_ids().items()}
     found = []
     for runner in cluster.watch.all:
-        right = right_of(runner, rights.get(ids[runner.run], [])) if runner.run in ids else None
-        if right and (late := last_at_work(cluster, runner) - right.until.timestamp()) > 0:
+        right, until = right_of(runner, rights.get(ids[runner.run], [])) if runner.run in ids else (None, None)
+        if right and (late := last_at_work(cluster, runner, until) - right.until.timestamp()) > 0:
             found.append((str(right.kickoff_id), right.attempt, f"{late:.2f} s"))
     return found
 
 
-def last_at_work(cluster: Cluster, runner: Runner) -> float:
-    """When it was last seen alive. With `reuse`, its process may live on after its last call of the model."""
+def last_at_work(cluster: Cluster, runner: Runner, next_attempt: float | None) -> float:
+    """When it was last seen alive. With `reuse`, its process may live on after its last call of the model, and may run
+    the next attempt too: it does if all calls since then are its own.
+    """
     if cluster.reuse == 1:
         return runner.alive
-    calls = [call for call in cluster.witness.calls(runner.run) if call.pid == runner.process.pid]
-    return max((call.ended or runner.alive for call in calls), default=runner.alive)
+    calls = cluster.witness.calls(runner.run)
+    after = [call for call in calls if next_attempt is not None and call.began >= next_attempt]
+    if {call.pid for call in after} == {runner.process.pid}:
+        calls = [call for call in calls if call not in after]
+    return max((call.ended or runner.alive for call in calls if call.pid == runner.process.pid), default=runner.alive)
 
 
-def right_of(runner: Runner, rights: list[Right]) -> Right | None:
-    """Of the attempt that it runs: the last one that had begun when it first asked the model."""
+def right_of(runner: Runner, rights: list[Right]) -> tuple[Right | None, float | None]:
+    """Of the attempt that it runs: the last one that had begun when it first asked the model. Also returns when the
+    next attempt began.
+    """
     begun = [right for right in rights if right.since.timestamp() <= runner.asked]
-    return begun[-1] if begun else None
+    later = [right.since.timestamp() for right in rights[len(begun) :]]
+    return (begun[-1] if begun else None), (later[0] if later else None)
