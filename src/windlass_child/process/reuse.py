@@ -12,7 +12,6 @@ import contextlib
 import contextvars
 import ctypes
 import gc
-import itertools
 import locale
 import logging
 import os
@@ -332,10 +331,12 @@ def only_native() -> dict[str, str]:
     known, found = environment(), {}
     with contextlib.suppress(ValueError):  # the C library of macOS does not export its list
         entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
-        for entry in itertools.takewhile(bool, (entries[place] for place in itertools.count())) if entries else ():
-            name, _, value = os.fsdecode(entry or b"").partition("=")
+        place = 0
+        while entries and (entry := entries[place]):
+            name, _, value = os.fsdecode(entry).partition("=")
             if name not in known:
                 found[name] = value
+            place += 1
     return found
 
 
