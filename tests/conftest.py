@@ -120,15 +120,15 @@ def database_url(postgres: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def reused_url(postgres: str) -> Iterator[str]:
-    yield from made(postgres, "of_one_test_after_the_other")
+def shared_url(postgres: str) -> Iterator[str]:
+    yield from made(postgres, "shared_by_tests")
 
 
 @pytest.fixture
-def emptied_url(reused_url: str) -> str:
+def emptied_url(shared_url: str) -> str:
     """A database that is the test's own while it lasts, migrated and empty: for tests that change rows only."""
-    empty(reused_url)
-    return reused_url
+    empty(shared_url)
+    return shared_url
 
 
 @pytest.fixture

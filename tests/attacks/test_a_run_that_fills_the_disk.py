@@ -10,13 +10,12 @@ import pytest
 
 from lifecycle.running import World
 from projects_for_tests.making import Bench, function_project, running_bench
-from store.shared_database import empty, made
 from store.whole import loaded
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from windlass.store.kickoffs import KickoffStatus
@@ -81,15 +80,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         yield bench
 
 
-@pytest.fixture(scope="module")
-def shared_url(postgres: str) -> Iterator[str]:
-    yield from made(postgres, "attacked_by_runs")
-
-
 @pytest.fixture
-async def world(shared_url: str, tmp_path: Path) -> AsyncIterator[World]:
-    empty(shared_url)
-    world = World(shared_url, tmp_path, AsyncExitStack())
+async def world(emptied_url: str, tmp_path: Path) -> AsyncIterator[World]:
+    world = World(emptied_url, tmp_path, AsyncExitStack())
     world.project.joinpath("work.py").write_text(CODE)
     async with world:
         yield world

@@ -8,7 +8,6 @@ import pytest
 from lifecycle.running import Place, World
 from lifecycle.token_bench import TokenBench
 from store.proxy import Proxy
-from store.shared_database import empty, made
 from windlass.store.database import Database
 
 if TYPE_CHECKING:
@@ -16,33 +15,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="session")
-def shared_url(postgres: str) -> Iterator[str]:
-    yield from made(postgres, "shared_by_lifecycle_tests")
-
-
 @pytest.fixture
-def url(shared_url: str) -> str:
-    """Of a database without rows."""
-    empty(shared_url)
-    return shared_url
-
-
-@pytest.fixture
-async def proxy(url: str) -> AsyncIterator[Proxy]:
-    async with Proxy(url) as proxy:
+async def proxy(emptied_url: str) -> AsyncIterator[Proxy]:
+    async with Proxy(emptied_url) as proxy:
         yield proxy
 
 
 @pytest.fixture
-async def bench(url: str) -> AsyncIterator[TokenBench]:
-    async with Database(url) as database:
+async def bench(emptied_url: str) -> AsyncIterator[TokenBench]:
+    async with Database(emptied_url) as database:
         yield await TokenBench.make(database)
 
 
 @pytest.fixture
-async def world(url: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with World(url, tmp_path, AsyncExitStack()) as world:
+async def world(emptied_url: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with World(emptied_url, tmp_path, AsyncExitStack()) as world:
         yield world
 
 

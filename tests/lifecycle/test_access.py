@@ -24,8 +24,8 @@ HERE = Source("127.0.0.1", limited=False)
 
 
 @pytest.fixture
-async def listener(url: str) -> AsyncIterator[Listener]:
-    listener = Listener(url)
+async def listener(emptied_url: str) -> AsyncIterator[Listener]:
+    listener = Listener(emptied_url)
     async with serving(listener):
         await asyncio.wait_for(listener.listening.wait(), 10)
         yield listener

@@ -54,9 +54,9 @@ backoff = 0.01
 
 
 @pytest.fixture
-async def crews(url: str, tmp_path: Path) -> AsyncIterator[World]:
+async def crews(emptied_url: str, tmp_path: Path) -> AsyncIterator[World]:
     """A world whose project is a crew with crews in its callbacks."""
-    made = World(url, tmp_path, AsyncExitStack())
+    made = World(emptied_url, tmp_path, AsyncExitStack())
     made.project = crew_project(tmp_path / "crew", CODE)
     with made.project.joinpath("pyproject.toml").open("a") as declared:
         declared.write(RETRIES)

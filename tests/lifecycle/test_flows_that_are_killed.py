@@ -60,8 +60,8 @@ class Killed(Flow):
 
 
 @pytest.fixture
-async def flows(url: str, tmp_path: Path) -> AsyncIterator[World]:
-    world = World(url, tmp_path, AsyncExitStack())
+async def flows(emptied_url: str, tmp_path: Path) -> AsyncIterator[World]:
+    world = World(emptied_url, tmp_path, AsyncExitStack())
     world.project = flow_project(tmp_path / "flow", MODEL + CODE)
     async with world:
         yield world

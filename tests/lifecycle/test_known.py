@@ -70,21 +70,21 @@ async def test_that_there_is_none_is_not_kept(kept: Kept) -> None:
     assert await kept.known.get("a") == "1"
 
 
-async def test_a_change_makes_it_forget(kept: Kept, url: str) -> None:
+async def test_a_change_makes_it_forget(kept: Kept, emptied_url: str) -> None:
     kept.rows.values["a"] = "1"
     await kept.known.get("a")
     del kept.rows.values["a"]
-    await kept.change(url)
+    await kept.change(emptied_url)
     assert await kept.known.get("a") is None
 
 
-async def test_what_was_read_before_a_change_came_is_not_kept(kept: Kept, url: str) -> None:
+async def test_what_was_read_before_a_change_came_is_not_kept(kept: Kept, emptied_url: str) -> None:
     kept.rows.values["a"] = "valid"
     kept.rows.may_answer.clear()
     reading = asyncio.create_task(kept.known.get("a"))
     await kept.rows.asked_for.wait()
     del kept.rows.values["a"]
-    await kept.change(url)
+    await kept.change(emptied_url)
     kept.rows.may_answer.set()
     assert await reading == "valid"
     assert await kept.known.get("a") is None

@@ -25,8 +25,8 @@ EVENTS, ENTRIES, FILES, CHUNKS = 3, 2, 2, 5
 
 
 @pytest.fixture
-async def rows(url: str) -> AsyncIterator[Rows]:
-    async with Database(url) as database:
+async def rows(emptied_url: str) -> AsyncIterator[Rows]:
+    async with Database(emptied_url) as database:
         yield await Rows.make(database)
 
 

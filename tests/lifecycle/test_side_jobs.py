@@ -60,8 +60,8 @@ def deeds() -> Deeds:
 
 
 @pytest.fixture
-async def database(url: str) -> AsyncIterator[Database]:
-    async with Database(url) as database:
+async def database(emptied_url: str) -> AsyncIterator[Database]:
+    async with Database(emptied_url) as database:
         yield database
 
 

@@ -117,9 +117,11 @@ async def test_who_waits_while_the_database_goes_away_is_told_that(watched: Watc
     assert watched.statuses._ends._waiting == {}
 
 
-async def test_an_end_that_came_while_nobody_listened_is_noticed(watched: WatchedRun, proxy: Proxy, url: str) -> None:
+async def test_an_end_that_came_while_nobody_listened_is_noticed(
+    watched: WatchedRun, proxy: Proxy, emptied_url: str
+) -> None:
     waiting = await watched.wait_for_end()
-    async with Database(url) as beside:
+    async with Database(emptied_url) as beside:
         await proxy.cut()
         await Rows(beside, watched.rows.deployment).settle(watched.claimed)
     async with asyncio.timeout(LONG / 3):

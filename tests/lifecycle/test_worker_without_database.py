@@ -42,9 +42,9 @@ async def world(proxy: Proxy, tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def beside(url: str, world: World) -> AsyncIterator[Rows]:
+async def beside(emptied_url: str, world: World) -> AsyncIterator[Rows]:
     """The same database, as somebody sees it from whom it was not taken away."""
-    async with Database(url) as database:
+    async with Database(emptied_url) as database:
         yield Rows(database, world.deployment)
 
 

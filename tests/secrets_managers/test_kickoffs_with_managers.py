@@ -11,7 +11,6 @@ import pytest
 
 from deployments.builds_of_tests import KEYS, PROJECT, Server
 from secrets_managers.token_issuer import OTHER_ORGANIZATION
-from store.shared_database import empty, made
 from store.whole import events_of, loaded
 from windlass.deployments import resolution
 from windlass.deployments.configurations import seal_configuration
@@ -23,7 +22,7 @@ from windlass.secrets.providers import NAMES, provider
 from windlass.store.credentials import CredentialStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
     from uuid import UUID
 
@@ -48,11 +47,6 @@ def run() -> dict:
         for name, value in os.environ.items() if name.endswith(("_KICKOFF", "_DEPLOY"))
     }
 """
-
-
-@pytest.fixture(scope="session")
-def shared_url(postgres: str) -> Iterator[str]:
-    yield from made(postgres, "shared_by_secrets_tests")
 
 
 class Bench:
@@ -121,11 +115,10 @@ class Bench:
 
 @pytest.fixture
 async def bench(
-    shared_url: str, tmp_path: Path, server_of: Callable[[str], ManagerOfTests], issuer: TokenIssuer
+    emptied_url: str, tmp_path: Path, server_of: Callable[[str], ManagerOfTests], issuer: TokenIssuer
 ) -> AsyncIterator[Bench]:
-    empty(shared_url)
     async with AsyncExitStack() as stack:
-        server = await Server.start(shared_url, tmp_path, stack)
+        server = await Server.start(emptied_url, tmp_path, stack)
         bench = Bench(server, server_of, issuer)
         await server.resolve_with(bench.resolver())
         bench.rotate("first-password")
