@@ -64,6 +64,7 @@ STEPS = """
 import asyncio
 import logging
 import threading
+from unittest.mock import patch
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.events import TaskStartedEvent, crewai_event_bus
@@ -140,6 +141,19 @@ def crew(llm, **named):
     return Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)])
 
 
+def threads_of(function):
+    names = []
+
+    class Named(threading.Thread):
+        def start(self):
+            names.append(self.name)
+            super().start()
+
+    with patch.object(threading, "Thread", Named):
+        function()
+    return names
+
+
 class Noted(logging.Handler):
     def emit(self, record):
         seen["logged"].append(record.getMessage())
@@ -151,6 +165,8 @@ async def together():
 
 
 def run():
+    threads = threads_of(lambda: crew(Instant(model="instant")).kickoff())
+
     @crewai_event_bus.on(TaskStartedEvent)
     def handler(source, event):
         noted("handler")
@@ -159,7 +175,7 @@ def run():
     results = [str(crew(Calls(model="calls"), tools=[look]).kickoff()), *asyncio.run(together())]
     crewai_event_bus.flush()
     loops = seen.pop("loops")
-    return [results, seen, len(loops), len(set(loops))]
+    return [results, seen, len(loops), len(set(loops)), threads]
 """
 
 CONSOLE = """
@@ -181,6 +197,25 @@ def run():
     future = crewai_event_bus.emit(None, TaskStartedEvent(context="", task=None))
     failed = crewai_event_bus._sync_executor.submit(lambda handlers: 1 / 0, frozenset({printed}))
     return [threads, future.done(), repr(future.exception()), repr(failed.exception())]
+"""
+
+TRACES = """
+from crewai import Agent, Crew, Task
+from crewai.events import crewai_event_bus
+
+
+def collecting():
+    handlers = [one for found in crewai_event_bus._sync_handlers.values() for one in found]
+    return any("tracing" in one.__module__ for one in handlers)
+
+
+def run():
+    found = [collecting()]
+    for tracing in (False, True):
+        agent = Agent(role="r", goal="g", backstory="b", llm="openai/gpt-4o-mini")
+        Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)], tracing=tracing)
+        found.append(collecting())
+    return found
 """
 
 PRIVATE = """
@@ -259,7 +294,8 @@ async def test_an_agent_that_has_its_event_loop_alone_runs_its_steps_where_it_wa
     bench: Bench, tmp_path: Path
 ) -> None:
     outcome = await bench.run(function_project(tmp_path / "project", STEPS), {})
-    results, seen, calls, loops = outcome.json
+    results, seen, calls, loops, threads = outcome.json
+    assert threads == ["CrewAIEventsLoop"]
     assert results == ["done", "met", "met"], "agents that share an event loop don't block it"
     assert seen == {"model": [True] * 3, "tool": [True] * 2, "handler": [False] * 6, "logged": []}
     assert (calls, loops) == (2, 1), "a tool finds the event loop that it has set, as it does in a thread"
@@ -270,6 +306,14 @@ async def test_an_agent_that_has_its_event_loop_alone_runs_its_steps_where_it_wa
 async def test_the_console_of_crewai_is_called_in_the_thread_of_the_event(bench: Bench, tmp_path: Path) -> None:
     outcome = await bench.run(function_project(tmp_path / "project", CONSOLE), {})
     assert outcome.json == [[True], True, "None", "ZeroDivisionError('division by zero')"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@CREWAI
+async def test_traces_are_collected_only_for_a_crew_that_wants_them(bench: Bench, tmp_path: Path) -> None:
+    project = function_project(tmp_path / "project", TRACES)
+    outcome = await bench.run(project, {}, {"OPENAI_API_KEY": "none"})
+    assert outcome.json == [False, False, True]
 
 
 @pytest.mark.asyncio(loop_scope="session")

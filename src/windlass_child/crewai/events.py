@@ -102,7 +102,21 @@ def end_first_run() -> None:
     listener = optional("crewai.events.listeners.tracing.trace_listener:TraceCollectionListener._instance")
     if handler := getattr(listener, "first_time_handler", None):
         handler.is_first_time = False
+    if getattr(listener, "_listeners_setup", False) and hasattr(bus.BUS, "_sync_handlers") and hasattr(bus.BUS, "off"):
+        collect_traces_only_if_wanted(listener)
     send_traces_only_if_wanted()
+
+
+def collect_traces_only_if_wanted(listener: Any) -> None:
+    """Removes the handlers of events that collect traces, which crewai has registered at its import for a first run.
+    It registers them again when they are wanted: now, or for a crew with `tracing=True`.
+    """
+    for kind, handlers in list(bus.BUS._sync_handlers.items()):  # noqa: SLF001 - crewai has no public list of them
+        for handler in handlers:
+            if getattr(handler, "__module__", "") == type(listener).__module__:
+                bus.BUS.off(kind, handler)
+    listener._listeners_setup = False  # noqa: SLF001 - as above
+    listener.setup_listeners(bus.BUS)
 
 
 def send_traces_only_if_wanted() -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import Context, ContextVar
+from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.capabilities import optional
+from windlass_child.crewai.capabilities import has, optional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,8 +33,8 @@ def take() -> None:
     executor = optional("crewai.agents.agent_executor:AgentExecutor")
     read_private_attributes_at_once(optional("crewai.flow.flow:Flow"))
     read_private_attributes_at_once(executor)
-    if hasattr(runtime := optional("crewai.flow.runtime"), "asyncio") and hasattr(executor, "kickoff"):
-        run_agents_in_one_thread(executor, runtime)
+    if has("crewai.flow.runtime:asyncio.to_thread") and hasattr(executor, "kickoff"):
+        run_agents_in_one_thread(executor, optional("crewai.flow.runtime"))
     if hasattr(event_bus := optional("crewai.events.event_bus"), "ThreadPoolExecutor"):
         event_bus.ThreadPoolExecutor = ConsoleAtOnce
 
@@ -123,16 +123,14 @@ def run_agents_in_one_thread(executor: Any, runtime: Any) -> None:
     kickoff, to_thread = executor.kickoff, asyncio.to_thread
 
     def kickoff_alone(agent: Any, *arguments: Any, **named: Any) -> Any:
-        token = ALONE.set(Alone(agent))
+        token = ALONE.set(Alone())
         try:
             return kickoff(agent, *arguments, **named)
         finally:
             ALONE.reset(token)
 
     async def here_or_to_thread(function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        in_context = isinstance(getattr(function, "__self__", None), Context)
-        called = arguments[0] if in_context and arguments else function
-        if (alone := ALONE.get()) is None or getattr(called, "__self__", None) is not alone.agent:
+        if (alone := ALONE.get()) is None or not alone.is_here:
             return await to_thread(function, *arguments, **named)
         return alone.outside_of_event_loop(lambda: function(*arguments, **named))
 
@@ -144,10 +142,17 @@ def run_agents_in_one_thread(executor: Any, runtime: Any) -> None:
 class Alone:
     """An agent whose event loop runs nothing else."""
 
-    def __init__(self, agent: Any) -> None:
-        self.agent = agent
+    def __init__(self) -> None:
+        self._own_loop: EventLoop | None = None
         self._loop: EventLoop | None = None
         """The event loop that code of the crew has set for later calls, as some code does in each thread."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the running event loop is that of the agent, which its first step finds, and not one of a tool."""
+        running = asyncio.get_running_loop()
+        self._own_loop = self._own_loop or running
+        return running is self._own_loop
 
     def outside_of_event_loop(self, function: Callable[[], Any]) -> Any:
         """Calls the function as a thread without an event loop would: it may run one (`asyncio.run`)."""
