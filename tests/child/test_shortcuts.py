@@ -178,6 +178,26 @@ def run():
     return [results, seen, len(loops), len(set(loops)), threads]
 """
 
+CONTEXT = """
+from contextvars import ContextVar
+
+from crewai.agents.agent_executor import AgentExecutor
+from crewai.flow import runtime
+
+VARIABLE = ContextVar("variable", default="unset")
+
+
+class Executor(AgentExecutor):
+    async def kickoff_async(self, *arguments, **named):
+        VARIABLE.set("of the caller")
+        await runtime.asyncio.to_thread(VARIABLE.set, "of the step")
+        return [VARIABLE.get(), await runtime.asyncio.to_thread(VARIABLE.get)]
+
+
+def run():
+    return Executor.model_construct(stream=False).kickoff()
+"""
+
 CONSOLE = """
 import threading
 
@@ -299,6 +319,13 @@ async def test_an_agent_that_has_its_event_loop_alone_runs_its_steps_where_it_wa
     assert results == ["done", "met", "met"], "agents that share an event loop don't block it"
     assert seen == {"model": [True] * 3, "tool": [True] * 2, "handler": [False] * 6, "logged": []}
     assert (calls, loops) == (2, 1), "a tool finds the event loop that it has set, as it does in a thread"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@CREWAI
+async def test_a_step_has_a_copy_of_the_context_as_a_thread_does(bench: Bench, tmp_path: Path) -> None:
+    outcome = await bench.run(function_project(tmp_path / "project", CONTEXT), {})
+    assert outcome.json == ["of the caller"] * 2
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +132,7 @@ def run_agents_in_one_thread(executor: Any, runtime: Any) -> None:
     async def here_or_to_thread(function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         if (alone := ALONE.get()) is None or not alone.is_here:
             return await to_thread(function, *arguments, **named)
-        return alone.outside_of_event_loop(lambda: function(*arguments, **named))
+        return alone.outside_of_event_loop(lambda: copy_context().run(function, *arguments, **named))
 
     executor.kickoff = kickoff_alone
     runtime.asyncio = ModuleType("asyncio")
