@@ -20,7 +20,7 @@ from psycopg.sql import SQL, Identifier
 from dashboard.browser import Tabs, launched
 from projects_for_tests.homes import give_database, new_folder, share
 from projects_for_tests.places import folder_for_all
-from store.shared_database import TEMPLATE, empty, hurry, made
+from store.shared_database import TEMPLATE, empty, hurry, made, objects
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
 from windlass.store.database import Database
 
@@ -125,10 +125,12 @@ def shared_url(postgres: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def emptied_url(shared_url: str) -> str:
+def emptied_url(shared_url: str) -> Iterator[str]:
     """A database that is the test's own while it lasts, migrated and empty: for tests that change rows only."""
     empty(shared_url)
-    return shared_url
+    before = objects(shared_url)
+    yield shared_url
+    assert objects(shared_url) == before, "a test that changes tables needs a `database_url` of its own"
 
 
 @pytest.fixture

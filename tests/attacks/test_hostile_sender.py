@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,19 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def world(emptied_url: str, tmp_path: Path) -> AsyncIterator[World]:
-    made = World(emptied_url, tmp_path, AsyncExitStack())
+    async with hostile(World(emptied_url, tmp_path, AsyncExitStack()), tmp_path) as world:
+        yield world
+
+
+@pytest.fixture
+async def own_world(database_url: str, tmp_path: Path) -> AsyncIterator[World]:
+    """On a database whose tables the test may change."""
+    async with hostile(World(database_url, tmp_path, AsyncExitStack()), tmp_path) as world:
+        yield world
+
+
+@asynccontextmanager
+async def hostile(made: World, tmp_path: Path) -> AsyncIterator[World]:
     made.project = function_project(tmp_path / "hostile", CODE)
     (made.project / "pyproject.toml").write_text(
         '[tool.windlass]\nentrypoint = "work:run"\n[tool.windlass.retries]\nattempts = 3\nbackoff = 0\n'
@@ -191,22 +203,22 @@ async def column(world: World, kickoff: UUID, name: str) -> Any:
 
 
 async def test_what_the_database_can_not_store_in_time_ends_the_run_and_its_slot_is_free(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    own_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("windlass.store.database.BYTES_A_SECOND", 1 << 40)
-    await world.database.execute(
+    await own_world.database.execute(
         "CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); END'"
     )
-    await world.database.execute(
+    await own_world.database.execute(
         "CREATE TRIGGER slow BEFORE INSERT OR UPDATE ON task_records FOR EACH ROW "
         "WHEN (length(NEW.output::text) > 2000000) EXECUTE FUNCTION sleep()"
     )
-    async with Database(world.url, statement_seconds=2.0) as hurried:
-        worker = world.idle_worker(database=hurried, slots=1)
+    async with Database(own_world.url, statement_seconds=2.0) as hurried:
+        worker = own_world.idle_worker(database=hurried, slots=1)
         await worker.start()
         try:
-            await failed(world, Reason.LIMIT, "the output of a task of 3 MB", do="outputs", count=1, size=3 * MB)
-            await others_run(world)
+            await failed(own_world, Reason.LIMIT, "the output of a task of 3 MB", do="outputs", count=1, size=3 * MB)
+            await others_run(own_world)
         finally:
             await worker.stop()
 
@@ -236,12 +248,13 @@ async def lease_of(world: World, kickoff: UUID) -> Any:
     return row["lease_until"]
 
 
-async def test_what_the_database_refuses_ends_the_run_and_its_slot_is_free(world: World) -> None:
-    await world.database.execute("ALTER TABLE task_records ADD CHECK (output::text NOT LIKE '%refuse me%')")
-    await world.worker(slots=1)
+async def test_what_the_database_refuses_ends_the_run_and_its_slot_is_free(own_world: World) -> None:
+    await own_world.database.execute("ALTER TABLE task_records ADD CHECK (output::text NOT LIKE '%refuse me%')")
+    await own_world.worker(slots=1)
     message = {"is": "TaskEnded", "position": 0, "state": "completed", "at": 1, "output": "refuse me"}
-    await failed(world, Reason.LIMIT, "the output of a task", "can't store it", do="repeat", count=1, message=message)
-    await others_run(world)
+    words = ("the output of a task", "can't store it")
+    await failed(own_world, Reason.LIMIT, *words, do="repeat", count=1, message=message)
+    await others_run(own_world)
 
 
 async def test_10_000_tasks_of_one_name_are_kept_without_a_halt_and_no_more(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -24,6 +24,10 @@ WHERE t.relnamespace = 'public'::regnamespace AND t.relkind = 'r' AND t.relname 
 """
 """Tables with pages, and whether only TRUNCATE makes them as new: they have statistics, or many pages. It costs
 PostgreSQL two milliseconds for each table that refers to one of them, DELETE a tenth.
+"""
+
+OBJECTS = """
+SELECT (SELECT count(*) FROM pg_trigger), (SELECT count(*) FROM pg_constraint), (SELECT count(*) FROM pg_proc)
 """
 
 _connections: dict[str, psycopg.Connection] = {}
@@ -61,6 +65,15 @@ def empty(url: str) -> None:
     except psycopg.OperationalError:  # a test has ended the connection
         _close(url)
         _empty(_connection(url))
+
+
+def objects(url: str) -> Any:
+    """Counts the triggers, constraints and functions."""
+    try:
+        return _connection(url).execute(OBJECTS).fetchone()
+    except psycopg.OperationalError:
+        _close(url)
+        return _connection(url).execute(OBJECTS).fetchone()
 
 
 def _empty(connection: psycopg.Connection) -> None:
