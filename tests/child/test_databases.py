@@ -39,7 +39,7 @@ def run(elsewhere: str):
     return [os.path.relpath(storage.db_path), list(found.values()), sqlite.sqlite3.Row is sqlite3.Row]
 """
 
-QUICK, SAFE, OWN = [0, "memory"], [2, "wal"], [2, "delete"]
+QUICK, SAFE, OWN = [0, "delete"], [2, "wal"], [2, "delete"]
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -43,14 +43,11 @@ class Sqlite:
         connection: sqlite3.Connection = sqlite3.connect(database, *arguments, **named)
         if is_below:
             connection.execute("PRAGMA synchronous=OFF")
-            connection.execute("PRAGMA journal_mode=MEMORY")
         return connection
 
 
 class Connection(sqlite3.Connection):
-    """Leaves the write-ahead log off, which crewai switches on. It only pays for a database that stays open, as a
-    rollback journal in a file only does for one that outlives its process.
-    """
+    """Leaves the write-ahead log off, which crewai switches on. It only pays for a database that stays open."""
 
     def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
         return super().execute("PRAGMA journal_mode" if statement == WRITE_AHEAD else statement, *parameters)
