@@ -178,6 +178,41 @@ def run():
     return [results, seen, len(loops), len(set(loops)), threads]
 """
 
+THREADS = """
+import asyncio
+import threading
+
+from crewai import Agent, BaseLLM, Crew, Task
+from crewai.hooks import InterceptionPoint, register_hook, unregister_hook
+
+seen = []
+
+
+class Instant(BaseLLM):
+    def call(self, *arguments, **named):
+        seen.append(threading.current_thread() is threading.main_thread())
+        return "Thought: I know\\nFinal Answer: done"
+
+
+def kick_off():
+    agent = Agent(role="r", goal="g", backstory="b", llm=Instant(model="instant"))
+    Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)]).kickoff()
+
+
+def run():
+    def hook(context):
+        pass
+
+    kick_off()
+    register_hook(InterceptionPoint.EXECUTION_START, hook)
+    kick_off()
+    unregister_hook(InterceptionPoint.EXECUTION_START, hook)
+    kick_off()
+    asyncio._nest_patched = True  # as nest_asyncio does
+    kick_off()
+    return seen
+"""
+
 CONTEXT = """
 from contextvars import ContextVar
 
@@ -326,6 +361,13 @@ async def test_an_agent_that_has_its_event_loop_alone_runs_its_steps_where_it_wa
 async def test_a_step_has_a_copy_of_the_context_as_a_thread_does(bench: Bench, tmp_path: Path) -> None:
     outcome = await bench.run(function_project(tmp_path / "project", CONTEXT), {})
     assert outcome.json == ["of the caller"] * 2
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@CREWAI
+async def test_steps_have_threads_where_other_code_uses_the_event_loop(bench: Bench, tmp_path: Path) -> None:
+    outcome = await bench.run(function_project(tmp_path / "project", THREADS), {})
+    assert outcome.json == [True, False, True, False]
 
 
 @pytest.mark.asyncio(loop_scope="session")

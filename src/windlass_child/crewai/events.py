@@ -102,7 +102,7 @@ def end_first_run() -> None:
     listener = optional("crewai.events.listeners.tracing.trace_listener:TraceCollectionListener._instance")
     if handler := getattr(listener, "first_time_handler", None):
         handler.is_first_time = False
-    if getattr(listener, "_listeners_setup", False) and hasattr(bus.BUS, "_sync_handlers") and hasattr(bus.BUS, "off"):
+    if hasattr(listener, "setup_listeners") and hasattr(bus.BUS, "_sync_handlers") and hasattr(bus.BUS, "off"):
         collect_traces_only_if_wanted(listener)
     send_traces_only_if_wanted()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai.capabilities import has, optional
@@ -99,7 +98,8 @@ class PrivateAttribute:
 
 class ConsoleAtOnce(ThreadPoolExecutor):
     """The threads of crewai's event bus. Calls its console handlers in the thread that emits the event: their order is
-    that of the events then, and 20 times in a crew of three tasks no thread is woken. Handlers of crews run in threads.
+    that of the events then, and 20 times in a crew of three tasks no thread is woken. An event for which the crew has
+    handlers too wakes a thread for all of them.
     """
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
@@ -120,23 +120,41 @@ def run_agents_in_one_thread(executor: Any, runtime: Any) -> None:
 
     Only an agent is changed that has an event loop of its own, because each step blocks the loop.
     """
-    kickoff, to_thread = executor.kickoff, asyncio.to_thread
+    kickoff, dispatch = executor.kickoff, optional("crewai.hooks.dispatch")
 
     def kickoff_alone(agent: Any, *arguments: Any, **named: Any) -> Any:
-        token = ALONE.set(Alone())
+        token = ALONE.set(None if has_boundary_hooks(dispatch) else Alone())
         try:
             return kickoff(agent, *arguments, **named)
         finally:
             ALONE.reset(token)
 
     async def here_or_to_thread(function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        if (alone := ALONE.get()) is None or not alone.is_here:
-            return await to_thread(function, *arguments, **named)
+        if (alone := ALONE.get()) is None or not alone.is_here or hasattr(asyncio, "_nest_patched"):
+            return await asyncio.to_thread(function, *arguments, **named)
         return alone.outside_of_event_loop(lambda: copy_context().run(function, *arguments, **named))
 
     executor.kickoff = kickoff_alone
-    runtime.asyncio = ModuleType("asyncio")
-    vars(runtime.asyncio).update(vars(asyncio), to_thread=here_or_to_thread)
+    runtime.asyncio = Asyncio(here_or_to_thread)
+
+
+class Asyncio:
+    """Replaces the module asyncio, as other libraries have changed it by then."""
+
+    def __init__(self, to_thread: Callable[..., Any]) -> None:
+        self.to_thread = to_thread
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+
+def has_boundary_hooks(dispatch: Any) -> bool:
+    """Whether code of the crew is called at the beginning or the end of a run, which may begin tasks in the agent's
+    event loop.
+    """
+    points = getattr(dispatch, "EXECUTION_BOUNDARY_POINTS", ())
+    hooks = [hook for point in points for hook in (*dispatch.get_hooks(point), *dispatch.get_scoped_hooks(point))]
+    return any(not str(getattr(hook, "__module__", "")).startswith("windlass_child.") for hook in hooks)
 
 
 class Alone:
@@ -149,7 +167,9 @@ class Alone:
 
     @property
     def is_here(self) -> bool:
-        """Whether the running event loop is that of the agent, which its first step finds, and not one of a tool."""
+        """Whether the running event loop is that of the agent. A tool may have started another one. The first step of
+        the agent notes the loop.
+        """
         running = asyncio.get_running_loop()
         self._own_loop = self._own_loop or running
         return running is self._own_loop
