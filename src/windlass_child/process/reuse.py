@@ -328,16 +328,13 @@ def native_variables() -> Callable[[], None]:
 
 def only_native() -> dict[str, str]:
     """Returns the variables that the C library has and `os.environ` has not. Returns none on macOS."""
-    known, found = environment(), {}
+    known = environment()
+    found: list[tuple[str, str, str]] = []
     with contextlib.suppress(ValueError):  # the C library of macOS does not export its list
         entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
-        place = 0
-        while entries and (entry := entries[place]):
-            name, _, value = os.fsdecode(entry).partition("=")
-            if name not in known:
-                found[name] = value
-            place += 1
-    return found
+        while entries and (entry := entries[len(found)]):
+            found.append(os.fsdecode(entry).partition("="))
+    return {name: value for name, _, value in found if name not in known}
 
 
 def limits() -> list[Any]:
