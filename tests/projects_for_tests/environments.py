@@ -35,9 +35,16 @@ def chosen() -> list[Environment]:
 
 
 def interpreter(python: str) -> Path | None:
-    """Returns an interpreter of this version, on the path or below pyenv's folder, that can be started."""
+    """Returns an interpreter of this version, on the path or one of pyenv's, that can be started.
+
+    pyenv's folder is found by the path, too: tests may run with another home.
+    """
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]  # noqa: TID251 - as above
-    pyenv = sorted((Path.home() / ".pyenv" / "versions").glob(f"{python}.*"), key=lambda path: number(path.name))
+    roots = [Path.home() / ".pyenv", *(folder.parent for folder in folders if folder.name == "shims")]
+    pyenv = sorted(
+        (version for root in roots for version in (root / "versions").glob(f"{python}.*")),
+        key=lambda path: number(path.name),
+    )
     found = [*(folder / "bin" / "python" for folder in pyenv), *(folder / f"python{python}" for folder in folders)]
     return next((path for path in found if path.exists() and starts(path)), None)
 
