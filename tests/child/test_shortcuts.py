@@ -12,18 +12,29 @@ from projects_for_tests.making import Bench, function_project
 if TYPE_CHECKING:
     from pathlib import Path
 
+CREWS = """
+from crewai import Agent, BaseLLM, Crew, Task
+
+
+class Instant(BaseLLM):
+    called = staticmethod(lambda: None)
+
+    def call(self, *arguments, **named):
+        self.called()
+        return "Thought: I know\\nFinal Answer: done"
+
+
+def crew(llm=None, **named):
+    agent = Agent(role="r", goal="g", backstory="b", llm=llm or Instant(model="instant"), **named)
+    return Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)])
+"""
+
 CODE = """
 import asyncio
 from unittest.mock import patch
 
-from crewai import Agent, BaseLLM, Crew, Task
 from crewai.agents.agent_executor import AgentExecutor, AgentExecutorState
 from crewai.utilities import file_store
-
-
-class Instant(BaseLLM):
-    def call(self, *arguments, **named):
-        return "Thought: I know\\nFinal Answer: done"
 
 
 class Store:
@@ -49,8 +60,7 @@ def states():
 
     with patch.object(AgentExecutor, "model_post_init", noted):
         for _ in range(2):
-            agent = Agent(role="r", goal="g", backstory="b", llm=Instant(model="instant"))
-            Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)]).kickoff()
+            crew().kickoff()
     first, second = made
     return [type(first).__name__, type(first) is type(second), isinstance(first, AgentExecutorState)]
 
@@ -66,7 +76,6 @@ import logging
 import threading
 from unittest.mock import patch
 
-from crewai import Agent, BaseLLM, Crew, Task
 from crewai.events import TaskStartedEvent, crewai_event_bus
 from crewai.tools import tool
 from pydantic import PrivateAttr
@@ -114,14 +123,9 @@ def look(text: str) -> str:
     else:
         raise AssertionError("the tool is in an event loop")
     if text == "second":
-        assert str(crew(Instant(model="instant")).kickoff()) == "done"
+        assert str(crew().kickoff()) == "done"
         assert asyncio.run(together()) == ["met", "met"]
     return text
-
-
-class Instant(BaseLLM):
-    def call(self, *arguments, **named):
-        return "Thought: I know\\nFinal Answer: done"
 
 
 class Meets(BaseLLM):
@@ -134,11 +138,6 @@ class Meets(BaseLLM):
     def call(self, *arguments, **named):
         self._barrier.wait(60)
         return "Thought: I know\\nFinal Answer: met"
-
-
-def crew(llm, **named):
-    agent = Agent(role="r", goal="g", backstory="b", llm=llm, **named)
-    return Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)])
 
 
 def threads_of(function):
@@ -165,7 +164,7 @@ async def together():
 
 
 def run():
-    threads = threads_of(lambda: crew(Instant(model="instant")).kickoff())
+    threads = threads_of(lambda: crew().kickoff())
 
     @crewai_event_bus.on(TaskStartedEvent)
     def handler(source, event):
@@ -182,34 +181,23 @@ THREADS = """
 import asyncio
 import threading
 
-from crewai import Agent, BaseLLM, Crew, Task
 from crewai.hooks import InterceptionPoint, register_hook, unregister_hook
-
-seen = []
-
-
-class Instant(BaseLLM):
-    def call(self, *arguments, **named):
-        seen.append(threading.current_thread() is threading.main_thread())
-        return "Thought: I know\\nFinal Answer: done"
-
-
-def kick_off():
-    agent = Agent(role="r", goal="g", backstory="b", llm=Instant(model="instant"))
-    Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)]).kickoff()
 
 
 def run():
+    seen = []
+    Instant.called = lambda self: seen.append(threading.current_thread() is threading.main_thread())
+
     def hook(context):
         pass
 
-    kick_off()
+    crew().kickoff()
     register_hook(InterceptionPoint.EXECUTION_START, hook)
-    kick_off()
+    crew().kickoff()
     unregister_hook(InterceptionPoint.EXECUTION_START, hook)
-    kick_off()
+    crew().kickoff()
     asyncio._nest_patched = True  # as nest_asyncio does
-    kick_off()
+    crew().kickoff()
     return seen
 """
 
@@ -233,6 +221,18 @@ def run():
     return Executor.model_construct(stream=False).kickoff()
 """
 
+REPLACED = """
+from unittest.mock import patch
+
+from crewai.agents.agent_executor import AgentExecutor
+from crewai.flow.runtime import Flow
+
+
+def run():
+    with patch.object(Flow, "kickoff", lambda flow: "of the library"):
+        return [AgentExecutor.model_construct().kickoff(), AgentExecutor.kickoff.__name__]
+"""
+
 CONSOLE = """
 import threading
 
@@ -252,25 +252,6 @@ def run():
     future = crewai_event_bus.emit(None, TaskStartedEvent(context="", task=None))
     failed = crewai_event_bus._sync_executor.submit(lambda handlers: 1 / 0, frozenset({printed}))
     return [threads, future.done(), repr(future.exception()), repr(failed.exception())]
-"""
-
-TRACES = """
-from crewai import Agent, Crew, Task
-from crewai.events import crewai_event_bus
-
-
-def collecting():
-    handlers = [one for found in crewai_event_bus._sync_handlers.values() for one in found]
-    return any("tracing" in one.__module__ for one in handlers)
-
-
-def run():
-    found = [collecting()]
-    for tracing in (False, True):
-        agent = Agent(role="r", goal="g", backstory="b", llm="openai/gpt-4o-mini")
-        Crew(agents=[agent], tasks=[Task(description="d", expected_output="e", agent=agent)], tracing=tracing)
-        found.append(collecting())
-    return found
 """
 
 PRIVATE = """
@@ -337,7 +318,7 @@ async def test_signatures_of_built_in_classes_are_read_before_the_fork(bench: Be
 async def test_a_run_makes_no_event_loop_for_a_store_that_is_off_and_no_class_for_each_agent(
     bench: Bench, tmp_path: Path
 ) -> None:
-    outcome = await bench.run(function_project(tmp_path / "project", CODE), {})
+    outcome = await bench.run(function_project(tmp_path / "project", CREWS + CODE), {})
     store, states = outcome.json
     assert store == [[None, None, None], {"report": "crew:1"}]
     assert states == ["StateWithId", True, True]
@@ -348,7 +329,7 @@ async def test_a_run_makes_no_event_loop_for_a_store_that_is_off_and_no_class_fo
 async def test_an_agent_that_has_its_event_loop_alone_runs_its_steps_where_it_was_started(
     bench: Bench, tmp_path: Path
 ) -> None:
-    outcome = await bench.run(function_project(tmp_path / "project", STEPS), {})
+    outcome = await bench.run(function_project(tmp_path / "project", CREWS + STEPS), {})
     results, seen, calls, loops, threads = outcome.json
     assert threads == ["CrewAIEventsLoop"]
     assert results == ["done", "met", "met"], "agents that share an event loop don't block it"
@@ -365,8 +346,15 @@ async def test_a_step_has_a_copy_of_the_context_as_a_thread_does(bench: Bench, t
 
 @pytest.mark.asyncio(loop_scope="session")
 @CREWAI
+async def test_a_library_may_replace_the_method_that_starts_an_agent(bench: Bench, tmp_path: Path) -> None:
+    outcome = await bench.run(function_project(tmp_path / "project", REPLACED), {})
+    assert outcome.json == ["of the library", "kickoff"]
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@CREWAI
 async def test_steps_have_threads_where_other_code_uses_the_event_loop(bench: Bench, tmp_path: Path) -> None:
-    outcome = await bench.run(function_project(tmp_path / "project", THREADS), {})
+    outcome = await bench.run(function_project(tmp_path / "project", CREWS + THREADS), {})
     assert outcome.json == [True, False, True, False]
 
 
@@ -375,14 +363,6 @@ async def test_steps_have_threads_where_other_code_uses_the_event_loop(bench: Be
 async def test_the_console_of_crewai_is_called_in_the_thread_of_the_event(bench: Bench, tmp_path: Path) -> None:
     outcome = await bench.run(function_project(tmp_path / "project", CONSOLE), {})
     assert outcome.json == [[True], True, "None", "ZeroDivisionError('division by zero')"]
-
-
-@pytest.mark.asyncio(loop_scope="session")
-@CREWAI
-async def test_traces_are_collected_only_for_a_crew_that_wants_them(bench: Bench, tmp_path: Path) -> None:
-    project = function_project(tmp_path / "project", TRACES)
-    outcome = await bench.run(project, {}, {"OPENAI_API_KEY": "none"})
-    assert outcome.json == [False, False, True]
 
 
 @pytest.mark.asyncio(loop_scope="session")

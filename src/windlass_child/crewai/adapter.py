@@ -137,7 +137,6 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
     from windlass_child.journal.crew import CrewJournal
 
     report.warn_all(capabilities.warnings("function"))
-    events.end_first_run()
     follower = None if first_record is None else TaskFollower([], report, first_record)
     guard = Guard(order.budget, report, follower)
     events.listen(report, follower.follow if follower else lambda *_: None, guard.count_tokens)

@@ -49,6 +49,7 @@ def listen(report: Report, follow: Callable[[Any, Any], None], count: Callable[[
     """Sends every event from now on to `report`, then to `follow(source, event)`. Passes the tokens of each model call
     to `count` between the two.
     """
+    end_first_run()
 
     def spend(used: Tokens) -> None:
         if used != Tokens():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai.capabilities import has, optional
@@ -32,7 +33,8 @@ def take() -> None:
     executor = optional("crewai.agents.agent_executor:AgentExecutor")
     read_private_attributes_at_once(optional("crewai.flow.flow:Flow"))
     read_private_attributes_at_once(executor)
-    if has("crewai.flow.runtime:asyncio.to_thread") and hasattr(executor, "kickoff"):
+    kickoff = optional("crewai.flow.runtime:Flow.kickoff")
+    if kickoff and getattr(executor, "kickoff", None) is kickoff and has("crewai.flow.runtime:asyncio.to_thread"):
         run_agents_in_one_thread(executor, optional("crewai.flow.runtime"))
     if hasattr(event_bus := optional("crewai.events.event_bus"), "ThreadPoolExecutor"):
         event_bus.ThreadPoolExecutor = ConsoleAtOnce
@@ -97,9 +99,9 @@ class PrivateAttribute:
 
 
 class ConsoleAtOnce(ThreadPoolExecutor):
-    """The threads of crewai's event bus. Calls its console handlers in the thread that emits the event: their order is
-    that of the events then, and 20 times in a crew of three tasks no thread is woken. An event for which the crew has
-    handlers too wakes a thread for all of them.
+    """The thread pool of crewai's event bus. It calls the console handlers of an event in the thread that emits it:
+    they are called in the order of the events, and a crew of three tasks wakes 20 threads less. If the crew has a
+    handler for the event too, a thread calls all handlers of this event.
     """
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
@@ -120,12 +122,13 @@ def run_agents_in_one_thread(executor: Any, runtime: Any) -> None:
 
     Only an agent is changed that has an event loop of its own, because each step blocks the loop.
     """
-    kickoff, dispatch = executor.kickoff, optional("crewai.hooks.dispatch")
+    dispatch = optional("crewai.hooks.dispatch")
 
+    @wraps(executor.kickoff)
     def kickoff_alone(agent: Any, *arguments: Any, **named: Any) -> Any:
         token = ALONE.set(None if has_boundary_hooks(dispatch) else Alone())
         try:
-            return kickoff(agent, *arguments, **named)
+            return super(executor, agent).kickoff(*arguments, **named)  # a library may have replaced it by then
         finally:
             ALONE.reset(token)
 
@@ -158,7 +161,7 @@ def has_boundary_hooks(dispatch: Any) -> bool:
 
 
 class Alone:
-    """An agent whose event loop runs nothing else."""
+    """An agent that is the only user of its event loop."""
 
     def __init__(self) -> None:
         self._own_loop: EventLoop | None = None
