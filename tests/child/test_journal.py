@@ -59,6 +59,16 @@ def test_what_is_recorded_is_waited_for_until_it_is_written() -> None:
     assert worker.heard == [JournalAppend(1, "a", '{"b":1}', 3), JournalAppend(2, "c", "2")]
 
 
+def test_an_entry_reports_whether_the_run_has_files() -> None:
+    worker = Worker()
+    journal = Journal(worker)
+    journal.record("a", 1)
+    for files in (False, True):
+        journal.has_files = lambda files=files: files  # type: ignore[misc]
+        journal.record("b", 2)
+    assert [message.files for message in worker.heard if isinstance(message, JournalAppend)] == [True, False, True]
+
+
 def test_many_threads_record_at_once_and_each_waits_for_what_was_recorded_before() -> None:
     worker = Worker()
     journal = Journal(worker)

@@ -13,7 +13,7 @@ from projects_for_tests.crews import crew_project, flow_project, one_task
 from projects_for_tests.making import function_project, written
 from windlass_child.process import working_folder
 from windlass_child.process.messages import Inspected, Project, Succeeded
-from windlass_child.process.working_folder import fill, is_unchanged
+from windlass_child.process.working_folder import MOST_EXAMINED, fill, has_files, is_unchanged
 
 if TYPE_CHECKING:
     from projects_for_tests.driver import DrivenZygote
@@ -46,6 +46,36 @@ def test_copies_can_be_told_from_files_that_the_run_wrote(tmp_path: Path) -> Non
     unchanged = {name for name in names if is_unchanged(str(project), name, (target / name).lstat())}
     assert unchanged == {"src/prompts/hello.md", "knowledge/facts.txt"}
     assert not is_unchanged(str(project), "nul\0", (target / "data.csv").lstat())
+
+
+def test_a_folder_with_unchanged_copies_has_no_files_of_the_run(tmp_path: Path) -> None:
+    project, target = written(tmp_path / "project", FILES), tmp_path / "run"
+    filled(project, target)
+    (target / "other.csv").symlink_to("data.csv")
+    (target / "src" / "empty").mkdir()
+    written(target, dict.fromkeys((".tmp/a", ".cache/b", "src/.cache/c", "src/__pycache__/d", "e.pyc"), "of a program"))
+    assert not has_files(str(project), str(target))
+
+
+@pytest.mark.parametrize(
+    "name", ["report.md", "data.csv", "src/prompts/hello.md", "new/folder/a", ".hidden", "src/.tmp/a"]
+)
+def test_a_folder_with_a_new_or_changed_file_has_files_of_the_run(tmp_path: Path, name: str) -> None:
+    project, target = written(tmp_path / "project", FILES), tmp_path / "run"
+    filled(project, target)
+    written(target, {name: "written by the run"})
+    assert has_files(str(project), str(target))
+
+
+def test_a_folder_that_is_large_or_unreadable_may_have_files_of_the_run(tmp_path: Path) -> None:
+    project, target = tmp_path / "project", tmp_path / "run"
+    written(project, dict.fromkeys(map(str, range(MOST_EXAMINED)), "of the project"))
+    filled(project, target)
+    assert not has_files(str(project), str(target))
+    (target / "one more").mkdir()
+    assert has_files(str(project), str(target))
+    assert has_files(str(project), str(tmp_path / "missing"))
+    assert has_files(str(project), f"{target}/{'x' * 300}")
 
 
 def test_environments_caches_and_names_with_a_dot_are_left_out(tmp_path: Path) -> None:

@@ -31,10 +31,11 @@ from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from uuid import UUID
 
     from lifecycle.running import Place, World
-    from windlass.runner.run_folder import Stamp
+    from windlass.runner.run_folder import Scan, Stamp
     from windlass.store.kickoffs import Claimed
 
 CODE = '''
@@ -132,6 +133,26 @@ async def test_a_run_without_files_stores_nothing(written: World, monkeypatch: p
     kickoff = await run(written, "steps.run('one', lambda: 1)")
     status = await written.status(kickoff)
     assert (status.state, status.file_count, status.files) == (State.SUCCESS, 0, None)
+
+
+async def test_the_folder_is_scanned_only_at_steps_after_which_the_run_has_or_had_files(
+    written: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned: list[int] = []
+    scan = RunFolder.scan
+
+    async def counted(self: RunFolder, limits: FileLimits, known: Collection[str] = ()) -> Scan:
+        scanned.append(len(known))
+        return await scan(self, limits, known)
+
+    monkeypatch.setattr(RunFolder, "scan", counted)
+    await written.worker()
+    written.project.joinpath("data.csv").write_text("the project's")
+    nothing = "steps.run('a', lambda: 1); steps.run('b', lambda: 2)"
+    await run(written, nothing)
+    assert scanned == [0], "at the end"
+    await run(written, f"{nothing}; steps.run('c', Path('report.md').touch); steps.run('d', Path('report.md').unlink)")
+    assert scanned == [0, 0, 1, 0], "after c and d, and at the end"
 
 
 @pytest.mark.parametrize(

@@ -337,7 +337,7 @@ class Run:
                 self._reports.model_calls += 1
                 self._check_budget()
             case JournalAppend():
-                files = await self.files.at_step()
+                files = await self.files.at_step(found=report.files)
                 await self._reports.journal(replace(await self._journal.entry(report), files=files))
             case Warned():
                 self._reports.warn(

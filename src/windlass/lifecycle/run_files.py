@@ -95,9 +95,15 @@ class RunFiles:
             except OSError as error:
                 self._warn(Warning_("files_not_restored", f"{NOT_RESTORED}: {_reason(error)}."))
 
-    async def at_step(self) -> FileChanges | None:
-        """Stores the content of changed files at the end of a step. Returns the changes, to be committed with it."""
+    async def at_step(self, *, found: bool) -> FileChanges | None:
+        """Stores the content of changed files at the end of a step. Returns the changes, to be committed with it.
+
+        `found` is whether the run's process found files in the folder. Without them and without stored files, the
+        folder is not scanned.
+        """
         if self._folder is None or max(self._bytes, self._compared) > AGAIN * self._limits.total:
+            return None
+        if not found and not self._known:
             return None
         try:
             changes, _ = await self._changes(self._folder)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windlass.accounts import with_rights_of
 from windlass.kickoffs.files import CHUNK, DEEPEST, LeftOut, Spellings, refusal, too_large
-from windlass_child.process.working_folder import KNOWLEDGE, is_unchanged
+from windlass_child.process.working_folder import KNOWLEDGE, is_not_stored, is_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -37,22 +37,6 @@ SECONDS = 20.0
 """The time limit of one scan, and of one read."""
 RECENT = 100_000_000
 """Nanoseconds. Of changes that are closer together, the later one may leave the modification time as it was."""
-NOT_ARTIFACTS = {
-    "__pycache__",
-    ".cache",
-    ".git",
-    ".hg",
-    ".ipynb_checkpoints",
-    ".mypy_cache",
-    ".pytest_cache",
-    ".ruff_cache",
-    ".svn",
-    ".venv",
-    "node_modules",
-}
-"""Names of caches and of downloaded packages, at any level."""
-OF_PROGRAMS = {".config", ".local", ".npm", ".storage", ".tmp"}
-"""Folders at the top, where programs and frameworks keep their own files: the folder may be HOME of the run."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -184,7 +168,7 @@ class _Walk:
                     scan.left_out.add("others", f"the folder has more than {MOST_EXAMINED} files and folders")
                     return
                 path = f"{above}{name}"
-                if found.st_dev != device or _is_skipped(above, name):
+                if found.st_dev != device or is_not_stored(above, name):
                     continue
                 if stat.S_ISDIR(found.st_mode):
                     if path.count("/") < DEEPEST:
@@ -238,10 +222,6 @@ def _entries(top: int, folder: str, scan: Scan) -> Iterator[tuple[str, os.stat_r
                 yield entry.name, found
     finally:
         os.close(descriptor)
-
-
-def _is_skipped(above: str, name: str) -> bool:
-    return name in NOT_ARTIFACTS or (not above and name in OF_PROGRAMS) or name.endswith(".pyc")
 
 
 def _opened(top: int, path: str, flags: int, *, make: bool = False) -> int:

@@ -15,6 +15,8 @@ from windlass_child.process.messages import JournalAppend
 from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windlass_child.process.messages import JournalReplay, Message
 
 MARKED = "marked"
@@ -37,10 +39,14 @@ class JournalEntry:
 
 
 class Journal:
-    """The finished steps of earlier attempts, each of which can be taken once. Any thread can add steps."""
+    """The finished steps of earlier attempts, each of which can be taken once. Any thread can add steps.
+
+    `has_files` returns whether the run may have written files by now.
+    """
 
     def __init__(self, channel: Sends) -> None:
         self._channel = channel
+        self.has_files: Callable[[], bool] = lambda: True
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._last = 0
@@ -125,11 +131,12 @@ class Journal:
             awaited.set()
 
     def _send(self, key: str, record: str, position: int | None, *, output_elsewhere: bool) -> None:
+        files = self.has_files()
         with self._lock:
             number = self._last + 1
             self._awaited[number] = threading.Event()
             try:
-                self._channel.send(JournalAppend(number, key, record, position, output_elsewhere))
+                self._channel.send(JournalAppend(number, key, record, position, output_elsewhere, files))
             except BaseException:
                 del self._awaited[number]
                 raise

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import traceback
+from functools import partial
 from typing import NoReturn
 
 from windlass_child import kinds
@@ -53,7 +54,7 @@ from windlass_child.process.process_env import (
 from windlass_child.process.prompts import REFUSE
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report, end_with_the_lease, end_with_the_worker, end_without_reader
-from windlass_child.process.working_folder import fill
+from windlass_child.process.working_folder import fill, has_files
 
 WIND_DOWN_SECONDS = 5.0
 """How long exit handlers of crew code, for example to flush traces, may take after the answer."""
@@ -184,6 +185,7 @@ def prepared(order: Inspect | Run, channel: Channel, inbox: Inbox) -> Report:
     refuse = isinstance(order, Run) and order.secret_in_prompt == REFUSE
     report = Report(channel, redaction, inbox.stopping, inbox.journal, refuse_secrets=refuse)
     report.restore_journal()
+    inbox.journal.has_files = partial(has_files, order.project.root, order.process_environment.folder)
     if isinstance(order, Run):
         library_logs.keep_apart(report, order.project.root)
     return report

@@ -310,8 +310,8 @@ class JournalAppend:
 
     `number` continues after the last `JournalReplay`. `key` names the step and is the same in every attempt. `record`
     is JSON text that only a child reads. `position` is the position of the step's task record, if it has one; a later
-    attempt keeps that record. With `output_elsewhere` the output is in
-    the TaskEnded just before, and not in `record`.
+    attempt keeps that record. With `output_elsewhere` the output is in the TaskEnded just before, and not in `record`.
+    `files` is false if the run has written no files into its working folder: the server need not scan it now.
     """
 
     number: Number
@@ -319,6 +319,7 @@ class JournalAppend:
     record: Annotated[str, Ascii(), Apart(LARGEST_ENTRY, raw=True)]
     position: Position | None = None
     output_elsewhere: bool = False
+    files: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Fills the working folder of a child with the files of the project, before a line of the project is imported.
+"""Fills the working folder of a child with the files of the project, before a line of the project is imported, and
+finds out whether the run has written files.
 
 Projects open their files by paths from the folder that they are started in: `open("data.csv")`, `knowledge/`. Each run
 has a folder of its own, so that its files don't collide with those of other runs and the project stays as it is.
@@ -37,6 +38,25 @@ KNOWLEDGE = "knowledge"
 IGNORED_FOLDERS = {"__pycache__", "build", "dist", "env", "htmlcov", "node_modules", "venv"}
 """Folders that are no part of a project, and so are all whose names begin with a dot."""
 ENDINGS = (".pyc", ".pyo", ".egg-info")
+
+NOT_ARTIFACTS = {
+    "__pycache__",
+    ".cache",
+    ".git",
+    ".hg",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".svn",
+    ".venv",
+    "node_modules",
+}
+"""Names of caches and of downloaded packages, at any level."""
+OF_PROGRAMS = {".config", ".local", ".npm", ".storage", ".tmp"}
+"""Folders at the top, where programs and frameworks keep their own files: the folder may be HOME of the run."""
+MOST_EXAMINED = 100
+"""The most entries that `has_files` looks at. With more, the server scans the folder."""
 
 
 def fill(source: str, target: str) -> None:
@@ -147,11 +167,43 @@ def is_unchanged(root: str, path: str, found: os.stat_result) -> bool:
     changed during the run makes its copy count as changed.
     """
     try:
-        original = Path(root, path).lstat()
+        original = os.lstat(f"{root}/{path}")
     except (OSError, ValueError):
         return False
     same = (original.st_size, original.st_mtime_ns) == (found.st_size, found.st_mtime_ns)
     return same and stat.S_ISREG(original.st_mode) and stat.S_ISREG(found.st_mode)
+
+
+def has_files(root: str, folder: str) -> bool:
+    """Returns whether a working folder may have files that the run wrote. `root` is the project. Follows no links."""
+    folders, examined = deque([""]), 0
+    try:
+        while folders:
+            above = folders.popleft()
+            with os.scandir(f"{folder}/{above}") as entries:
+                for entry in entries:
+                    examined += 1
+                    if examined > MOST_EXAMINED:
+                        return True
+                    path = f"{above}{entry.name}"
+                    if is_not_stored(above, entry.name):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(f"{path}/")
+                    elif entry.is_file(follow_symlinks=False) and not is_unchanged(
+                        root, path, entry.stat(follow_symlinks=False)
+                    ):
+                        return True
+    except OSError:
+        return True
+    return False
+
+
+def is_not_stored(above: str, name: str) -> bool:
+    """Returns whether an entry of a working folder is not stored with the run's files. `above` is the path of its
+    folder, "" at the top.
+    """
+    return name in NOT_ARTIFACTS or (not above and name in OF_PROGRAMS) or name.endswith(".pyc")
 
 
 def is_left_out(name: str) -> bool:
