@@ -13,7 +13,7 @@ from windlass.kickoffs.tasks import TaskRecord
 from windlass.store import files
 from windlass.store.database import fetch, queries
 from windlass.store.values import SQL as STAGING
-from windlass.store.values import encoded, is_large, json_of, refused, sanitized_json, sanitized_text, stage, unstorable
+from windlass.store.values import Array, encoded, is_large, json_of, refused, sanitized_json, sanitized_text, stage, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,36 +222,36 @@ def text(value: str | None) -> str | None:
     return None if value is None else sanitized_text(value)
 
 
-def _event_columns(events: Sequence[StoredEvent]) -> dict[str, list[Any]]:
+def _event_columns(events: Sequence[StoredEvent]) -> dict[str, Array]:
     return {
-        "seqs": [event.seq for event in events],
-        "types": [sanitized_text(event.type) for event in events],
-        "ats": [event.at for event in events],
-        "payloads": [event.payload for event in events],
+        "seqs": Array.of_numbers("bigint", [event.seq for event in events]),
+        "types": Array.of_texts([sanitized_text(event.type) for event in events]),
+        "ats": Array.of_numbers("float8", [event.at for event in events]),
+        "payloads": Array.of_texts([event.payload for event in events]),
     }
 
 
-def _entry_columns(entries: Sequence[JournalEntry]) -> dict[str, list[Any]]:
+def _entry_columns(entries: Sequence[JournalEntry]) -> dict[str, Array]:
     return {
-        "numbers": [entry.number for entry in entries],
-        "entry_keys": [sanitized_text(entry.key) for entry in entries],
-        "entry_positions": [entry.position for entry in entries],
-        "entries": ["" if is_large(entry.record) else entry.record for entry in entries],
-        "outputs_elsewhere": [entry.output_elsewhere for entry in entries],
+        "numbers": Array.of_numbers("int", [entry.number for entry in entries]),
+        "entry_keys": Array.of_texts([sanitized_text(entry.key) for entry in entries]),
+        "entry_positions": Array.of_numbers("int", [entry.position for entry in entries]),
+        "entries": Array.of_texts(["" if is_large(entry.record) else entry.record for entry in entries]),
+        "outputs_elsewhere": Array.of_numbers("bool", [entry.output_elsewhere for entry in entries]),
     }
 
 
-def _record_columns(records: Sequence[TaskRecord]) -> dict[str, list[Any]]:
+def _record_columns(records: Sequence[TaskRecord]) -> dict[str, Array]:
     return {
-        "positions": [record.position for record in records],
-        "task_ids": [sanitized_text(record.task_id) for record in records],
-        "task_keys": [record.key for record in records],
-        "names": [text(record.name) for record in records],
-        "agents": [text(record.agent) for record in records],
-        "states": [record.state for record in records],
-        "registered": [record.registered for record in records],
-        "outputs": [None if is_large(record.output) else json_of(record.output) for record in records],
-        "seconds": [record.execution_time for record in records],
-        "starts": [record.started_at for record in records],
-        "ends": [record.finished_at for record in records],
+        "positions": Array.of_numbers("int", [record.position for record in records]),
+        "task_ids": Array.of_texts([sanitized_text(record.task_id) for record in records]),
+        "task_keys": Array.of_texts([record.key for record in records]),
+        "names": Array.of_texts([text(record.name) for record in records]),
+        "agents": Array.of_texts([text(record.agent) for record in records]),
+        "states": Array.of_texts([record.state for record in records]),
+        "registered": Array.of_numbers("bool", [record.registered for record in records]),
+        "outputs": Array.of_texts([None if is_large(record.output) else json_of(record.output) for record in records]),
+        "seconds": Array.of_numbers("float8", [record.execution_time for record in records]),
+        "starts": Array.of_numbers("float8", [record.started_at for record in records]),
+        "ends": Array.of_numbers("float8", [record.finished_at for record in records]),
     }
