@@ -113,8 +113,9 @@ KINDS = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 def fields_of(message: Message) -> dict[str, Any]:
-    fields: dict[str, Any] = json.loads(encode(message)[4:])
-    return fields
+    head, _, payload = encode(message)[4:].partition(b"\n")
+    fields: dict[str, Any] = json.loads(head)
+    return {**fields, "payload": json.loads(payload)} if fields.pop("parts", None) else fields
 
 
 def given_to_the_worker(message: Message) -> None:

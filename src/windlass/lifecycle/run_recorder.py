@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GATHERING = 0.01
+GATHERING = 0.025
 """Seconds that a report waits for others, to be written in one statement with them. A journal entry does not wait, and
 takes along the reports before it.
 """
@@ -114,32 +114,36 @@ class RunRecorder:
     async def add(self, kind: str, at: float, payload: dict[str, object] | Encoded) -> None:
         if not self.stored.has_room_for_an_event():
             return
-        await self._room.wait()
+        if not self._room.is_set():
+            await self._room.wait()
         self._seq += 1
         event = stored_event(self._seq, kind, at, payload)
         self.stored.add_event(len(event.payload))
         self._waiting.append(event)
-        await self._grow(len(event.payload))
+        if self._grow(len(event.payload)):
+            await self._flushed()
 
     async def task(self, message: TasksKnown | TaskStarted | TaskEnded) -> None:
         """Applies the message to the task records. Raises TooManyRecords."""
         await self._room.wait()
         self._records.apply(message)
-        await self._grow(len(getattr(message, "output", None) or ""))
+        if self._grow(len(getattr(message, "output", None) or "")):
+            await self._flushed()
 
     async def journal(self, entry: JournalEntry) -> None:
         await self._room.wait()
         self._entries.append(entry)
         self._urgent.set()
-        await self._grow(len(entry.record))
+        if self._grow(len(entry.record)):
+            await self._flushed()
 
-    async def _grow(self, size: int) -> None:
+    def _grow(self, size: int) -> bool:
+        """Counts the bytes of a report. Returns whether the caller must wait until it is written."""
         self._bytes += size
         if len(self._waiting) + len(self._entries) >= MOST_WAITING or self._bytes >= MOST_BYTES_WAITING:
             self._room.clear()
             self._urgent.set()
-        if size > BATCH_BYTES:
-            await self._flushed()
+        return size > BATCH_BYTES
 
     async def _flushed(self) -> None:
         """Waits until all reports that arrived so far are written."""

@@ -47,7 +47,7 @@ from windlass_child.process.messages import (
 from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncIterator
 
     from windlass.kickoffs.limits import Limits
     from windlass.kickoffs.outcome import Termination
@@ -317,26 +317,27 @@ class Child:
                 await asyncio.Event().wait()  # the end of the child cancels this
 
     async def _listen(self, report: Report, watched: WatchedRun, supervision: Supervision) -> Answer | None:
-        answer = None
-        size = ResultSize(supervision.limits.result_limit)
+        """Passes on the messages of the child until it sends no more, or is idle. Returns its answer."""
+        answer: Answer | None = None
         try:
-            async with contextlib.aclosing(self._received(supervision.limits.result_limit)) as messages:
-                async for message in messages:
-                    await size.check(message)
-                    if isinstance(message, Born):
-                        self._messages.refuse(watched.take(message, self._messages.take_descriptors()))
-                        self._keep_descriptors(watched)
-                    elif isinstance(message, Begun):
-                        self._begun = True
-                    elif isinstance(message, Idle):
-                        if isinstance(answer, Succeeded) and supervision.reuse and self._begun:
-                            self._idle.set_result(None)
-                            break
-                    elif isinstance(message, Answer):
-                        answer = None if supervision.context.lease_handle.lapsed else message
-                        await report(Answered(supervision.reuse and isinstance(message, Succeeded)))
-                    else:
-                        await report(message)
+            incoming, count = Incoming(FROM_CHILD, supervision.limits.result_limit), 0
+            size = ResultSize(supervision.limits.result_limit)
+            with ROOM.share() as share:
+                while data := await share.in_time(self._messages.read):
+                    for received in incoming.feed(data):
+                        work = received.work
+                        message = await offload(work, received.message) if work else received.message()
+                        if isinstance(message, Event):  # most messages are events
+                            await report(message)
+                        else:
+                            await size.check(message)
+                            answer = await self._take(message, answer, report, watched, supervision)
+                        if self._idle.done():
+                            return answer
+                        count += 1
+                        if count % MOST_AT_ONCE == 0:  # one read may hold thousands: let other tasks run
+                            await asyncio.sleep(0)
+                    await share.hold(count, incoming.announced)
         except BadMessage as error:
             self._garbled = True
             if isinstance(error, UnexpectedDescriptors):
@@ -347,17 +348,24 @@ class Child:
             await self._zygote.end(self._name)
         return answer
 
-    async def _received(self, result_limit: int | None) -> AsyncGenerator[Message, None]:
-        """Yields the messages of the child. Raises BadMessage."""
-        incoming, count = Incoming(FROM_CHILD, result_limit), 0
-        with ROOM.share() as share:
-            while data := await share.in_time(self._messages.read):
-                for received in incoming.feed(data):
-                    yield await offload(received.work, received.message)
-                    count += 1
-                    if count % MOST_AT_ONCE == 0:  # one read may hold thousands: let other tasks run
-                        await asyncio.sleep(0)
-                await share.hold(count, incoming.announced)
+    async def _take(
+        self, message: Message, answer: Answer | None, report: Report, watched: WatchedRun, supervision: Supervision
+    ) -> Answer | None:
+        """Handles a message. Returns the answer that the child has given so far, `answer` if this is none."""
+        if isinstance(message, Born):
+            self._messages.refuse(watched.take(message, self._messages.take_descriptors()))
+            self._keep_descriptors(watched)
+        elif isinstance(message, Begun):
+            self._begun = True
+        elif isinstance(message, Idle):
+            if isinstance(answer, Succeeded) and supervision.reuse and self._begun:
+                self._idle.set_result(None)
+        elif isinstance(message, Answer):
+            answer = None if supervision.context.lease_handle.lapsed else message
+            await report(Answered(supervision.reuse and isinstance(message, Succeeded)))
+        else:
+            await report(message)
+        return answer
 
     async def _report_stall(self, seconds: float, watched: WatchedRun, supervision: Supervision) -> None:
         report = supervision.context.report

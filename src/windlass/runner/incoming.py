@@ -12,7 +12,6 @@ import contextlib
 import json
 import re
 from collections import deque
-from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +127,7 @@ class Share:
             raise OverLimit(words, LOOK) from None
 
 
+FEW = 4096
 LARGE = 1 << 20
 """Bytes from which on a message takes room."""
 SECONDS_FOR_A_MESSAGE = 60.0
@@ -139,14 +139,16 @@ MOST_AT_ONCE = 64
 class Received:
     """A complete message. `parts` are the fields that followed its head."""
 
-    def __init__(self, kind: str, fields: dict[str, Any], parts: dict[str, bytearray]) -> None:
+    def __init__(self, kind: str, fields: dict[str, Any], parts: dict[str, bytes | bytearray]) -> None:
         self._kind = kind
         self._fields = fields
         self._parts = parts
 
     @property
     def work(self) -> int:
-        """The bytes that `message` reads one by one."""
+        """The bytes that `message` reads one by one, 0 if they are few."""
+        if sum(map(len, self._parts.values())) < FEW:
+            return 0
         read = sum(len(part) for name, part in self._parts.items() if APART[self._kind][name].read)
         nested = [part for part in self._parts.values() if self._kind == "Event" and brackets(part) > DEEPEST]
         return read + sum(map(len, nested)) * 16
@@ -167,13 +169,10 @@ class Received:
             elif self._kind == "JournalAppend":
                 self._fields[name] = str(part, "ascii")
             else:
-                kept[name] = Encoded(part)
-                self._fields[name] = {} if self._kind == "Event" else ""
+                self._fields[name] = kept[name] = Encoded(part)
         message: Message = MAKERS[self._kind](self._fields)
-        if not kept:
-            return message
         check_kept(message, kept)
-        return replace(message, **kept)  # type: ignore[arg-type]  # these fields take it
+        return message
 
 
 class Incoming:
@@ -183,10 +182,12 @@ class Incoming:
         self._kinds = {kind.__name__ for kind in kinds}
         self._result_limit = result_limit
         self._buffer = bytearray()
+        self._at = 0
+        """Where the part of the buffer begins that was not taken yet."""
         self._kind = ""
         self._fields: dict[str, Any] = {}
         self._missing: list[tuple[str, int]] = []
-        self._parts: dict[str, bytearray] = {}
+        self._parts: dict[str, bytes | bytearray] = {}
 
     @property
     def announced(self) -> int:
@@ -196,32 +197,39 @@ class Incoming:
     def feed(self, data: bytes) -> Iterator[Received]:
         """Yields the messages that `data` completes. Raises BadMessage; the stream can't be used after that."""
         self._buffer += data
-        while self._missing or self._take_head():
-            if self._missing and not self._take_parts():
-                return
-            parts, self._parts = self._parts, {}
-            yield Received(self._kind, self._fields, parts)
+        try:
+            while self._missing or self._take_head():
+                if self._missing and not self._take_parts():
+                    return
+                parts, self._parts = self._parts, {}
+                yield Received(self._kind, self._fields, parts)
+        finally:
+            del self._buffer[: self._at]
+            self._at = 0
 
     def _take_head(self) -> bool:
-        if len(self._buffer) < HEADER.size:
+        start = self._at + HEADER.size
+        if len(self._buffer) < start:
             return False
-        (length,) = HEADER.unpack_from(self._buffer)
+        (length,) = HEADER.unpack_from(self._buffer, self._at)
         if length > LARGEST_FRAME:
             raise OverLimit(f"its process sent a message of {size_in_words(length)}", LOOK)
-        start, end = HEADER.size, HEADER.size + length
+        end = start + length
         newline = self._buffer.find(b"\n", start, start + min(length, LARGEST_HEAD))
         if newline < 0 and length > LARGEST_HEAD and len(self._buffer) >= start + LARGEST_HEAD:
             raise OverLimit(f"its process sent a message of {size_in_words(length)} without parts", LOOK)
         if newline < 0 and (length > LARGEST_HEAD or len(self._buffer) < end):
             return False
         head = bytes(self._buffer[start : newline if newline >= 0 else end])
-        del self._buffer[: start + len(head) + (newline >= 0)]
+        self._at = start + len(head) + (newline >= 0)
         self._announce(head, length - len(head) - (newline >= 0))
         return True
 
     def _announce(self, head: bytes, rest: int) -> None:
         try:
-            self._fields = DECODER.decode(str(head, "ascii"))
+            self._fields, end = DECODER.raw_decode(str(head, "ascii"))
+            if end != len(head):
+                raise ValueError
             self._kind = self._fields.pop("is")
             lengths = self._fields.pop("parts", {})
             if self._kind not in self._kinds or any(type(length) is not int for length in lengths.values()):
@@ -250,14 +258,18 @@ class Incoming:
     def _take_parts(self) -> bool:
         while self._missing:
             name, length = self._missing[0]
-            part = self._parts.setdefault(name, bytearray())
-            chunk = self._buffer[: length - len(part)]
+            part = self._parts.get(name, b"")
+            chunk = bytes(self._buffer[self._at : self._at + length - len(part)])
             if not chunk.isascii():
                 raise BadMessage(f"bytes in a {self._kind} message that are not ASCII")
-            part += chunk
-            del self._buffer[: len(chunk)]
-            if len(part) < length:
-                return False
+            self._at += len(chunk)
+            if len(chunk) < length:  # of a large part, which arrives in many chunks
+                self._parts[name] = part = part if isinstance(part, bytearray) else bytearray(part)
+                part += chunk
+                if len(part) < length:
+                    return False
+            else:
+                self._parts[name] = chunk
             del self._missing[0]
         return True
 

@@ -92,23 +92,17 @@ class WatchedRun:
                 os.close(descriptor)
         self.rollup = self.stacks = None
 
-    @contextlib.contextmanager
-    def receiving(self) -> Iterator[None]:
-        """Records a sign of life. While the block runs, the run counts as not silent: it waits for the worker."""
-        self._reports_in_progress += 1
-        try:
-            yield
-        finally:
-            self._reports_in_progress -= 1
-            self.alive_at = time.monotonic()
-            self.stall_reported = False
-
     def noting_life(self, report: Report) -> Report:
         """Returns `report` with a sign of life at each call. A run whose report waits to be written is not silent."""
 
         async def report_and_note(message: object) -> None:
-            with self.receiving():
+            self._reports_in_progress += 1
+            try:
                 await report(message)  # type: ignore[arg-type]  # passed on unchanged
+            finally:
+                self._reports_in_progress -= 1
+                self.alive_at = time.monotonic()
+                self.stall_reported = False
 
         return report_and_note
 

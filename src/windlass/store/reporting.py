@@ -13,7 +13,17 @@ from windlass.kickoffs.tasks import TaskRecord
 from windlass.store import files
 from windlass.store.database import fetch, queries
 from windlass.store.values import SQL as STAGING
-from windlass.store.values import Array, encoded, is_large, json_of, refused, sanitized_json, sanitized_text, stage, unstorable
+from windlass.store.values import (
+    Array,
+    encoded,
+    is_large,
+    json_of,
+    refused,
+    sanitized_json,
+    sanitized_text,
+    stage,
+    unstorable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

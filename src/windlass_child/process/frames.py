@@ -1,8 +1,9 @@
 """Encodes messages as frames, and decodes them.
 
 A frame is a 4-byte big-endian length and that many bytes, ASCII only: a head, which is the JSON {"is": "<type>",
-...fields}. In a large frame, fields that are marked Apart follow the head. The head ends with a newline then, and its
-member "parts" has their names and lengths. The server bounds the frames that it reads (windlass.runner.incoming).
+...fields}. In a large frame, and in each frame of an event, fields that are marked Apart follow the head. The head ends
+with a newline then, and its member "parts" has their names and lengths. The server bounds the frames that it reads
+(windlass.runner.incoming).
 A frame to the zygote that carries descriptors (SCM_RIGHTS) carries them with its first byte.
 """
 
@@ -32,6 +33,7 @@ INLINE = 16 * 1024
 
 MAKERS = {name: maker(kind) for name, kind in TYPES.items()}
 APART = {name: apart_in(kind) for name, kind in TYPES.items()}
+DIVIDED = {name for name, marks in APART.items() if any(mark.always for mark in marks.values())}
 NESTED = {"project", "process_environment", "budget"}
 BOUNDED = {kind.__name__ for kind in (*FROM_CHILD, *FROM_ZYGOTE)}
 
@@ -52,8 +54,9 @@ class TooLarge(ValueError):  # noqa: N818 - describes the message
 def encode(message: Message) -> bytes:
     """Returns the frame of a message. Raises TooLarge, and TypeError or ValueError when a field is not JSON."""
     kind, fields = type(message).__name__, _plain(message)
-    body = _json({"is": kind, **fields})
-    if len(body) > INLINE and (parts := _parts(kind, fields)):
+    divided = kind in DIVIDED
+    body = b"" if divided else _json({"is": kind, **fields})
+    if (divided or len(body) > INLINE) and (parts := _parts(kind, fields)):
         lengths = {name: len(part) for name, part in parts.items()}
         head = _json({"is": kind, "parts": lengths, **{name: fields[name] for name in fields if name not in parts}})
         _check(kind, len(head), LARGEST_HEAD)
@@ -69,7 +72,7 @@ def _parts(kind: str, fields: dict[str, Any]) -> dict[str, bytes]:
     for name, mark in APART[kind].items():
         value = fields[name]
         part = b"" if value is None else value.encode("ascii") if mark.raw else _json(value)
-        if len(part) > INLINE // len(APART[kind]):
+        if mark.always or len(part) > INLINE // len(APART[kind]):
             _check(kind, len(part), mark.most)
             parts[name] = part
     return parts

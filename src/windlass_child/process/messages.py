@@ -347,7 +347,7 @@ class Event:
 
     type: str
     at: Time
-    payload: Annotated[dict[str, Any], Nested(DEEPEST), Apart(LARGEST_EVENT)] = field(default_factory=dict)
+    payload: Annotated[dict[str, Any], Nested(DEEPEST), Apart(LARGEST_EVENT, always=True)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

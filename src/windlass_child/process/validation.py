@@ -57,12 +57,14 @@ class Apart:
     """Marks a field whose value may follow the head of its frame when it is large: at most `most` bytes.
 
     `raw` fields hold ASCII text that is sent unchanged. Other fields are sent as JSON text. The server decodes the JSON
-    of `read` fields, and keeps the JSON of other fields as Encoded.
+    of `read` fields, and keeps the JSON of other fields as Encoded. `always` fields also follow the head of a small
+    frame.
     """
 
     most: int
     raw: bool = False
     read: bool = False
+    always: bool = False
 
 
 class Encoded:
@@ -171,11 +173,15 @@ def limited(of: Take, allowed: Sequence[Container[Any]]) -> Take:
 
     def take_allowed(value: Any) -> Any:
         taken = of(value)
-        if taken is not None and any(taken not in limit for limit in limits):
-            raise ValueError
+        if taken is not None:
+            for limit in limits:
+                if taken not in limit:
+                    raise ValueError
         return taken
 
-    return take_allowed
+    if any(isinstance(one, Apart) and not one.read for one in allowed):
+        return lambda value: value if type(value) is Encoded else take_allowed(value)
+    return take_allowed if limits else of
 
 
 PLAIN: dict[Any, Take] = {str: exactly(str), bool: exactly(bool), int: whole_number, float: number}
