@@ -39,7 +39,9 @@ GATHERING = 0.025
 takes along the reports before it.
 """
 APART = 0.05
-"""Seconds between the beginnings of two writes of such reports."""
+"""Seconds between the beginnings of two writes of such reports, and the longest time that the journal entry of the last
+step waits for the outcome, to be written with it.
+"""
 MOST_WAITING = 500
 MOST_BYTES_WAITING = 8 * 1024 * 1024
 """Limits of the unwritten reports of one run. The first counts events and journal entries, the second their bytes and
@@ -63,8 +65,8 @@ class RunRecorder:
 
     A batch holds events, the task records that changed, new warnings, and journal entries. It also holds the tokens
     used, the model calls begun (both counted over all attempts), and what the run waits for. Journal entries are
-    written at once, because the run waits until `lease_handle` reports their commit. The last batch is left in `last`
-    when it is small, to be written together with the outcome of the run.
+    written at once, because the run waits until `lease_handle` reports their commit; it does not wait for that of its
+    final step. The last batch is left in `last` when it is small, to be written together with the outcome of the run.
 
     `add`, `task` and `journal` wait while too much is unwritten. No further reports of the run are read then, so its
     child waits too. A large value is written before the call returns, so that the server holds one large value of a run
@@ -130,10 +132,11 @@ class RunRecorder:
         if self._grow(len(getattr(message, "output", None) or "")):
             await self._flushed()
 
-    async def journal(self, entry: JournalEntry) -> None:
+    async def journal(self, entry: JournalEntry, *, final: bool = False) -> None:
         await self._room.wait()
         self._entries.append(entry)
-        self._urgent.set()
+        if not final:
+            self._urgent.set()
         if self._grow(len(entry.record)):
             await self._flushed()
 
@@ -199,7 +202,8 @@ class RunRecorder:
             batch = self._take()
             left = self._left
             flushes, self._flushes = ([], self._flushes) if left else (self._flushes, [])
-            if self._closed and not (left or flushes or batch.entries) and batch.size <= LAST_BYTES:
+            files = any(entry.files for entry in batch.entries)
+            if self._closed and not (left or flushes or files) and batch.size <= LAST_BYTES:
                 self.last = batch if batch.has_content else None
             elif batch.has_content or batch.row_changes:
                 await self._write(batch)
@@ -210,7 +214,8 @@ class RunRecorder:
     async def _gather(self) -> None:
         now = time.monotonic()
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(self._gathering, self._next_write - now)):
+            longest = APART if self._entries else self._gathering
+            async with asyncio.timeout(max(longest, self._next_write - now)):
                 await self._urgent.wait()
         self._next_write = time.monotonic() + APART
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 JournalCommitted = tuple[str, dict[str, Any], str, int | None, bool]
 """The arguments of `Report.finished`."""
 
+CREW_BASE = "crewai.project.crew_base"
 UNKNOWN = "it was kicked off in a thread that was there before the run: start threads in the code that is run"
 
 
@@ -39,13 +40,14 @@ UNKNOWN = "it was kicked off in a thread that was there before the run: start th
 class Step:
     """A task of a crew that was kicked off.
 
-    `own` is true for a task of the project's own crew, whose output is stored in its task record. `output` and
-    `skipped` are the result of an earlier attempt.
+    `own` is true for a task of the project's own crew, whose output is stored in its task record. `unfinished` has the
+    keys of the steps of its kickoff that are not finished. `output` and `skipped` are the result of an earlier attempt.
     """
 
     key: str
     name: str
     own: bool
+    unfinished: set[str]
     output: Any = None
     skipped: bool = False
     running: bool = False
@@ -157,10 +159,14 @@ class CrewJournal:
             self._report.not_journaled(f"the crew {crew.name}", UNKNOWN)
             return
         kickoff = self._named(where, crew, inputs)
-        steps = [Step(f"{kickoff}{at}", name_of(task), own) for at, task in enumerate(crew.tasks)]
+        unfinished: set[str] = set()
+        steps = [Step(f"{kickoff}{at}", name_of(task), own, unfinished) for at, task in enumerate(crew.tasks)]
         for task, step in zip(crew.tasks, steps, strict=True):
             self._restore(task, step)
             self._steps[str(task.id)] = step
+        unfinished.update(step.key for step in steps if step.output is None and not step.skipped)
+        if where or not all(map(is_of_crewai, getattr(crew, "after_kickoff_callbacks", None) or ())):
+            unfinished.add("")  # the kickoff itself: code of the project runs after its last task
         if names := [step.name for step in steps if step.output is not None or step.skipped]:
             self._report.event("journal_restored", {"tasks": names, "methods": []})
 
@@ -217,8 +223,9 @@ class CrewJournal:
             self._report.committed()  # waits for earlier steps only now, so that crewai's own work overlaps the commit
             with within(step.within), step.being_run():
                 output = run(task, agent, *arguments)
+            step.unfinished.discard(step.key)
             if entry := self._entry(task, step, output):
-                self._report.finished(*entry)
+                self._report.finished(*entry, final=step.own and not step.unfinished)
             return output
 
         return run_once
@@ -232,6 +239,7 @@ class CrewJournal:
                 return again(task, agent, step.output)
             with within(step.within), step.being_run():
                 output = await run(task, agent, *arguments)
+            step.unfinished.discard(step.key)
             if entry := self._entry(task, step, output):
                 await self._report.finished_meanwhile(*entry)
             return output
@@ -249,6 +257,7 @@ class CrewJournal:
             with within(step.within):
                 wanted = decide(task, context)
             if not wanted:
+                step.unfinished.discard(step.key)
                 self._report.finished(*self._placed(task, step, tasks.SKIPPED))
             return wanted
 
@@ -278,6 +287,15 @@ def again(task: Any, agent: Any, output: Any) -> Any:
     task.output = tasks.named(task, output)
     tasks.write_file(task, output)
     return output
+
+
+def is_of_crewai(callback: Any) -> bool:
+    """Returns whether this is the callback after a kickoff that crewai adds to each crew, to close connections to MCP
+    servers. @crew wraps it as it wraps methods with @after_kickoff.
+    """
+    cells = getattr(callback, "__closure__", None) or ()
+    wrapped = getattr(callback, "__module__", None) == "crewai.project.annotations"
+    return wrapped and any(getattr(one.cell_contents, "__module__", None) == CREW_BASE for one in cells)
 
 
 def name_of(task: Any) -> str:

@@ -103,20 +103,28 @@ class Journal:
         """Returns the number of entries that were not taken."""
         return len(self._entries)
 
-    def record(self, key: str, value: Any, position: int | None = None, *, output_elsewhere: bool = False) -> None:
+    def record(
+        self,
+        key: str,
+        value: Any,
+        position: int | None = None,
+        *,
+        output_elsewhere: bool = False,
+        final: bool = False,
+    ) -> None:
         """Sends an entry to the worker, which commits entries in the order in which they are sent.
 
-        `position` and `output_elsewhere` are those of JournalAppend. Raises OSError if no receiver is connected,
-        TooLarge, and TypeError, ValueError or RecursionError for a value that is not JSON.
+        `position`, `output_elsewhere` and `final` are those of JournalAppend. Raises OSError if no receiver is
+        connected, TooLarge, and TypeError, ValueError or RecursionError for a value that is not JSON.
         """
         record = self._markers.text_of(value)
         if self._markers.used or self.of_states.used:  # from then on each entry: those without a marker don't differ
             record = f'{{"{MARKED}":"{self._markers.nonce}","value":{record}}}'
         if os.getpid() == self._owner:  # the server receives nothing from a process that crew code forked
-            self._send(self._markers.without_values(key), record, position, output_elsewhere=output_elsewhere)
+            self._send(self._markers.without_values(key), record, position, output_elsewhere, final)
 
     def committed(self) -> None:
-        """Waits until the worker has committed all entries that were sent so far."""
+        """Waits until the worker has committed all entries that were sent so far, except a final one."""
         if os.getpid() != self._owner:
             return  # a forked process would wait for ever
         with self._lock:
@@ -130,15 +138,16 @@ class Journal:
         if awaited is not None:
             awaited.set()
 
-    def _send(self, key: str, record: str, position: int | None, *, output_elsewhere: bool) -> None:
+    def _send(self, key: str, record: str, position: int | None, output_elsewhere: bool, final: bool) -> None:
         files = self.has_files()
         with self._lock:
             number = self._last + 1
-            self._awaited[number] = threading.Event()
+            if not final:
+                self._awaited[number] = threading.Event()
             try:
-                self._channel.send(JournalAppend(number, key, record, position, output_elsewhere, files))
+                self._channel.send(JournalAppend(number, key, record, position, output_elsewhere, files, final))
             except BaseException:
-                del self._awaited[number]
+                self._awaited.pop(number, None)
                 raise
             self._last = number
 

@@ -306,7 +306,8 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class JournalAppend:
-    """A finished step of the run, which no later attempt runs again. The child waits for its `JournalCommitted`.
+    """A finished step of the run, which no later attempt runs again. The child waits for its `JournalCommitted`, unless
+    the step is `final`: then only the result of the run follows, and the server may write both together.
 
     `number` continues after the last `JournalReplay`. `key` names the step and is the same in every attempt. `record`
     is JSON text that only a child reads. `position` is the position of the step's task record, if it has one; a later
@@ -320,6 +321,7 @@ class JournalAppend:
     position: Position | None = None
     output_elsewhere: bool = False
     files: bool = True
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
