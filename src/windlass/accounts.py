@@ -13,6 +13,7 @@ import threading
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -93,12 +94,20 @@ class Account:
 
 
 def owner_of(uid: int) -> Account:
-    """Returns the user with its own group. A user without an account gets NO_GROUP, which grants no rights."""
+    """Returns the user with its own group. A user without an account gets NO_GROUP, which grants no rights.
+
+    Remembers an account for OLDEST_SECONDS: to look it up takes a hundred system calls on some machines.
+    """
+    return _owner_of(uid, os.geteuid(), int(time.monotonic() // OLDEST_SECONDS))
+
+
+@lru_cache(maxsize=16)
+def _owner_of(uid: int, ours: int, _time: int) -> Account:
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        return Account(uid, NO_GROUP, str(uid), is_ours=uid == os.geteuid())
-    return Account(uid, entry.pw_gid, entry.pw_name, is_ours=uid == os.geteuid())
+        return Account(uid, NO_GROUP, str(uid), is_ours=uid == ours)
+    return Account(uid, entry.pw_gid, entry.pw_name, is_ours=uid == ours)
 
 
 def with_rights_of(account: Account | None, work: Callable[[], T]) -> Future[T]:

@@ -220,8 +220,15 @@ def event(
         raise LookupError(f"{name!r} is no log event: declare it in windlass.log.EVENTS and in docs/log-events.md")
     if taken := _TAKEN & fields.keys():
         raise ValueError(f"{name}: every line has its own {', '.join(taken)}; rename the field")
-    given = {key: value for key, value in fields.items() if value is not None}
-    logger.log(EVENTS[name].level, name, exc_info=exc, extra={"event_fields": given, "event_trace": trace or ""})
+    level = EVENTS[name].level
+    if not logger.isEnabledFor(level):
+        return
+    # made here, because `Logger.log` looks for its caller, which no line shows
+    info = None if exc is None else (type(exc), exc, exc.__traceback__)
+    record = logging.LogRecord(logger.name, level, __file__, 0, name, (), info)
+    record.event_fields = {key: value for key, value in fields.items() if value is not None}
+    record.event_trace = trace or ""
+    logger.handle(record)
 
 
 class TextFormatter(logging.Formatter):

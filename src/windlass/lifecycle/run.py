@@ -4,7 +4,6 @@ import asyncio
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windlass import log
@@ -239,13 +238,10 @@ class Run:
         """Returns None when the end of the run was requested meanwhile. Raises WindlassError when the code can't be
         used on this machine.
         """
-        config, source = self._config, self.claimed.source
+        source = self.claimed.source
         if source.get("snapshot"):
             return await unless_ended(self._terminator, self._deployed_code)
-        root = config.projects.checked(Path(source["root"]))  # before any file in it is read
-        # The interpreter is the one found on this machine. The one in the row is only for display.
-        interpreter = config.interpreters.of_kickoff(root, declares=self._options.python is not None)
-        return Code(config.code.place(root), interpreter)
+        return self._config.code_of(source["root"], declares=self._options.python is not None)
 
     async def _deployed_code(self) -> Code:
         if self._config.deployed is None:

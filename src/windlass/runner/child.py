@@ -169,7 +169,7 @@ class Child:
         """Asks the idle child to end, and waits until it has ended, for QUIT_SECONDS at most."""
         await self._send(encode(Quit()))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._zygote.exit_of(self._name), QUIT_SECONDS)
+            await asyncio.wait_for(asyncio.shield(self._zygote.exit_of(self._name)), QUIT_SECONDS)
 
     def close(self) -> None:
         for descriptor in (self._rollup, self._stacks):
@@ -264,13 +264,10 @@ class Child:
 
     async def _end_of_run(self) -> Exited | None:
         """Waits until the child has ended or is idle. Returns its exit, or None if it is idle or its zygote is gone."""
-        exit_of_child = asyncio.ensure_future(self._zygote.exit_of(self._name))
-        try:
-            ends: list[asyncio.Future[Any]] = [exit_of_child, self._idle]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            return exit_of_child.result() if exit_of_child.done() else None
-        finally:
-            exit_of_child.cancel()
+        exit_of_child = self._zygote.exit_of(self._name)
+        ends: list[asyncio.Future[Any]] = [exit_of_child, self._idle]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        return exit_of_child.result() if exit_of_child.done() else None
 
     async def _send_all(self, journal: Replay, message: bytes, lease_handle: LeaseHandle) -> None:
         """Sends the journal and the message, then renewals of the lease and commits until it is cancelled. Without a
@@ -300,7 +297,7 @@ class Child:
 
     async def _end_when_asked(self, supervision: Supervision) -> None:
         """Ends the child on request in three steps: `Abort`, SIGTERM, SIGKILL. No output of the crew can block them."""
-        termination = await supervision.context.terminator.wait()
+        termination = await asyncio.shield(supervision.context.terminator.requested)
         self._asked_to_end = True
         if not termination.at_once:
             cooperative = supervision.grace * COOPERATIVE_SHARE if supervision.cooperative else 0.0

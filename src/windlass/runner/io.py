@@ -48,6 +48,8 @@ class FdReader:
         self._descriptor = descriptor
         self._finishing = False
         self._at_once = 0
+        self._is_drained = False
+        """Whether the last read has probably taken all bytes, so that the next one waits first."""
         self._wake = asyncio.Event()
         self._waiting = False
         self._watched: asyncio.AbstractEventLoop | None = None
@@ -65,19 +67,24 @@ class FdReader:
 
     async def _read(self) -> bytes:
         while True:
+            if self._is_drained and not self._finishing:
+                await self._wait()
+                self._at_once = 0
             self._at_once += 1
             if self._at_once > MOST_READS:  # a writer may never stop: let other tasks run
                 self._at_once = 0
                 await asyncio.sleep(0)
             try:
-                return self._take()
+                data = self._take()
             except BlockingIOError:
                 if self._finishing:
                     return b""
-                await self._wait()
-                self._at_once = 0
+                self._is_drained = True
             except ConnectionResetError:
                 return b""
+            else:
+                self._is_drained = 0 < len(data) < CHUNK
+                return data
 
     def _take(self) -> bytes:
         return os.read(self._descriptor, CHUNK)

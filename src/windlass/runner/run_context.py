@@ -16,7 +16,7 @@ from windlass_child.process.lease import LOOK_AGAIN_SECONDS, has_lapsed, wait_fo
 from windlass_child.process.messages import JournalCommitted, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from windlass.runner.run_spec import Report
 
@@ -105,22 +105,25 @@ class LeaseHandle:
         return news
 
 
-@contextlib.asynccontextmanager
-async def ended_with_its_lease(lease_handle: LeaseHandle, terminator: Terminator) -> AsyncIterator[None]:
+@contextlib.contextmanager
+def ended_with_its_lease(lease_handle: LeaseHandle, terminator: Terminator) -> Iterator[None]:
     """Ends the run in this block when its lease ends, even if its processes can't notice that any more."""
-    minding = asyncio.create_task(_mind(lease_handle, terminator))
+    timer: asyncio.TimerHandle | None = None
+
+    def look() -> None:
+        nonlocal timer
+        if lease_handle.lapsed:
+            terminator.end(LAPSED)
+            return
+        wait = wait_for(lease_handle.until)
+        timer = asyncio.get_running_loop().call_later(LOOK_AGAIN_SECONDS if wait is None else wait, look)
+
+    look()
     try:
         yield
     finally:
-        minding.cancel()
-        await asyncio.wait([minding])
-
-
-async def _mind(lease_handle: LeaseHandle, terminator: Terminator) -> None:
-    while not lease_handle.lapsed:
-        wait = wait_for(lease_handle.until)
-        await asyncio.sleep(LOOK_AGAIN_SECONDS if wait is None else wait)
-    terminator.end(LAPSED)
+        if timer is not None:
+            timer.cancel()
 
 
 def while_leased(lease_handle: LeaseHandle, report: Report) -> Report:
@@ -137,18 +140,23 @@ class Terminator:
     """Requests the end of a run from outside. It may be used before the run begins. The first request counts."""
 
     def __init__(self) -> None:
-        self._requested = asyncio.Event()
+        self._requested: asyncio.Future[Termination] | None = None
         self.asked: Termination | None = None
 
     def end(self, termination: Termination) -> None:
         if self.asked is None:
             self.asked = termination
-            self._requested.set()
+            if self._requested is not None:
+                self._requested.set_result(termination)
 
-    async def wait(self) -> Termination:
-        await self._requested.wait()
-        assert self.asked is not None  # noqa: S101 - set before the event
-        return self.asked
+    @property
+    def requested(self) -> asyncio.Future[Termination]:
+        """The first request. To wait for it, use `asyncio.wait` or `asyncio.shield`: its cancellation is for all."""
+        if self._requested is None:
+            self._requested = asyncio.get_running_loop().create_future()
+            if self.asked is not None:
+                self._requested.set_result(self.asked)
+        return self._requested
 
 
 @contextlib.contextmanager
@@ -168,12 +176,14 @@ async def unless_ended(terminator: Terminator, work: Callable[[], Coroutine[Any,
     """Returns the result of `work`, or None when the end of the run is requested before: then `work` is cancelled."""
     if terminator.asked:
         return None
-    working, requested = asyncio.create_task(work()), asyncio.create_task(terminator.wait())
+    working = asyncio.create_task(work())
     try:
-        await asyncio.wait({working, requested}, return_when=asyncio.FIRST_COMPLETED)
+        ends: list[asyncio.Future[Any]] = [working, terminator.requested]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else None
     finally:
-        await cancelled(working, requested)
+        if not working.done():
+            await cancelled(working)
 
 
 def timed_out(timeout: float | None) -> Termination:

@@ -180,12 +180,12 @@ class Runner:
         context = RunContext(while_leased(lease_handle, report), terminator, lease_handle)
         try:
             given, spec = spec.project, await self.access.checked(spec, self._zygotes.ready(*self._zygote_of(spec)))
-            async with ended_with_its_lease(lease_handle, terminator):
-                with (
-                    named_as(given, spec.project),
-                    at_the_latest(terminator, spec.seconds_left, timed_out(spec.limits.timeout)),
-                ):
-                    ended = await self._live(spec, lambda place: message_of(spec, place), context)
+            with (
+                ended_with_its_lease(lease_handle, terminator),
+                named_as(given, spec.project),
+                at_the_latest(terminator, spec.seconds_left, timed_out(spec.limits.timeout)),
+            ):
+                ended = await self._live(spec, lambda place: message_of(spec, place), context)
         except ChildLost as error:
             return decide(Ended(asked=terminator.asked)) if terminator.asked else lost(str(error))
         except WindlassError as error:

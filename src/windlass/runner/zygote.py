@@ -242,9 +242,11 @@ class Zygote:
         record = self._children.get(name)
         return 0.0 if record is None else record.lease
 
-    async def exit_of(self, name: str) -> Exited | None:
-        """Waits for the end of a child. Returns None when the zygote is gone, so that nobody reported the end."""
-        return await asyncio.shield(self._children[name].exited)
+    def exit_of(self, name: str) -> asyncio.Future[Exited | None]:
+        """Returns the end of a child, None when the zygote is gone, so that nobody reported the end. To wait for it,
+        use `asyncio.wait` or `asyncio.shield`.
+        """
+        return self._children[name].exited
 
     def has_ended(self, name: str) -> bool:
         record = self._children.get(name)

@@ -17,7 +17,8 @@ BEGIN
         PERFORM end_attempt(OLD, NEW);
     END IF;
     IF NEW.state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED') THEN
-        PERFORM close_tasks(NEW.id, NEW.version_id);
+        -- The claim of a kickoff that was running has recorded the tasks of its version.
+        PERFORM close_tasks(NEW.id, CASE OLD.state WHEN 'PENDING' THEN NEW.version_id END);
         PERFORM pg_notify('windlass_ended', NEW.id::text);
     ELSIF NEW.state = 'PENDING' THEN
         IF OLD.state = 'STARTED' THEN
