@@ -13,7 +13,7 @@ from windlass_child.process.messages import Event, JournalAppend, Succeeded, Tas
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from projects_for_tests.driver import DrivenZygote
+    from projects_for_tests.driver import DrivenChild, DrivenZygote
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
@@ -348,3 +348,98 @@ def test_a_process_that_crew_code_forks_does_not_wait_for_the_journal(zygote: Dr
     run = kickoff_of_function(zygote, tmp_path, code)
     assert run.attempt().answer() == Succeeded("7", "7")
     assert run.calls == {"a": 1}
+
+
+def finals(child: DrivenChild) -> list[bool]:
+    return [entry.final for entry in child.talk.of(JournalAppend)]
+
+
+def test_only_the_result_follows_the_final_entry_of_a_crew(zygote: DrivenZygote, tmp_path: Path) -> None:
+    run = kickoff_of_crew(zygote, tmp_path, THREE)
+    child = run.attempt(commits_until=3)
+    assert child.answer() == Succeeded("c of attempt 1"), "it does not wait for the commit of its final entry"
+    assert finals(child) == [False, False, True]
+
+
+def test_an_attempt_that_has_one_task_left_has_a_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:
+    run = kickoff_of_crew(zygote, tmp_path, THREE)
+    run.interrupted("c", journaled=2)
+    child = run.attempt()
+    child.exited()
+    assert finals(child) == [True]
+
+
+def test_a_conditional_task_that_is_skipped_at_the_end_leaves_no_final_entry_before_it(
+    zygote: DrivenZygote, tmp_path: Path
+) -> None:
+    code = """
+    @CrewBase
+    class Work:
+        @crew
+        def crew(self):
+            agent = one()
+            text = {"name": "b", "description": "Do [b]", "expected_output": "Words"}
+            maybe = ConditionalTask(condition=lambda output: False, agent=agent, **text)
+            return Crew(agents=[agent], tasks=[step("a", agent), maybe])
+    """
+    run = kickoff_of_crew(zygote, tmp_path, code)
+    child = run.attempt()
+    child.exited()
+    assert finals(child) == [False, False]
+
+
+AFTERWARDS = """
+@CrewBase
+class Work:
+    @after_kickoff
+    def end(self, result):
+        note("after", result.raw)
+        return result
+
+    @crew
+    def crew(self):
+        agent = one()
+        return Crew(agents=[agent], tasks=[step("a", agent), step("b", agent)])
+"""
+
+PLAIN_CALLBACK = """
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        agent = one()
+        made = Crew(agents=[agent], tasks=[step("a", agent), step("b", agent)])
+        made.after_kickoff_callbacks.append(lambda result: note("after", result.raw) or result)
+        return made
+"""
+
+
+@pytest.mark.parametrize("code", [AFTERWARDS, PLAIN_CALLBACK], ids=["decorated", "plain"])
+def test_code_of_the_project_after_the_last_task_waits_until_the_task_is_committed(
+    zygote: DrivenZygote, tmp_path: Path, code: str
+) -> None:
+    run = kickoff_of_crew(zygote, tmp_path, code)
+    child = run.interrupted_in_writing(2, lost=False)
+    assert finals(child) == [False, False]
+    assert run.noted("after") == []
+    run.attempt().exited()
+    assert run.noted("after") == ["b of attempt 1"]
+
+
+def test_no_crew_within_a_task_has_a_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:
+    code = """
+    def again(output):
+        agent = one(role="other")
+        Crew(agents=[agent], tasks=[step("x", agent)]).kickoff()
+
+    @CrewBase
+    class Work:
+        @crew
+        def crew(self):
+            agent = one()
+            return Crew(agents=[agent], tasks=[step("a", agent, callback=again)])
+    """
+    run = kickoff_of_crew(zygote, tmp_path, code)
+    child = run.attempt()
+    child.exited()
+    assert finals(child) == [False, True]

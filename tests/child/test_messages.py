@@ -199,6 +199,27 @@ def test_large_fields_follow_the_head_and_reach_the_server_whole(message: Messag
     assert through(stream) == [message, ModelCalled()]
 
 
+def test_the_server_does_not_decode_the_payload_of_an_event() -> None:
+    (found,) = received(encode(Event("a", 1.5, {"b": ["é", 1.0]})))
+    assert found == Event("a", 1.5, Encoded(b'{"b":["\\u00e9",1.0]}'))  # type: ignore[arg-type]  # as the server has it
+    assert isinstance(found, Event)
+    assert stored_event(1, found.type, found.at, found.payload).payload == '{"b":["\\u00e9",1.0]}'
+
+
+def event_with(payload: bytes) -> bytes:
+    head = json.dumps({"is": "Event", "parts": {"payload": len(payload)}, "type": "a", "at": 1.0}).encode()
+    return struct.pack("!I", len(head) + 1 + len(payload)) + head + b"\n" + payload
+
+
+@pytest.mark.parametrize(
+    "payload", [b"[1]", b'"text"', b"1", b"\xc3\xa9", b'{"a":' + b"[" * 500 + b"]" * 500 + b"}"], ids=range(5)
+)
+def test_a_payload_of_an_event_that_is_no_shallow_object_is_refused(payload: bytes) -> None:
+    assert received(event_with(b'{"a":1}')) == [Event("a", 1.0, Encoded(b'{"a":1}'))]  # type: ignore[arg-type]
+    with pytest.raises(BadMessage):
+        received(event_with(payload))
+
+
 @given(st.text(st.sampled_from(["a", '"', "\\", "é", "😀", "\x00", "中", "\n"]), max_size=400), st.integers(13, 99))
 def test_the_size_of_a_text_in_utf_8_is_known_without_its_text(text: str, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

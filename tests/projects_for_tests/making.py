@@ -18,6 +18,7 @@ from windlass.projects import Recognised, recognise
 from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec
 from windlass.runner.run_spec import machine_environment
 from windlass_child.process.messages import Event, JournalAppend, Message
+from windlass_child.process.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -65,6 +66,9 @@ class Heard:
         self._more = asyncio.Condition()
 
     async def report(self, message: Message | Output | Preparing | Answered) -> None:
+        if isinstance(message, Event):
+            payload: Any = message.payload
+            message = replace(message, payload=payload.value if isinstance(payload, Encoded) else payload)
         async with self._more:
             self.all.append(message)
             self._more.notify_all()

@@ -269,7 +269,9 @@ async def test_a_run_that_is_asked_to_end_when_it_has_ended_passes_no_signal_to_
     async def ask(child: Child) -> Any:
         exited = await end_of_run(child)
         terminator.end(stopped())
-        await asyncio.sleep(0)  # the signal is sent
+        async with asyncio.timeout(IDLE_SECONDS):
+            while not child._asked_to_end:  # noqa: ASYNC110 - then the signal is sent
+                await asyncio.sleep(0)
         return exited
 
     monkeypatch.setattr(Child, "_end_of_run", ask)

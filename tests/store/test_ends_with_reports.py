@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +12,20 @@ import pytest
 from store.kickoff_rows import DONE
 from windlass.errors import Unstorable
 from windlass.kickoffs.events import stored_event
+from windlass.kickoffs.files import FileChanges
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import State, TaskState
-from windlass.kickoffs.tasks import TaskRecord, Warning_
-from windlass.store.kickoffs import Batch
+from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
+from windlass.lifecycle.run_recorder import RunRecorder
+from windlass.runner import LeaseHandle, Terminator
+from windlass.store.kickoffs import Batch, JournalEntry
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from store.kickoff_rows import Rows
+    from windlass.store.kickoffs import Claimed
 
 OUTCOME = replace(DONE, output="found")
 RECORD = TaskRecord(0, "find", "k", "find", "clerk", TaskState.COMPLETED, output="x", execution_time=1.0)
@@ -61,3 +70,57 @@ async def test_nothing_is_written_when_a_report_can_not_be_stored(rows: Rows) ->
         await rows.store.settle(run.id, run.attempt, OUTCOME, TokenUsage(), [], last=broken)
     assert (await rows.status(run.id)).state is State.STARTED
     assert await rows.store.settle(run.id, run.attempt, OUTCOME, TokenUsage(), [], last=LAST)
+
+
+ENTRY = JournalEntry(1, "task/a", "sealed", 0)
+
+
+@asynccontextmanager
+async def recording(rows: Rows, run: Claimed) -> AsyncIterator[RunRecorder]:
+    """A recorder that writes until the end of the block, where it is closed."""
+    records = TaskRecords(run.manifest.tasks)
+    recorder = RunRecorder(rows.store, run, records, LeaseHandle(), Limits(), Terminator())
+    writing = asyncio.create_task(recorder.write())
+    try:
+        yield recorder
+        recorder.close()
+        await writing
+    finally:
+        writing.cancel()
+
+
+async def entries(rows: Rows, run: Claimed) -> list[str]:
+    return [row.record for row in await rows.store.journal(run.id, 0)]
+
+
+async def test_the_entry_of_the_final_step_is_committed_with_the_outcome(rows: Rows) -> None:
+    run = await rows.started()
+    async with recording(rows, run) as recorder:
+        await recorder.journal(ENTRY, final=True)
+        recorder.wake()
+        recorder.hold()
+    assert recorder.last is not None
+    assert recorder.last.entries == [ENTRY]
+    assert await entries(rows, run) == []
+    assert await rows.store.settle(run.id, run.attempt, OUTCOME, TokenUsage(), [], last=recorder.last)
+    assert await entries(rows, run) == ["sealed"]
+    assert (await rows.status(run.id)).state is State.SUCCESS
+
+
+async def test_the_entry_of_the_final_step_does_not_wait_for_a_run_that_goes_on(rows: Rows) -> None:
+    run = await rows.started()
+    async with recording(rows, run) as recorder, asyncio.timeout(30):
+        await recorder.journal(ENTRY, final=True)
+        recorder.hold()
+        recorder.wake()
+        while not await entries(rows, run):  # noqa: ASYNC110 - a row
+            await asyncio.sleep(0.01)
+
+
+async def test_the_entry_of_a_final_step_with_files_is_written_before_the_outcome(rows: Rows) -> None:
+    run = await rows.started()
+    async with recording(rows, run) as recorder:
+        await recorder.journal(replace(ENTRY, files=FileChanges(0)), final=True)
+        recorder.wake()
+    assert recorder.last is None
+    assert await entries(rows, run) == ["sealed"]
