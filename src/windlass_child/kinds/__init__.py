@@ -10,6 +10,7 @@ folder are set. docs/development/adding-a-kind.md shows how to add a kind.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -70,11 +71,12 @@ class Loaded(Protocol):
 def load(project: Project) -> Loaded:
     if project.kind not in KINDS:
         raise ProjectFault(f"projects of the kind {project.kind!r} are not served", f"Known are: {', '.join(KINDS)}.")
-    with without_dotenv():
-        module = module_of(project.kind)
+    if f"{__name__}.{project.kind}" not in sys.modules:
+        with without_dotenv():
+            module_of(project.kind)
     for adapter in frameworks.imported():
         adapter.prepare_child()
-    loaded: Loaded = module.load(project)
+    loaded: Loaded = module_of(project.kind).load(project)
     return loaded
 
 

@@ -216,8 +216,9 @@ def attributes(module: Any) -> Callable[[], None]:
     kept.pop("_", None)  # which a console sets
 
     def undo() -> None:
+        now = vars(module)
         for name, value in kept.items():
-            if getattr(module, name, undo) is not value:
+            if now.get(name, undo) is not value:
                 with contextlib.suppress(AttributeError, TypeError):
                     setattr(module, name, value)
 
@@ -272,12 +273,13 @@ def loggers() -> list[logging.Logger]:
 
 def handlers() -> Callable[[], None]:
     """Keeps the handlers of signals, and ends timers."""
-    kept = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    of_signal = sys.modules["_signal"].getsignal  # as signal.getsignal, which makes an enum of each handler
+    kept = {number: of_signal(number) for number in signal.valid_signals()}
 
     def undo() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in kept.items():
-            if handler is not None and signal.getsignal(number) is not handler:
+            if handler is not None and of_signal(number) is not handler:
                 signal.signal(number, handler)
 
     return undo
