@@ -114,10 +114,10 @@ async def claim(
     values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
     values |= {"only": None if only is None else list(only), "ended": list(ended), "recent": list(recent)}
     async with database.connection() as connection:
-        ids = [row["id"] for row in await fetch(connection, SQL["claim"], values)]
-        # Inputs and manifests can be large: they are read after the lock is released.
-        rows = await fetch(connection, SQL["claimed"], {"ids": ids, "worker": worker}) if ids else []
-    return list(_readable(rows))
+        rows = await fetch(connection, SQL["claim"], values)
+        if large := [row["id"] for row in rows if row["content"] is None]:
+            rows += await fetch(connection, SQL["claimed"], {"ids": large, "worker": worker})
+    return sorted(_readable([row["content"] for row in rows if row["content"] is not None]), key=lambda one: one.id)
 
 
 async def earlier_records(database: Database, kickoff: UUID) -> list[TaskRecord]:
@@ -169,6 +169,8 @@ def _claimed(row: Row) -> Claimed:
     return Claimed(
         **{
             **row,
+            "id": UUID(row["id"]),
+            "deployment_id": UUID(row["deployment_id"]),
             "manifest": Manifest.from_json(row["manifest"]),
             "variables": sealed_variables(row["variables"]),
             "limits": Limits.parse(row["limits"] or {}),

@@ -110,6 +110,58 @@ BEGIN
 END
 $$;
 
+-- Returns what a worker needs to run the kickoffs that it has claimed.
+CREATE OR REPLACE FUNCTION read_claimed(ids uuid[], by_worker uuid) RETURNS TABLE (id uuid, content json) LANGUAGE sql STABLE AS $$
+    SELECT kickoffs.id, json_build_object(
+               'id', kickoffs.id, 'attempt', attempt, 'inputs', inputs, 'limits', limits, 'isolated', isolated, 'retries', retries,
+               'concurrency_key', concurrency_key, 'usage', token_usage, 'model_calls', model_calls,
+               'stop_requested', stop_requested_at IS NOT NULL,
+               'ran_for', CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM now() - started_at)::float8 END,
+               'deployment_id', deployments.id, 'slug', deployments.slug, 'settings', deployments.settings,
+               'digest', versions.digest, 'source', versions.source, 'manifest', versions.manifest,
+               'variables', (
+                   SELECT coalesce(json_agg(json_build_object(
+                              'name', name, 'value', value, 'secret', secret, 'provider', provider,
+                              'credential_id', credential_id, 'secret_name', secret_name)), '[]')
+                     FROM variables
+                    WHERE variables.deployment_id = kickoffs.deployment_id))
+      FROM kickoffs
+      JOIN versions ON versions.id = kickoffs.version_id
+      JOIN deployments ON deployments.id = kickoffs.deployment_id
+     WHERE kickoffs.id = ANY (ids) AND worker_id = by_worker AND state = 'STARTED';
+$$;
+
+-- Claims kickoffs, and returns them with what `read_claimed` returns. `content` is NULL for those whose content is large: the answer has at
+-- most 64 KB, which fit into the buffers of a connection. So a worker that does not read it can't keep the lock of the claim. The worker
+-- reads the others after that. The size as stored, which may be compressed, is compared first, because reading large values takes long.
+CREATE OR REPLACE FUNCTION claim_and_read(
+    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[], ended uuid[], recent uuid[]
+) RETURNS TABLE (id uuid, content json)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    claimed uuid[] := ARRAY(SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, only_slugs, ended, recent));
+    small uuid[];
+BEGIN
+    IF cardinality(claimed) = 0 THEN
+        RETURN;
+    END IF;
+    small := ARRAY(
+        SELECT kickoffs.id
+          FROM kickoffs
+          JOIN versions ON versions.id = kickoffs.version_id
+         WHERE kickoffs.id = ANY (claimed)
+           AND pg_column_size(inputs) + pg_column_size(versions.manifest) + coalesce((
+               SELECT sum(pg_column_size(value)) FROM variables WHERE variables.deployment_id = kickoffs.deployment_id), 0) < 8192);
+    RETURN QUERY
+    SELECT one.id, CASE WHEN sum(octet_length(found.content::text)) OVER (ORDER BY one.id) <= 65536 THEN found.content END
+      FROM unnest(claimed) AS one (id)
+      LEFT JOIN read_claimed(small, by_worker) AS found ON found.id = one.id;
+END
+$$;
+
 -- Workers of older versions call these.
 CREATE OR REPLACE FUNCTION claim_kickoffs(
     by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[]

@@ -1,20 +1,8 @@
 -- name: claim
--- Returns only ids. The answer is so small that a worker that does not read it can't keep the lock.
-SELECT claim_kickoffs(%(worker)s, %(host)s, %(slots)s, %(lease)s, %(only)s, %(ended)s, %(recent)s) AS id
+SELECT id, content FROM claim_and_read(%(worker)s, %(host)s, %(slots)s, %(lease)s, %(only)s, %(ended)s, %(recent)s)
 
 -- name: claimed
-SELECT kickoffs.id, attempt, inputs, limits, isolated, retries, concurrency_key, token_usage AS usage, model_calls,
-       stop_requested_at IS NOT NULL AS stop_requested,
-       CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM now() - started_at)::float8 END AS ran_for,
-       deployments.id AS deployment_id, deployments.slug, deployments.settings, versions.digest, versions.source, versions.manifest,
-       (SELECT coalesce(json_agg(json_build_object('name', name, 'value', value, 'secret', secret, 'provider', provider,
-                                                   'credential_id', credential_id, 'secret_name', secret_name)), '[]')
-          FROM variables WHERE variables.deployment_id = kickoffs.deployment_id) AS variables
-  FROM kickoffs
-  JOIN versions ON versions.id = kickoffs.version_id
-  JOIN deployments ON deployments.id = kickoffs.deployment_id
- WHERE kickoffs.id = ANY (%(ids)s) AND worker_id = %(worker)s AND state = 'STARTED'
- ORDER BY kickoffs.id
+SELECT id, content FROM read_claimed(%(ids)s, %(worker)s)
 
 -- name: earlier_records
 -- Returns the task records at the start of a later attempt, without their outputs, which may be hundreds of megabytes. Tasks in the journal
