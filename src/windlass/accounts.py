@@ -96,7 +96,7 @@ class Account:
 def owner_of(uid: int) -> Account:
     """Returns the user with its own group. A user without an account gets NO_GROUP, which grants no rights.
 
-    Remembers an account for OLDEST_SECONDS: to look it up takes a hundred system calls on some machines.
+    Remembers an account for OLDEST_SECONDS. A look-up takes a hundred system calls on some machines.
     """
     return _owner_of(uid, os.geteuid(), int(time.monotonic() // OLDEST_SECONDS))
 

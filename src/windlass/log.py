@@ -223,7 +223,7 @@ def event(
     level = EVENTS[name].level
     if not logger.isEnabledFor(level):
         return
-    # made here, because `Logger.log` looks for its caller, which no line shows
+    # `Logger.log` would search for its caller, and no line of an event contains the caller
     info = None if exc is None else (type(exc), exc, exc.__traceback__)
     record = logging.LogRecord(logger.name, level, __file__, 0, name, (), info)
     record.event_fields = {key: value for key, value in fields.items() if value is not None}

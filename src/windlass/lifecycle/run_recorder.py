@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GATHERING = 0.025
-"""Seconds that a report waits for others, to be written in one statement with them. A journal entry does not wait, and
-takes along the reports before it.
+"""Seconds that a report waits for others, to be written in one statement with them. A journal entry that is not final
+is written at once, with the reports before it.
 """
 APART = 0.05
-"""Seconds between the beginnings of two writes of such reports, and the longest time that the journal entry of the last
-step waits for the outcome, to be written with it.
+"""Seconds between the beginnings of two writes of such reports. A final journal entry waits at most so long for the
+outcome, to be written with it.
 """
 MOST_WAITING = 500
 MOST_BYTES_WAITING = 8 * 1024 * 1024
@@ -65,8 +65,8 @@ class RunRecorder:
 
     A batch holds events, the task records that changed, new warnings, and journal entries. It also holds the tokens
     used, the model calls begun (both counted over all attempts), and what the run waits for. Journal entries are
-    written at once, because the run waits until `lease_handle` reports their commit; it does not wait for that of its
-    final step. The last batch is left in `last` when it is small, to be written together with the outcome of the run.
+    written at once, because the run waits until `lease_handle` reports their commit. The run does not wait for the
+    commit of a final entry. The last batch is left in `last` when it is small, to be written together with the outcome.
 
     `add`, `task` and `journal` wait while too much is unwritten. No further reports of the run are read then, so its
     child waits too. A large value is written before the call returns, so that the server holds one large value of a run
@@ -135,7 +135,7 @@ class RunRecorder:
     async def journal(self, entry: JournalEntry, *, final: bool = False) -> None:
         await self._room.wait()
         self._entries.append(entry)
-        if not final:
+        if not final or entry.files:  # files are not written together with the outcome
             self._urgent.set()
         if self._grow(len(entry.record)):
             await self._flushed()

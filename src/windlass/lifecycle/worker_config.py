@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
-from windlass.runner.crew_access import CHECK_EVERY, change_of
+from windlass.runner.crew_access import FolderChecks
 from windlass.store.kickoffs import Claimed
 
 if TYPE_CHECKING:
@@ -87,23 +86,20 @@ class WorkerConfig:
     code: ServedCode = field(default_factory=ServedCode)
     deployed: Deployed | None = None
     deployments: tuple[str, ...] | None = None
-    _checked: dict[tuple[str, bool, int], tuple[float, Path, Path]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _checks: FolderChecks[Code] = field(default_factory=FolderChecks, init=False, repr=False, compare=False)
 
     def code_of(self, root: str, *, declares: bool) -> Code:
-        """Returns the code of a project in a folder of this machine. `declares` is whether it has the option `python`.
+        """Returns the code of a project in a folder of this machine. `declares` is whether the project sets the
+        option `python`.
 
-        Checks the folder, and chooses the interpreter, every CHECK_EVERY seconds while the folder does not change: this
-        takes thirty system calls. Raises ProjectError.
+        Checks the folder and chooses the interpreter, unless it did so a moment ago (FolderChecks). Raises
+        ProjectError.
         """
-        key, now = (root, declares, change_of(root)), time.monotonic()
-        until, place, interpreter = self._checked.get(key, (0.0, Path(), Path()))
-        if until <= now:
+        state = self._checks.state_of(root, declares)
+        found = self._checks.recent(state)
+        if found is None:
             place = self.projects.checked(Path(root))  # before any file in it is read
             # The interpreter is the one found on this machine. The one in the row is only for display.
-            interpreter = self.interpreters.of_kickoff(place, declares=declares)
-            for old in [one for one, (end, *_) in self._checked.items() if end <= now]:
-                del self._checked[old]
-            self._checked[key] = now + CHECK_EVERY, place, interpreter
-        return Code(self.code.place(place), interpreter)
+            found = Code(place, self.interpreters.of_kickoff(place, declares=declares))
+            self._checks.remember(state, found)
+        return Code(self.code.place(found.root), found.interpreter)

@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from windlass.accounts import ROOT
 from windlass.aio import shielded
@@ -17,13 +17,38 @@ from windlass.runner.crew_account import check_interpreter, check_reach
 from windlass.runner.prepared_interpreters import ProjectCopies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from windlass.runner.run_spec import RunnerConfig, RunSpec
     from windlass_child.process.messages import Project
 
 CHECK_EVERY = 1.0
-"""Seconds. The checks of a project's place and of its interpreter make some 90 system calls."""
+"""Seconds. The checks of a project's place and of its interpreter make some 120 system calls."""
+
+Found = TypeVar("Found")
+
+
+class FolderChecks(Generic[Found]):
+    """Remembers what checks of a folder have found, for CHECK_EVERY seconds while the folder does not change.
+
+    `state_of` is called before the checks, so that a change during the checks counts.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[float, Found]] = {}
+
+    def state_of(self, folder: str, *more: Hashable) -> Hashable:
+        """Returns the key of the folder in its present state. `more` identifies the checks."""
+        return change_of(folder), folder, *more
+
+    def recent(self, state: Hashable) -> Found | None:
+        until, found = self._found.get(state, (0.0, None))
+        return found if time.monotonic() < until else None
+
+    def remember(self, state: Hashable, found: Found) -> None:
+        now = time.monotonic()
+        self._found = {key: known for key, known in self._found.items() if now < known[0]}
+        self._found[state] = now + CHECK_EVERY, found
 
 
 class CrewAccess:
@@ -36,7 +61,7 @@ class CrewAccess:
         account = config.crew_account
         self._copies = ProjectCopies(account) if account else None
         self._copying = asyncio.Lock()
-        self._check_again: dict[tuple[Path, str, int], float] = {}
+        self._checks: FolderChecks[bool] = FolderChecks()
 
     async def reachable(self, project: Project) -> Project:
         """Returns the project at a place that crews can reach: a copy if it is in a folder that only root can open."""
@@ -98,14 +123,13 @@ class CrewAccess:
         While the zygote that the run is forked from is ready and the project's folder has not changed, the checks are
         done every CHECK_EVERY seconds only.
         """
-        key, now = (spec.interpreter, spec.project.root, change_of(spec.project.root)), time.monotonic()
-        if now < self._check_again.get(key, 0.0) and zygote_ready and spec.start == "fork":
+        state = self._checks.state_of(spec.project.root, spec.interpreter)
+        if zygote_ready and spec.start == "fork" and self._checks.recent(state):
             return spec
         project = await self.reachable(spec.project)
         self.check(spec.interpreter, Path(project.root))
         if project is spec.project:
-            self._check_again = {other: at for other, at in self._check_again.items() if now < at}
-            self._check_again[key] = now + CHECK_EVERY
+            self._checks.remember(state, found=True)
         return replace(spec, project=project)
 
 

@@ -128,6 +128,7 @@ class Share:
 
 
 FEW = 4096
+"""Bytes that are read at once, without a count of the work."""
 LARGE = 1 << 20
 """Bytes from which on a message takes room."""
 SECONDS_FOR_A_MESSAGE = 60.0
@@ -139,7 +140,7 @@ MOST_AT_ONCE = 64
 class Received:
     """A complete message. `parts` are the fields that followed its head."""
 
-    def __init__(self, kind: str, fields: dict[str, Any], parts: dict[str, bytes | bytearray]) -> None:
+    def __init__(self, kind: str, fields: dict[str, Any], parts: dict[str, bytearray]) -> None:
         self._kind = kind
         self._fields = fields
         self._parts = parts
@@ -183,11 +184,11 @@ class Incoming:
         self._result_limit = result_limit
         self._buffer = bytearray()
         self._at = 0
-        """Where the part of the buffer begins that was not taken yet."""
+        """The offset of the first byte in the buffer that is not taken yet."""
         self._kind = ""
         self._fields: dict[str, Any] = {}
         self._missing: list[tuple[str, int]] = []
-        self._parts: dict[str, bytes | bytearray] = {}
+        self._parts: dict[str, bytearray] = {}
 
     @property
     def announced(self) -> int:
@@ -258,18 +259,17 @@ class Incoming:
     def _take_parts(self) -> bool:
         while self._missing:
             name, length = self._missing[0]
-            part = self._parts.get(name, b"")
-            chunk = bytes(self._buffer[self._at : self._at + length - len(part)])
+            part = self._parts.get(name)
+            chunk = self._buffer[self._at : self._at + length - len(part or b"")]
             if not chunk.isascii():
                 raise BadMessage(f"bytes in a {self._kind} message that are not ASCII")
             self._at += len(chunk)
-            if len(chunk) < length:  # of a large part, which arrives in many chunks
-                self._parts[name] = part = part if isinstance(part, bytearray) else bytearray(part)
-                part += chunk
-                if len(part) < length:
-                    return False
+            if part is None:
+                self._parts[name] = part = chunk
             else:
-                self._parts[name] = chunk
+                part += chunk
+            if len(part) < length:
+                return False
             del self._missing[0]
         return True
 

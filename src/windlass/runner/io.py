@@ -49,7 +49,7 @@ class FdReader:
         self._finishing = False
         self._at_once = 0
         self._is_drained = False
-        """Whether the last read has probably taken all bytes, so that the next one waits first."""
+        """Whether the last read was short. Then probably no bytes are left, and the next read waits first."""
         self._wake = asyncio.Event()
         self._waiting = False
         self._watched: asyncio.AbstractEventLoop | None = None

@@ -151,7 +151,7 @@ class Terminator:
 
     @property
     def requested(self) -> asyncio.Future[Termination]:
-        """The first request. To wait for it, use `asyncio.wait` or `asyncio.shield`: its cancellation is for all."""
+        """The first request. All waiters share this future: wait with `asyncio.wait` or `asyncio.shield`."""
         if self._requested is None:
             self._requested = asyncio.get_running_loop().create_future()
             if self.asked is not None:
@@ -184,6 +184,8 @@ async def unless_ended(terminator: Terminator, work: Callable[[], Coroutine[Any,
     finally:
         if not working.done():
             await cancelled(working)
+        elif not working.cancelled():
+            working.exception()  # it is reported above, unless the caller was cancelled
 
 
 def timed_out(timeout: float | None) -> Termination:

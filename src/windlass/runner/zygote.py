@@ -243,8 +243,9 @@ class Zygote:
         return 0.0 if record is None else record.lease
 
     def exit_of(self, name: str) -> asyncio.Future[Exited | None]:
-        """Returns the end of a child, None when the zygote is gone, so that nobody reported the end. To wait for it,
-        use `asyncio.wait` or `asyncio.shield`.
+        """Returns a future of the child's exit. Its result is None when the zygote was lost before it reported.
+
+        All waiters share it: wait with `asyncio.wait` or `asyncio.shield`.
         """
         return self._children[name].exited
 

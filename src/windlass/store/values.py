@@ -51,8 +51,8 @@ NULL = LENGTH.pack(-1)
 class Array:
     """The value of a parameter `%(name)b::type[]`, in PostgreSQL's binary form.
 
-    psycopg makes it from a list too. It then looks at each item several times to find their common type, which takes
-    most of the time of a statement with many short values.
+    psycopg can also convert a list, but it inspects each item several times to find the common type. This takes most of
+    the time for many short values.
     """
 
     __slots__ = ("data",)
@@ -81,10 +81,11 @@ class Array:
 NUMBERS = {name: (oid, struct.Struct(layout)) for name, oid, layout in (
     ("int", 23, "!i"), ("bigint", 20, "!q"), ("float8", 701, "!d"), ("bool", 16, "!?"),
 )}  # fmt: skip
+"""PostgreSQL's number and the binary form of each type."""
 
 
 class ArrayDumper(Dumper):
-    """Has no type of its own: PostgreSQL takes the type that the statement casts the parameter to."""
+    """Sends no type, so PostgreSQL uses the type of the cast in the statement."""
 
     format = Format.BINARY
 

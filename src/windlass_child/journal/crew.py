@@ -16,6 +16,7 @@ from crewai import Crew, Task
 from crewai.tasks.conditional_task import ConditionalTask
 
 from windlass_child.crewai.capabilities import found
+from windlass_child.crewai.endings import only_crewai_follows
 from windlass_child.crewai.guard import hooked, hooks
 from windlass_child.crewai.tasks import described
 from windlass_child.journal import tasks
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     from windlass_child.crewai.tasks import TaskFollower
     from windlass_child.process.report import Report
 
-JournalCommitted = tuple[str, dict[str, Any], str, int | None, bool]
-"""The arguments of `Report.finished`."""
+Entry = tuple[str, dict[str, Any], str, int | None, bool]
+"""The positional arguments of `Report.finished`."""
 
-CREW_BASE = "crewai.project.crew_base"
 UNKNOWN = "it was kicked off in a thread that was there before the run: start threads in the code that is run"
 
 
@@ -41,7 +41,7 @@ class Step:
     """A task of a crew that was kicked off.
 
     `own` is true for a task of the project's own crew, whose output is stored in its task record. `unfinished` has the
-    keys of the steps of its kickoff that are not finished. `output` and `skipped` are the result of an earlier attempt.
+    keys of all steps that end after this one. `output` and `skipped` are the result of an earlier attempt.
     """
 
     key: str
@@ -165,8 +165,8 @@ class CrewJournal:
             self._restore(task, step)
             self._steps[str(task.id)] = step
         unfinished.update(step.key for step in steps if step.output is None and not step.skipped)
-        if where or not all(map(is_of_crewai, getattr(crew, "after_kickoff_callbacks", None) or ())):
-            unfinished.add("")  # the kickoff itself: code of the project runs after its last task
+        if where:
+            unfinished.add(where)  # the step that kicks off this crew goes on after its last task
         if names := [step.name for step in steps if step.output is not None or step.skipped]:
             self._report.event("journal_restored", {"tasks": names, "methods": []})
 
@@ -225,10 +225,19 @@ class CrewJournal:
                 output = run(task, agent, *arguments)
             step.unfinished.discard(step.key)
             if entry := self._entry(task, step, output):
-                self._report.finished(*entry, final=step.own and not step.unfinished)
+                self._report.finished(*entry, final=self._is_final(step))
             return output
 
         return run_once
+
+    def _is_final(self, step: Step) -> bool:
+        """Returns whether only the result of the run follows the end of this step."""
+        return (
+            step.own
+            and not step.unfinished
+            and all(str(task.id) in self._steps for task in self._crew.tasks)  # none was added meanwhile
+            and only_crewai_follows(self._crew)
+        )
 
     def _running_async(self, run: Callable[..., Any]) -> Callable[..., Any]:
         async def run_once(task: Any, agent: Any, *arguments: Any) -> Any:
@@ -263,7 +272,7 @@ class CrewJournal:
 
         return decide_once
 
-    def _entry(self, task: Any, step: Step, output: Any) -> JournalCommitted | None:
+    def _entry(self, task: Any, step: Step, output: Any) -> Entry | None:
         try:
             # an output with a secret is masked in its task record, and so can't be restored from there
             without_raw = step.own and not self._report.has_secret(output.raw)
@@ -273,7 +282,7 @@ class CrewJournal:
             return None
         return self._placed(task, step, value)
 
-    def _placed(self, task: Any, step: Step, value: dict[str, Any]) -> JournalCommitted:
+    def _placed(self, task: Any, step: Step, value: dict[str, Any]) -> Entry:
         position = None if self._follower is None else self._follower.position(task)
         return step.key, value | {"position": position}, step.called, position, "digest" in value
 
@@ -287,15 +296,6 @@ def again(task: Any, agent: Any, output: Any) -> Any:
     task.output = tasks.named(task, output)
     tasks.write_file(task, output)
     return output
-
-
-def is_of_crewai(callback: Any) -> bool:
-    """Returns whether this is the callback after a kickoff that crewai adds to each crew, to close connections to MCP
-    servers. @crew wraps it as it wraps methods with @after_kickoff.
-    """
-    cells = getattr(callback, "__closure__", None) or ()
-    wrapped = getattr(callback, "__module__", None) == "crewai.project.annotations"
-    return wrapped and any(getattr(one.cell_contents, "__module__", None) == CREW_BASE for one in cells)
 
 
 def name_of(task: Any) -> str:

@@ -124,7 +124,7 @@ class Journal:
             self._send(self._markers.without_values(key), record, position, output_elsewhere, final)
 
     def committed(self) -> None:
-        """Waits until the worker has committed all entries that were sent so far, except a final one."""
+        """Waits until the worker has committed all entries that were sent so far. Does not wait for a final entry."""
         if os.getpid() != self._owner:
             return  # a forked process would wait for ever
         with self._lock:

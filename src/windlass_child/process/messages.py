@@ -306,8 +306,9 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class JournalAppend:
-    """A finished step of the run, which no later attempt runs again. The child waits for its `JournalCommitted`, unless
-    the step is `final`: then only the result of the run follows, and the server may write both together.
+    """A finished step of the run, which no later attempt runs again. The child waits for its `JournalCommitted`.
+
+    It does not wait after a `final` step: only the result of the run follows, and the server may write both together.
 
     `number` continues after the last `JournalReplay`. `key` names the step and is the same in every attempt. `record`
     is JSON text that only a child reads. `position` is the position of the step's task record, if it has one; a later

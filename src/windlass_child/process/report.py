@@ -145,7 +145,7 @@ class Report:
         final: bool = False,
     ) -> bool:
         """Records a finished step in the journal. `step` is its name in warnings. The caller calls `committed` before
-        other code of the project runs. With `final`, the result of the run is the next that happens.
+        other code of the project runs. `final` means that only the result of the run follows.
 
         Returns False for a step that can't be recorded: the run goes on, and a later attempt runs this step again.
         """

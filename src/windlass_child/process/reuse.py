@@ -273,7 +273,7 @@ def loggers() -> list[logging.Logger]:
 
 def handlers() -> Callable[[], None]:
     """Keeps the handlers of signals, and ends timers."""
-    of_signal = sys.modules["_signal"].getsignal  # as signal.getsignal, which makes an enum of each handler
+    of_signal = sys.modules["_signal"].getsignal  # signal.getsignal also converts handlers to enums
     kept = {number: of_signal(number) for number in signal.valid_signals()}
 
     def undo() -> None:

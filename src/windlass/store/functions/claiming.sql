@@ -131,9 +131,10 @@ CREATE OR REPLACE FUNCTION read_claimed(ids uuid[], by_worker uuid) RETURNS TABL
      WHERE kickoffs.id = ANY (ids) AND worker_id = by_worker AND state = 'STARTED';
 $$;
 
--- Claims kickoffs, and returns them with what `read_claimed` returns. `content` is NULL for those whose content is large: the answer has at
--- most 64 KB, which fit into the buffers of a connection. So a worker that does not read it can't keep the lock of the claim. The worker
--- reads the others after that. The size as stored, which may be compressed, is compared first, because reading large values takes long.
+-- Claims kickoffs, and returns them with what `read_claimed` returns. `content` is NULL for those whose content is large, which the worker
+-- reads afterwards. The answer has at most 32 KB and fits into the buffers of a connection. PostgreSQL can therefore commit, and release
+-- the lock of the claim, although the worker does not read. The stored sizes are compared first: they are known without reading the values,
+-- and inputs that are compressed may be a hundred times as large.
 CREATE OR REPLACE FUNCTION claim_and_read(
     by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[], ended uuid[], recent uuid[]
 ) RETURNS TABLE (id uuid, content json)
@@ -152,11 +153,11 @@ BEGIN
         SELECT kickoffs.id
           FROM kickoffs
           JOIN versions ON versions.id = kickoffs.version_id
-         WHERE kickoffs.id = ANY (claimed)
+         WHERE kickoffs.id = ANY (claimed) AND pg_column_compression(inputs) IS NULL
            AND pg_column_size(inputs) + pg_column_size(versions.manifest) + coalesce((
                SELECT sum(pg_column_size(value)) FROM variables WHERE variables.deployment_id = kickoffs.deployment_id), 0) < 8192);
     RETURN QUERY
-    SELECT one.id, CASE WHEN sum(octet_length(found.content::text)) OVER (ORDER BY one.id) <= 65536 THEN found.content END
+    SELECT one.id, CASE WHEN sum(octet_length(found.content::text)) OVER (ORDER BY one.id) <= 32768 THEN found.content END
       FROM unnest(claimed) AS one (id)
       LEFT JOIN read_claimed(small, by_worker) AS found ON found.id = one.id;
 END

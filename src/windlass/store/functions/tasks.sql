@@ -30,7 +30,7 @@ CREATE OR REPLACE FUNCTION reopen_tasks(of_kickoff uuid) RETURNS void LANGUAGE s
            SELECT FROM journal WHERE journal.kickoff_id = of_kickoff AND journal.position = task_records.position));
 $$;
 
--- At the end of the kickoff: no task stays open. The tasks of `of_version` that have no record get one; NULL for none.
+-- At the end of the kickoff: no task stays open. Adds records for the tasks of `of_version` that have none. Adds nothing if it is NULL.
 CREATE OR REPLACE FUNCTION close_tasks(of_kickoff uuid, of_version uuid) RETURNS void LANGUAGE sql AS $$
     INSERT INTO task_records (kickoff_id, position, task_id, key, name, agent, state)
     SELECT of_kickoff, position, task_id, key, name, agent, 'skipped'
