@@ -97,6 +97,7 @@ async def test_the_entry_of_the_final_step_is_committed_with_the_outcome(rows: R
     run = await rows.started()
     async with recording(rows, run) as recorder:
         await recorder.journal(ENTRY, final=True)
+        assert not recorder._urgent.is_set()
         recorder.wake()
         recorder.hold()
     assert recorder.last is not None
