@@ -50,12 +50,12 @@ def is_own(function: Any) -> bool:
 
 
 def listeners() -> Iterator[Any]:
-    for handlers in chain(BUS._sync_handlers.values(), BUS._async_handlers.values()):
-        yield from handlers
+    for handlers in [*BUS._sync_handlers.values(), *BUS._async_handlers.values()]:
+        yield from tuple(handlers)  # a copy, like the list: another thread may add a listener
     yield from STREAM._stream_sinks.get()
 
 
 def hooks() -> Iterator[Any]:
     for point in map(dispatch.InterceptionPoint, AT_THE_END):
-        yield from dispatch._global_hooks[point]
+        yield from tuple(dispatch._global_hooks[point])
         yield from dispatch.get_scoped_hooks(point)
