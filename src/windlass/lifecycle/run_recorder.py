@@ -135,7 +135,7 @@ class RunRecorder:
     async def journal(self, entry: JournalEntry, *, final: bool = False) -> None:
         await self._room.wait()
         self._entries.append(entry)
-        if not final or entry.files:  # files are not written together with the outcome
+        if not final or entry.files or len(entry.record) > LAST_BYTES:  # it can't be written together with the outcome
             self._urgent.set()
         if self._grow(len(entry.record)):
             await self._flushed()
