@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -369,25 +370,6 @@ def test_an_attempt_that_has_one_task_left_has_a_final_entry(zygote: DrivenZygot
     assert finals(child) == [True]
 
 
-def test_a_conditional_task_that_is_skipped_at_the_end_leaves_no_final_entry_before_it(
-    zygote: DrivenZygote, tmp_path: Path
-) -> None:
-    code = """
-    @CrewBase
-    class Work:
-        @crew
-        def crew(self):
-            agent = one()
-            text = {"name": "b", "description": "Do [b]", "expected_output": "Words"}
-            maybe = ConditionalTask(condition=lambda output: False, agent=agent, **text)
-            return Crew(agents=[agent], tasks=[step("a", agent), maybe])
-    """
-    run = kickoff_of_crew(zygote, tmp_path, code)
-    child = run.attempt()
-    child.exited()
-    assert finals(child) == [False, False]
-
-
 AFTERWARDS = """
 @CrewBase
 class Work:
@@ -456,62 +438,74 @@ def test_code_of_the_project_after_the_last_task_waits_until_the_task_is_committ
     assert "b of attempt 1" in run.noted("after")
 
 
-def test_a_task_that_adds_another_one_has_no_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:
-    code = """
-    @CrewBase
-    class Work:
-        @crew
-        def crew(self):
-            agent = one()
-            more = lambda output: made.tasks.append(step("x", agent))
-            made = Crew(agents=[agent], tasks=[step("a", agent), step("b", agent, callback=more)])
-            return made
-    """
+SKIPPED_AT_THE_END = """
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        agent = one()
+        text = {"name": "b", "description": "Do [b]", "expected_output": "Words"}
+        maybe = ConditionalTask(condition=lambda output: False, agent=agent, **text)
+        return Crew(agents=[agent], tasks=[step("a", agent), maybe])
+"""
+
+ADDED_AT_THE_END = """
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        agent = one()
+        more = lambda output: made.tasks.append(step("x", agent))
+        made = Crew(agents=[agent], tasks=[step("a", agent), step("b", agent, callback=more)])
+        return made
+"""
+
+KICKED_OFF_BEFORE = """
+@CrewBase
+class Work:
+    begun = False
+
+    @before_kickoff
+    def begin(self, inputs):
+        if not Work.begun:
+            Work.begun = True
+            self.crew().kickoff()
+        return inputs
+
+    @crew
+    def crew(self):
+        agent = one()
+        return Crew(agents=[agent], tasks=[step("a", agent)])
+"""
+
+WITHIN_A_TASK = """
+def again(output):
+    agent = one(role="other")
+    Crew(agents=[agent], tasks=[step("x", agent)]).kickoff()
+
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        agent = one()
+        return Crew(agents=[agent], tasks=[step("a", agent, callback=again)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "calls", "expected"),
+    [
+        pytest.param(SKIPPED_AT_THE_END, "a", [False, False], id="a task that is skipped"),
+        pytest.param(ADDED_AT_THE_END, "abx", [False, False], id="a task that another one adds"),
+        pytest.param(KICKED_OFF_BEFORE, "aa", [False], id="its own preparation"),
+        pytest.param(WITHIN_A_TASK, "ax", [False, True], id="a crew within a task"),
+    ],
+)
+def test_no_entry_is_final_if_something_follows(
+    zygote: DrivenZygote, tmp_path: Path, code: str, calls: str, expected: list[bool]
+) -> None:
     run = kickoff_of_crew(zygote, tmp_path, code)
     child = run.attempt()
     child.exited()
-    assert run.calls == dict.fromkeys("abx", 1)
-    assert True not in finals(child)
-
-
-def test_a_crew_that_its_own_preparation_kicks_off_has_no_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:
-    code = """
-    @CrewBase
-    class Work:
-        begun = False
-
-        @before_kickoff
-        def begin(self, inputs):
-            if not Work.begun:
-                Work.begun = True
-                self.crew().kickoff()
-            return inputs
-
-        @crew
-        def crew(self):
-            agent = one()
-            return Crew(agents=[agent], tasks=[step("a", agent)])
-    """
-    run = kickoff_of_crew(zygote, tmp_path, code)
-    child = run.attempt()
-    child.exited()
-    assert True not in finals(child)
-
-
-def test_no_crew_within_a_task_has_a_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:
-    code = """
-    def again(output):
-        agent = one(role="other")
-        Crew(agents=[agent], tasks=[step("x", agent)]).kickoff()
-
-    @CrewBase
-    class Work:
-        @crew
-        def crew(self):
-            agent = one()
-            return Crew(agents=[agent], tasks=[step("a", agent, callback=again)])
-    """
-    run = kickoff_of_crew(zygote, tmp_path, code)
-    child = run.attempt()
-    child.exited()
-    assert finals(child) == [False, True]
+    assert run.calls == Counter(calls)
+    assert finals(child) == expected

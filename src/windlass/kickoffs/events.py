@@ -39,6 +39,6 @@ def to_json(value: Any) -> str:
 def stored_event(seq: int, kind: str, at: float, payload: dict[str, Any] | Encoded) -> StoredEvent:
     """Returns the event to store. Cuts a payload of more than LARGEST_EVENT bytes, and keeps an encoded one."""
     if isinstance(payload, Encoded):
-        return StoredEvent(seq, kind, at, payload.data.decode("ascii"))
+        return StoredEvent(seq, kind, at, str(payload.data, "ascii"))
     text = to_json(payload)
     return StoredEvent(seq, kind, at, text if len(text) <= LARGEST_EVENT else to_json(cut(payload)))

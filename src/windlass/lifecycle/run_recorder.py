@@ -116,8 +116,7 @@ class RunRecorder:
     async def add(self, kind: str, at: float, payload: dict[str, object] | Encoded) -> None:
         if not self.stored.has_room_for_an_event():
             return
-        if not self._room.is_set():
-            await self._room.wait()
+        await self._room.wait()
         self._seq += 1
         event = stored_event(self._seq, kind, at, payload)
         self.stored.add_event(len(event.payload))

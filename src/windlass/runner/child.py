@@ -74,11 +74,6 @@ COOPERATIVE_SHARE = 0.6
 """The share of the grace time in which the run may end on the message `Abort`, before it gets SIGTERM."""
 
 
-DESCRIPTORS = (
-    "the crew's code sent open files or sockets to the server, which accepts none. "
-    "Look for socket.send_fds and socket.sendmsg."
-)
-
 logger = log.logger(__name__)
 
 
@@ -338,7 +333,7 @@ class Child:
         except BadMessage as error:
             self._garbled = True
             if isinstance(error, UnexpectedDescriptors):
-                self._refused = DESCRIPTORS
+                self._refused = UnexpectedDescriptors.words
                 logger.event("run.descriptors_refused", run=self._name)
             if isinstance(error, OverLimit):
                 self._over_limit = error.words

@@ -127,7 +127,14 @@ class FdReader:
 
 
 class UnexpectedDescriptors(BadMessage):
-    """Code of a crew sent descriptors (SCM_RIGHTS) that no message of Windlass carries."""
+    """Code of a crew sent descriptors (SCM_RIGHTS) that no message of Windlass carries. `words` are for the person who
+    started the kickoff.
+    """
+
+    words = (
+        "the crew's code sent open files or sockets to the server, which accepts none. "
+        "Look for socket.send_fds and socket.sendmsg."
+    )
 
 
 class SocketReader(FdReader):

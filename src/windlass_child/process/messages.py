@@ -307,13 +307,11 @@ class TaskEnded:
 @dataclass(frozen=True, slots=True)
 class JournalAppend:
     """A finished step of the run, which no later attempt runs again. The child waits for its `JournalCommitted`.
-
-    It does not wait after a `final` step: only the result of the run follows, and the server may write both together.
-
     `number` continues after the last `JournalReplay`. `key` names the step and is the same in every attempt. `record`
     is JSON text that only a child reads. `position` is the position of the step's task record, if it has one; a later
     attempt keeps that record. With `output_elsewhere` the output is in the TaskEnded just before, and not in `record`.
-    `files` is false if the run has written no files into its working folder: the server need not scan it now.
+    `files` is false if the run has written no files into its working folder: the server need not scan it now. After a
+    `final` step only the result of the run follows: the child does not wait, and the server may write both together.
     """
 
     number: Number
@@ -327,10 +325,7 @@ class JournalAppend:
 
 @dataclass(frozen=True, slots=True)
 class ModelCalled:
-    """Sent just before a model is called, also for models that report no tokens.
-
-    Later attempts get the number of calls (`Budget.model_calls_made`).
-    """
+    """Sent just before each model call, with or without Tokens. Later attempts get the number (model_calls_made)."""
 
 
 @dataclass(frozen=True, slots=True)
