@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
@@ -47,17 +48,14 @@ def load(project: Project) -> LoadedFunction:
             "Return a value instead of yielding, for example a list.",
             "never_runs",
         )
-    positional = [
-        parameter.name
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-    ]
+    loaded = LoadedFunction(function)
+    positional = [one.name for one in loaded.parameters.values() if one.kind is one.POSITIONAL_ONLY]
     if positional:
         raise ProjectFault(
             f"{project.entrypoint} takes {', '.join(positional)} by position only",
             "Remove the `/` from its parameters.",
         )
-    return LoadedFunction(function)
+    return loaded
 
 
 class LoadedFunction:
@@ -65,12 +63,14 @@ class LoadedFunction:
         self._function = function
         self._name = getattr(function, "__name__", type(function).__name__)
         self._doc = inspect.getdoc(function) or ""
-        self._hints = hints_of(function)
-        self._signature = inspect.signature(function)
-        parameters = self._signature.parameters
-        self._takes_steps = steps.wanted_by(parameters, self._hints)
+        self.parameters = inspect.signature(function).parameters
+        self._takes_steps = steps.PARAMETER in self.parameters and steps.wanted_by(self.parameters, self._hints)
         given = {steps.PARAMETER} if self._takes_steps else set()
-        self._parameters = [one for one in parameters.values() if one.kind in NAMED and one.name not in given]
+        self._named = [one for one in self.parameters.values() if one.kind in NAMED and one.name not in given]
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        return hints_of(self._function)
 
     def manifest(self) -> dict[str, Any]:
         return {"kind": "function", "name": self._name, "inputs_schema": self._schema(), "tasks": [self._task()]}
@@ -81,8 +81,8 @@ class LoadedFunction:
     def _schema(self) -> dict[str, Any]:
         definitions: Definitions = {}
         described = dict(PARAMETER_DOC.findall(self._doc))
-        properties = {one.name: self._property(one, described, definitions) for one in self._parameters}
-        required = [one.name for one in self._parameters if one.default is one.empty]
+        properties = {one.name: self._property(one, described, definitions) for one in self._named}
+        required = [one.name for one in self._named if one.default is one.empty]
         schema: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
         return schema | ({"$defs": definitions} if definitions else {})
 
@@ -142,11 +142,11 @@ class LoadedFunction:
 
         Omits inputs without a parameter, unless the function has a ** parameter.
         """
-        taken = {one.name: one for one in self._parameters}
+        taken = {one.name: one for one in self._named}
         missing = [name for name, one in taken.items() if one.default is one.empty and name not in inputs]
         if missing:
             raise InputsRefused(f"{self._name} needs inputs that were not given: {', '.join(missing)}")
-        takes_any = any(one.kind is one.VAR_KEYWORD for one in self._signature.parameters.values())
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
         return {
             name: self._built(name, value) if name in taken else value
             for name, value in inputs.items()

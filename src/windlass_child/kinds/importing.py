@@ -25,9 +25,15 @@ def entry_module(project: Project) -> ModuleType:
     make_importable(Path(project.root))
     name, _, _ = project.entrypoint.partition(":")
     add_folder_of(name, Path(project.root))
+    module = sys.modules.get(name) or imported(name, project)  # a process that is reused has imported it
+    reuse.imported()
+    return module
+
+
+def imported(name: str, project: Project) -> ModuleType:
     try:
         with frameworks.without_kickoffs():
-            module = import_module(name)
+            return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
@@ -36,8 +42,6 @@ def entry_module(project: Project) -> ModuleType:
             f"Looked for {name.replace('.', '/')} in {project.root} and its src folder: check pyproject.toml.",
             "no_crew",
         ) from error
-    reuse.imported()
-    return module
 
 
 def make_importable(root: Path) -> None:

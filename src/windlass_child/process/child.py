@@ -155,11 +155,11 @@ def run_several(order: Inspect | Run | None, channel: Channel, inbox: Inbox) -> 
     baseline = None
     while isinstance(order, Run):
         channel.send(Begun())
-        apply(order.process_environment)
+        apply(order.process_environment, baseline.after_imports if baseline else None)
         if baseline is None:
             baseline = reuse.begin(environment(), order.process_environment.folder, order.project.root)
         else:
-            baseline.put_environment(order.process_environment.folder)
+            baseline.put_folder(order.process_environment.folder)
         report = prepared(order, channel, inbox)
         if not baseline.context().run(execute, order, report):  # nothing keeps the context, which may hold the crew
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,11 @@ class LastResort(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.1
         self.setLevel(logging.WARNING)
         self.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
         self._report = report
-        self._root = Path(root).resolve()
+        self._given_root = root
+
+    @cached_property
+    def _root(self) -> Path:
+        return Path(self._given_root).resolve()
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR or self._is_of_project(record.pathname):

@@ -18,7 +18,7 @@ from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, NobodyAnswers
 from windlass_child.process.messages import DUMP_SIGNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from windlass_child.process.messages import ProcessEnvironment
 
@@ -46,20 +46,24 @@ def storage_variables(storage: Path) -> dict[str, str]:
     return {name: value for one in frameworks.adapters() for name, value in one.storage_variables(storage).items()}
 
 
-def apply(process_environment: ProcessEnvironment) -> None:
-    """Sets the environment and the folder of this process. Crew code that runs later sees no other environment."""
+def apply(
+    process_environment: ProcessEnvironment, changed: Callable[[dict[str, str]], dict[str, str]] | None = None
+) -> None:
+    """Sets the environment and the folder of this process. Crew code that runs later sees no other environment.
+
+    In a process that is reused, `changed` makes the environment of this run from the given one.
+    """
     folder = Path(process_environment.folder)
     temporary, storage = folder / ".tmp", folder / ".storage"
     for place in (temporary, storage):
         place.mkdir(mode=0o700, exist_ok=True)
-    replace_environment(
-        {
-            **quiet(),
-            **storage_variables(storage),
-            **process_environment.environment,
-            "TMPDIR": str(temporary),
-        }
-    )
+    given = {
+        **quiet(),
+        **storage_variables(storage),
+        **process_environment.environment,
+        "TMPDIR": str(temporary),
+    }
+    replace_environment(changed(given) if changed else given, known=changed is not None)
     tempfile.tempdir = None
     os.chdir(folder)
 
@@ -79,10 +83,15 @@ def environment() -> dict[str, str]:
     return dict(os.environ)  # noqa: TID251 - this process's own, which is the crew's
 
 
-def replace_environment(wanted: Mapping[str, str]) -> None:
-    for name in environment().keys() - wanted.keys():
+def replace_environment(wanted: Mapping[str, str], *, known: bool = False) -> None:
+    """Also sets the variables that look the same, because C code may have changed them, unless the environment is
+    `known`: it was replaced before, and no code of a crew has run since.
+    """
+    now = environment()
+    for name in now.keys() - wanted.keys():
         del os.environ[name]  # noqa: TID251 - as above
-    os.environ.update(wanted)  # noqa: TID251 - as above; also those that look the same: native code may have set them
+    changed = {name: value for name, value in wanted.items() if now.get(name) != value} if known else wanted
+    os.environ.update(changed)  # noqa: TID251 - as above
     time.tzset()
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -38,11 +39,11 @@ class Redaction:
     """`environment` are all variables of the crew. `secrets` are the names of those that are marked as secret."""
 
     def __init__(self, environment: Mapping[str, str], secrets: Collection[str] = ()) -> None:
-        self.secrets = SecretValues({name: environment[name] for name in secrets if name in environment})
+        self.secrets = secret_values(tuple((name, environment[name]) for name in secrets if name in environment))
         given = {name: value for name, value in environment.items() if not is_of_the_machine(name)}
-        found = {form for name, value in given.items() for secret in secrets_in(name, value) for form in forms(secret)}
+        found = {form for name, value in given.items() for form in forms_in(name, value)}
         longest_first = sorted(found - self.secrets.forms.keys(), key=len, reverse=True)[:MOST]
-        self._search = Search(utf8(value) for value in longest_first if len(value) >= SHORTEST)
+        self._search = search_for(frozenset(utf8(value) for value in longest_first if len(value) >= SHORTEST))
         short = [value for value in longest_first if len(value) < SHORTEST]
         self._short = [(value, re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")) for value in short]
 
@@ -105,6 +106,24 @@ class Redaction:
     def _name(self, name: str | None) -> str | None:
         """Masks a name before it is cut, so that no part of a value is left."""
         return name and beginning(self.secrets.masked(name), LONGEST_NAME)
+
+
+# A process that is reused has the same secrets in its next run.
+
+
+@lru_cache(maxsize=1)
+def secret_values(values: tuple[tuple[str, str], ...]) -> SecretValues:
+    return SecretValues(dict(values))
+
+
+@lru_cache(maxsize=MOST)
+def forms_in(name: str, value: str) -> frozenset[str]:
+    return frozenset(form for secret in secrets_in(name, value) for form in forms(secret))
+
+
+@lru_cache(maxsize=1)
+def search_for(patterns: frozenset[bytes]) -> Search:
+    return Search(patterns)
 
 
 def nameless(value: object) -> str:

@@ -105,14 +105,13 @@ class Baseline:
         """Returns a copy of the context variables, in which a run changes only its own."""
         return self._context.copy()
 
-    def put_environment(self, folder: str) -> None:
-        """Sets the variables that the import of the project's modules has set, in the environment of the next run, and
-        its folder in `sys.path`.
-        """
+    def put_folder(self, folder: str) -> None:
+        """Sets the folder of the next run in `sys.path`."""
         sys.path[:] = [moved(place, self._folder, folder) for place in sys.path]
-        wanted = {name: value for name, value in environment().items() if name not in self._removed}
-        if self._set or self._removed:
-            replace_environment({**wanted, **self._set})
+
+    def after_imports(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Returns an environment as the import of the project's modules changes it."""
+        return {name: value for name, value in given.items() if name not in self._removed} | self._set
 
     def restore(self) -> None:
         """Resets the process. Raises NotReusable if the run has left anything that can't be reset."""
@@ -122,6 +121,7 @@ class Baseline:
             raise NotReusable(reason)
         if frameworks.imported() != self._frameworks:
             raise NotReusable("the run imported the framework: import it at the top of the module")
+        replace_environment(self.after_imports(self._applied))
         for undo in self._undo or ():
             undo()
         os.chdir(FOLDER)
