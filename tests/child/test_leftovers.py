@@ -143,7 +143,7 @@ def test_what_outlasts_the_wait_for_it_is_ended_all_the_same() -> None:
     ours, theirs = socket.socketpair()
     with ours, contextlib.ExitStack() as stack:
         zygote = Overrun(Channel(theirs.detach()), {})
-        for open_end in (zygote._channel, zygote._selector, zygote._bell, zygote._ringer):
+        for open_end in (zygote._channel, zygote._bell, zygote._ringer):
             stack.callback(open_end.close)
         zygote._endings, zygote._untidy = [ChildEnd(Exited("late", 300, 0), until=0.0)], True
         zygote._report_exits()

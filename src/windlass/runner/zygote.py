@@ -190,10 +190,8 @@ class Zygote:
         child.
         """
         async with self._forking:  # one at a time, like the zygote: more orders would only fill its socket
-            record = self._children[name] = ChildRecord()
-            self._send(Fork(name, start), descriptors)
-            if lease is not None:
-                self.lease(name, lease)
+            record = self._children[name] = ChildRecord(lease=lease or 0.0)
+            self._send(Fork(name, start, lease), descriptors)
             if self.lost:
                 self._settle_lost(record)
             try:

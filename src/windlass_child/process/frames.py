@@ -34,6 +34,7 @@ INLINE = 16 * 1024
 MAKERS = {name: maker(kind) for name, kind in TYPES.items()}
 APART = {name: apart_in(kind) for name, kind in TYPES.items()}
 DIVIDED = {name for name, marks in APART.items() if any(mark.always for mark in marks.values())}
+ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 NESTED = {"project", "process_environment", "budget"}
 BOUNDED = {kind.__name__ for kind in (*FROM_CHILD, *FROM_ZYGOTE)}
 
@@ -79,7 +80,7 @@ def _parts(kind: str, fields: dict[str, Any]) -> dict[str, bytes]:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return ENCODER.encode(value).encode("ascii")
 
 
 def _check(kind: str, size: int, most: int) -> None:

@@ -38,11 +38,12 @@ class Fork:
     """Starts a child. Its descriptors are the child's socket and the write ends of its standard output and standard
     error.
 
-    `start` is "fork", or "exec" for a fresh interpreter that shares nothing with the zygote.
+    `start` is "fork", or "exec" for a fresh interpreter that shares nothing with the zygote. `lease` is as in Lease.
     """
 
     child: str
     start: str = "fork"
+    lease: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import contextlib
 import os
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 END_SECONDS = 3.0
 PAUSE = 0.01
 LONGEST_STATUS = 4096
+CHUNK = 1 << 16
 
 
 def children(pid: int) -> list[int]:
@@ -26,8 +26,18 @@ def children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - read often, and quicker so
             with contextlib.suppress(OSError):
-                found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
+                found += map(int, read_whole(f"/proc/{pid}/task/{task}/children").split())
     return found
+
+
+def read_whole(path: str) -> bytes:
+    descriptor, found = os.open(path, os.O_RDONLY | os.O_CLOEXEC), b""
+    try:
+        while data := os.read(descriptor, CHUNK):
+            found += data
+        return found
+    finally:
+        os.close(descriptor)
 
 
 def read_at_once(path: str) -> bytes:

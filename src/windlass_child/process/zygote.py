@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
+import select
 import signal
 import socket
 import sys
@@ -95,7 +95,7 @@ class Zygote:
         self._endings: list[ChildEnd] = []
         self._untidy = False
         self._own = set(processes.children(self._pid))
-        self._selector = selectors.DefaultSelector()
+        self._poll = select.poll()
         self._bell, self._ringer = socket.socketpair()
         self._huge_pages = HugePages()
 
@@ -112,27 +112,30 @@ class Zygote:
             end.setblocking(False)
         signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._selector.register(self._bell, selectors.EVENT_READ)
-        self._selector.register(self._channel, selectors.EVENT_READ)
+        self._poll.register(self._bell, select.POLLIN)
+        self._poll.register(self._channel, select.POLLIN)
 
     def _turn(self) -> bool:
         wait = self._wait()
-        ready = [key.fileobj for key, _ in self._selector.select(0 if self._huge_pages else wait)]
+        milliseconds = 0 if self._huge_pages else None if wait is None else wait * 1000
+        ready = [number for number, _ in self._poll.poll(milliseconds)]
         if self._huge_pages and not ready:  # while nobody waits for a fork
             self._huge_pages.step()
-        if self._bell in ready:
+        if self._bell.fileno() in ready:
             self._bell.recv(4096)
         self._reap()
         self._report_exits()
-        if self._channel in ready:
+        if self._channel.fileno() in ready:
             return self._handle()
         if wait == 0:  # a lease has ended, and no renewal is unread; after a longer wait there may be one
             self._end_lapsed()
         return True
 
     def _wait(self) -> float | None:
-        waits = [self._leases.wait(), LOOK_AGAIN_SECONDS if self._untidy else None]
-        return min((wait for wait in waits if wait is not None), default=None)
+        wait = self._leases.wait()
+        if not self._untidy:
+            return wait
+        return LOOK_AGAIN_SECONDS if wait is None else min(wait, LOOK_AGAIN_SECONDS)
 
     def _handle(self) -> bool:
         orders = self._channel.receive()
@@ -159,6 +162,8 @@ class Zygote:
             if pid == 0:
                 self._become_child(order, descriptors)
             self._children[pid] = order.child
+            if order.lease is not None:
+                self._leases.keep(order.child, order.lease)
             self._channel.send(Forked(order.child, pid))
         finally:
             for descriptor in descriptors:
@@ -170,7 +175,7 @@ class Zygote:
         confine()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for open_end in (self._channel, self._selector, self._bell, self._ringer):
+        for open_end in (self._channel, self._bell, self._ringer):
             open_end.close()
         os.nice(NICENESS)
         if order.start == "exec" or not self._forks:
@@ -214,10 +219,11 @@ class Zygote:
                 self._endings.append(ChildEnd(Exited(name, pid, status, lapsed), time.monotonic() + LEFTOVER_SECONDS))
 
     def _ended(self) -> int | None:
-        with contextlib.suppress(ChildProcessError):
+        try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            return None if found is None else found.si_pid
-        return None
+        except ChildProcessError:
+            return None
+        return None if found is None else found.si_pid
 
     def _report_exits(self) -> None:
         """Reports the exits of children that have no leftover processes. A leftover process can't be attributed to one
