@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -139,7 +140,8 @@ class Kickoff:
         return self.kill(child)
 
     def kill(self, child: DrivenChild) -> DrivenChild:
-        os.kill(child.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended: it does not wait for its final entry
+            os.kill(child.pid, signal.SIGKILL)
         child.exited()
         return child
 
