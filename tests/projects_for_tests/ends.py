@@ -31,8 +31,8 @@ def folders(scratch: Path) -> list[str]:
 
 
 def kickoff_folders(scratch: Path) -> list[str]:
-    """Folders of runs, within those of their runners."""
-    return [path.name for path in scratch.glob("r-*/k*") if path.is_dir()]
+    """Folders of runs, within those of their runners, without the empty ones that are kept for later runs."""
+    return [path.name for path in scratch.glob("r-*/k*") if path.is_dir() and any(path.iterdir())]
 
 
 def zygotes(scratch: Path) -> list[psutil.Process]:

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from projects_for_tests.ends import folders
-from windlass.runner.scratch import Scratch
+from windlass.runner.scratch import SPARES, Scratch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,3 +35,24 @@ def test_below_a_home_of_forty_characters_there_is_room_for_a_socket_of_multipro
     with Scratch(base) as scratch:
         below = scratch.folder("k").relative_to(tmp_path) / ".tmp" / "pymp-12345678" / "listener-12345678"
     assert 40 + len(f"/{below}") <= 107
+
+
+def test_a_spare_folder_is_used_once_and_only_if_it_is_still_there(tmp_path: Path) -> None:
+    with Scratch(tmp_path / "runs") as scratch:
+        for _ in range(SPARES + 1):
+            scratch.make_spare(None)
+        spare = set((tmp_path / "runs").glob("r-*/k*"))
+        assert len(spare) == SPARES
+        removed = max(spare)
+        removed.rmdir()
+        used = {scratch.run_folder(None) for _ in range(SPARES + 1)}
+        assert len(used) == SPARES + 1
+        assert all(folder.is_dir() for folder in used)
+        assert used >= spare - {removed}
+
+
+def test_no_spare_folder_is_made_when_none_can_be_made(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path / "runs")
+    scratch.close()
+    scratch.make_spare(None)
+    assert folders(tmp_path / "runs") == []

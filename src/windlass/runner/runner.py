@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -329,7 +330,8 @@ class Runner:
 
     @contextlib.asynccontextmanager
     async def _folder(self, account: Account | None, limits: Limits) -> AsyncIterator[tuple[Path, Share]]:
-        folder = self._open_scratch().folder("k", account)
+        scratch = self._open_scratch()
+        folder = scratch.run_folder(account)
         self._folders.add(folder)
         share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, limits))
         try:
@@ -339,7 +341,8 @@ class Runner:
             yield folder, share
         finally:
             try:
-                await shielded(clear(folder, share, self._monitor.shared_memory))
+                make_spare = partial(scratch.make_spare, account)
+                await shielded(clear(folder, share, self._monitor.shared_memory, make_spare))
             finally:  # also after a cancellation: `stop` waits for this folder
                 self._folders.discard(folder)
                 self._folders_gone.set()

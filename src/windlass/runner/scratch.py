@@ -10,7 +10,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 LOCK = ".lock"
+SPARES = 2
+"""Empty folders that are kept for the next runs."""
 BLOCK = 512
 """Bytes of a block in st_blocks, on every file system."""
 SECONDS_AT_ONCE = 0.025
@@ -58,6 +60,7 @@ class Scratch:
             self._folder.chmod(passable)
             self._lock = open_lock(self._folder / LOCK)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._spares: list[Path] = []
 
     def folder(self, kind: str, account: Account | None = None) -> Path:
         """Makes a folder that only this user can read; None for the server's own user. Its path is short: crews may
@@ -67,6 +70,21 @@ class Scratch:
         if account is not None:
             account.give(folder)
         return folder
+
+    def run_folder(self, account: Account | None) -> Path:
+        """Returns the folder of the next run: a spare one, or a new one if there is none."""
+        while self._spares:
+            if (spare := self._spares.pop()).is_dir():
+                return spare
+        return self.folder("k", account)
+
+    def make_spare(self, account: Account | None) -> None:
+        """Makes the folder of a later run, so that the run need not wait for the disk. It is called in another thread.
+        Makes none if there are enough, or if none can be made.
+        """
+        if len(self._spares) < SPARES:
+            with contextlib.suppress(OSError):
+                self._spares.append(self.folder("k", account))
 
     def close(self) -> None:
         remove(self._folder)
@@ -244,13 +262,16 @@ class DiskUse:
             self._open = None
 
 
-async def clear(folder: Path, share: Share, shared_memory: SharedMemory) -> None:
-    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended."""
+async def clear(folder: Path, share: Share, shared_memory: SharedMemory, then: Callable[[], None]) -> None:
+    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended. Calls `then`
+    in the same thread.
+    """
 
     def clear_all() -> None:
         try:
             shared_memory.end(share)
         finally:
             remove_here(folder)
+        then()
 
     await asyncio.wrap_future(with_rights_of(None, clear_all))
