@@ -84,6 +84,14 @@ async def test_what_has_ended_or_never_was_is_not_waited_for(watched: WatchedRun
     assert watched.statuses._ends._waiting == {}
 
 
+async def test_nobody_waits_for_what_they_may_not_see(watched: WatchedRun) -> None:
+    claimed = await watched.rows.started()
+    waiting = watched.statuses.get_ended(claimed.id, LONG, lambda found: found.id != claimed.id)
+    status = await asyncio.wait_for(waiting, LONG / 2)
+    assert status is not None
+    assert status.state is State.STARTED
+
+
 async def test_the_end_of_another_wakes_nobody(watched: WatchedRun) -> None:
     other = await watched.rows.started()
     waiting = await watched.wait_for_end(seconds=0.3)

@@ -12,7 +12,7 @@ from windlass.lifecycle.notices import Notices
 from windlass.store.listener import ENDED
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from uuid import UUID
 
     from windlass.kickoffs.states import Attempt
@@ -73,15 +73,19 @@ class Statuses:
         hidden = () if asker is None else HIDDEN_FROM_USERS
         return await self._store.events(kickoff, after=after, limit=limit, hidden=hidden)
 
-    async def get_ended(self, kickoff: UUID, seconds: float) -> KickoffStatus | None:
-        """Returns the same as `get`, but waits at most `seconds` for the end of the kickoff."""
+    async def get_ended(
+        self, kickoff: UUID, seconds: float, may_wait: Callable[[KickoffStatus], bool] = lambda _: True
+    ) -> KickoffStatus | None:
+        """Returns the same as `get`, but waits at most `seconds` for the end of a kickoff for which `may_wait` holds."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
         while True:
             with self._ends.of(kickoff) as notice:
                 found = await self.get(kickoff)
-                if found is None or found.state.ended or not await _notified(notice, deadline - clock.time()):
+                if found is None or found.state.ended or not may_wait(found):
                     return found
+                if not await _notified(notice, deadline - clock.time()):
+                    return await self.get(kickoff)
 
     async def _look_up_facts(self, kickoffs: list[UUID]) -> Sequence[Facts | None]:
         found = await self._store.facts_of_waiting(kickoffs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import PlainTextResponse, Response
@@ -157,9 +158,7 @@ class CrewApi:
     async def status(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.READ)
         wait = _wait(request)
-        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
-        if wait and not kickoff.state.ended:
-            kickoff = await self._ended(kickoff, wait)
+        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token, wait)
         manifest = await self._manifest(kickoff, crew)
         waiting = await self._waiting(kickoff, token)
         profile = token.profile or crew.profile
@@ -263,7 +262,7 @@ class CrewApi:
         kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
         if stop and not kickoff.state.ended:
             await self.stops.stop(kickoff.id)
-            kickoff = await self._ended(kickoff, self.stop_grace + MARGIN)
+            kickoff = await self._find(kickoff.id, crew, token, self.stop_grace + MARGIN)
         if not kickoff.state.ended:
             raise not_ended(kickoff.id, stopping=stop)
         if not await self.deletions.delete([kickoff.id]):
@@ -328,11 +327,6 @@ class CrewApi:
         key = (kickoff.id, profile) if kickoff.state.ended else object()
         return self.large_answers.response(key, write)
 
-    async def _ended(self, kickoff: KickoffStatus, seconds: float) -> KickoffStatus:
-        """Waits until the kickoff has ended, for `seconds` at most. Returns its status after that."""
-        found = await self.statuses.get_ended(kickoff.id, seconds) or kickoff
-        return found if found.state.ended else await self.statuses.get(kickoff.id) or found
-
     async def _waiting(self, kickoff: KickoffStatus, token: TokenRow) -> Waiting | None:
         """Returns what the kickoff waits for. It runs a second statement only if the kickoff may wait for something."""
         if kickoff.state in WAITING or (kickoff.waiting_for and not kickoff.state.ended):
@@ -349,8 +343,13 @@ class CrewApi:
         crew, token = await self._authenticated(request, Scope.READ)
         return await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
 
-    async def _find(self, kickoff: UUID | None, crew: Crew, token: TokenRow) -> KickoffStatus:
-        found = await self.statuses.get(kickoff) if kickoff else None
+    async def _find(self, kickoff: UUID | None, crew: Crew, token: TokenRow, wait: float = 0) -> KickoffStatus:
+        """Waits for `wait` seconds at most until the kickoff has ended."""
+        found = None
+        if kickoff and wait:
+            found = await self.statuses.get_ended(kickoff, wait, partial(_may_see, token, crew))
+        elif kickoff:
+            found = await self.statuses.get(kickoff)
         if found is None or not _may_see(token, crew, found):
             raise no_such_kickoff()
         return found
