@@ -76,7 +76,7 @@ class Statuses:
     async def get_ended(
         self, kickoff: UUID, seconds: float, may_wait: Callable[[KickoffStatus], bool] = lambda _: True
     ) -> KickoffStatus | None:
-        """Returns the same as `get`, but waits at most `seconds` for the end of a kickoff for which `may_wait` holds."""
+        """Returns the same as `get`. If `may_wait` holds for the status, waits at most `seconds` for the end before."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
         while True:
