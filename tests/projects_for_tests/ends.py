@@ -6,6 +6,8 @@ from pathlib import Path
 
 import psutil
 
+from windlass_child.process.messages import STORAGE, TEMPORARY
+
 DEADLINE = 60.0
 PROGRAM = "windlass_child/__main__.py"
 _of_others: dict[Path, set[int]] = {}
@@ -31,8 +33,12 @@ def folders(scratch: Path) -> list[str]:
 
 
 def kickoff_folders(scratch: Path) -> list[str]:
-    """Folders of runs, within those of their runners, without the empty ones that are kept for later runs."""
-    return [path.name for path in scratch.glob("r-*/k*") if path.is_dir() and any(path.iterdir())]
+    """Folders of runs, within those of their runners, without the spare ones for later runs."""
+    return [path.name for path in scratch.glob("r-*/k*") if path.is_dir() and not is_spare(path)]
+
+
+def is_spare(folder: Path) -> bool:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")} == {TEMPORARY, STORAGE}
 
 
 def zygotes(scratch: Path) -> list[psutil.Process]:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from projects_for_tests.ends import folders
+from projects_for_tests.ends import folders, is_spare
 from windlass.runner.scratch import SPARES, Scratch
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ def test_a_spare_folder_is_used_once_and_only_if_it_is_still_there(tmp_path: Pat
             scratch.make_spare(None)
         spare = set((tmp_path / "runs").glob("r-*/k*"))
         assert len(spare) == SPARES
+        assert all(map(is_spare, spare))
         removed = max(spare)
-        removed.rmdir()
+        rmtree(removed)
         used = {scratch.run_folder(None) for _ in range(SPARES + 1)}
         assert len(used) == SPARES + 1
         assert all(folder.is_dir() for folder in used)

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from windlass.runner.zygote_pool import ZygoteKey
     from windlass_child.process.messages import Project
 
+OWN_INTERPRETER = Path(sys.executable)
+
 logger = log.logger(__name__)
 
 
@@ -309,7 +311,7 @@ class Runner:
 
     def _base_spec(self, interpreter: Path, preload: str | None) -> ZygoteSpec:
         prepared = self._config.prepared
-        used = prepared.interpreter if interpreter == Path(sys.executable) else interpreter
+        used = prepared.interpreter if interpreter == OWN_INTERPRETER else interpreter
         made = state_of_environment(used)
         return ZygoteSpec(used, preload, account=self._config.crew_account, digest=made, program=prepared.program)
 

@@ -21,6 +21,7 @@ from windlass.files import is_locked
 from windlass.kickoffs.limits import WHERE, Limits
 from windlass.removal import remove, remove_here
 from windlass_child.process.budget import size_in_words
+from windlass_child.process.messages import STORAGE, TEMPORARY
 
 if TYPE_CHECKING:
     from windlass.accounts import Account
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 SPARES = 2
-"""Empty folders that are kept for the next runs."""
+"""Folders that are kept for the next runs."""
 BLOCK = 512
 """Bytes of a block in st_blocks, on every file system."""
 SECONDS_AT_ONCE = 0.025
@@ -79,12 +80,17 @@ class Scratch:
         return self.folder("k", account)
 
     def make_spare(self, account: Account | None) -> None:
-        """Makes the folder of a later run, so that the run need not wait for the disk. It is called in another thread.
-        Makes none if there are enough, or if none can be made.
+        """Makes the folder of a later run, with the folders that each run has in it: the run need not wait for the
+        disk. It is called in another thread. Makes none if there are enough, or if none can be made.
         """
         if len(self._spares) < SPARES:
             with contextlib.suppress(OSError):
-                self._spares.append(self.folder("k", account))
+                spare = self.folder("k")
+                for place in (spare / TEMPORARY, spare / STORAGE, spare):
+                    place.mkdir(mode=0o700, exist_ok=True)
+                    if account is not None:
+                        account.give(place)
+                self._spares.append(spare)
 
     def close(self) -> None:
         remove(self._folder)

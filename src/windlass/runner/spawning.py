@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,7 +72,7 @@ async def spawn(
 def state_of_environment(interpreter: Path) -> str:
     """Returns a text that changes when the interpreter's environment is made again. Its zygotes are then replaced."""
     try:
-        found = (interpreter.parent.parent / "pyvenv.cfg").stat()
+        found = os.stat(f"{os.path.dirname(os.path.dirname(interpreter))}/pyvenv.cfg")  # noqa: PTH116, PTH120 - each run
     except OSError:
         return ""
     return f"{found.st_ino} {found.st_mtime_ns}"

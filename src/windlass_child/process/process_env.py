@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from windlass_child import frameworks
 from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, NobodyAnswers
-from windlass_child.process.messages import DUMP_SIGNAL
+from windlass_child.process.messages import DUMP_SIGNAL, STORAGE, TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,15 +53,16 @@ def apply(
 
     In a process that is reused, `changed` makes the environment of this run from the given one.
     """
-    folder = Path(process_environment.folder)
-    temporary, storage = folder / ".tmp", folder / ".storage"
-    for place in (temporary, storage):
-        place.mkdir(mode=0o700, exist_ok=True)
+    folder = process_environment.folder
+    temporary, storage = f"{folder}/{TEMPORARY}", f"{folder}/{STORAGE}"
+    for place in (temporary, storage):  # a spare folder of the server has them
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(place, 0o700)  # noqa: PTH102 - this runs at the start of each run
     given = {
         **quiet(),
-        **storage_variables(storage),
+        **storage_variables(Path(storage)),
         **process_environment.environment,
-        "TMPDIR": str(temporary),
+        "TMPDIR": temporary,
     }
     replace_environment(changed(given) if changed else given, known=changed is not None)
     tempfile.tempdir = None

@@ -24,6 +24,8 @@ from collections import deque
 from itertools import islice
 from pathlib import Path
 
+from windlass_child.process.messages import STORAGE, TEMPORARY
+
 MB = 1 << 20
 LARGEST_COPY = 4 * MB
 MOST_BYTES = 32 * MB
@@ -53,7 +55,7 @@ NOT_ARTIFACTS = {
     "node_modules",
 }
 """Names of caches and of downloaded packages, at any level."""
-OF_PROGRAMS = {".config", ".local", ".npm", ".storage", ".tmp"}
+OF_PROGRAMS = {".config", ".local", ".npm", STORAGE, TEMPORARY}
 """Folders at the top, where programs and frameworks keep their own files: the folder may be HOME of the run."""
 MOST_EXAMINED = 100
 """The most entries that `has_files` looks at. With more, the server scans the folder."""
