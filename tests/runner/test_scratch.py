@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from projects_for_tests.ends import folders, is_spare
+from windlass.accounts import Account
 from windlass.runner.scratch import SPARES, Scratch
 
 if TYPE_CHECKING:
@@ -58,3 +60,13 @@ def test_no_spare_folder_is_made_when_none_can_be_made(tmp_path: Path) -> None:
     scratch.close()
     scratch.make_spare(None)
     assert folders(tmp_path / "runs") == []
+
+
+def test_a_spare_folder_that_can_be_made_only_in_part_is_removed(tmp_path: Path) -> None:
+    class NobodysAccount(Account):
+        def give(self, path: Path) -> None:
+            raise OSError(errno.ENOSPC, "no space")
+
+    with Scratch(tmp_path / "runs") as scratch:
+        scratch.make_spare(NobodysAccount(65534, 65534, "nobody", is_ours=False))
+        assert list((tmp_path / "runs").glob("r-*/k*")) == []

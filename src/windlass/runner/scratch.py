@@ -83,14 +83,19 @@ class Scratch:
         """Makes the folder of a later run, with the folders that each run has in it: the run need not wait for the
         disk. It is called in another thread. Makes none if there are enough, or if none can be made.
         """
-        if len(self._spares) < SPARES:
-            with contextlib.suppress(OSError):
-                spare = self.folder("k")
+        if len(self._spares) >= SPARES:
+            return
+        with contextlib.suppress(OSError):
+            spare = self.folder("k")
+            try:
                 for place in (spare / TEMPORARY, spare / STORAGE, spare):
                     place.mkdir(mode=0o700, exist_ok=True)
                     if account is not None:
                         account.give(place)
-                self._spares.append(spare)
+            except OSError:
+                remove_here(spare)
+                raise
+            self._spares.append(spare)
 
     def close(self) -> None:
         remove(self._folder)
