@@ -196,6 +196,32 @@ async def test_an_import_that_holds_the_folder_of_the_first_run(
     assert (await why_not_reused(bench, project)).startswith(reason)
 
 
+async def test_a_module_that_a_later_run_imports_and_that_holds_its_folder(bench: Bench, tmp_path: Path) -> None:
+    project = function_project(tmp_path / "p", "def run(name: str = 'os'):\n    __import__(name)\n")
+    written(project, {"late.py": "import os\nos.environ['PLACE'] = os.getcwd()\n"})
+    await reused(bench, project)
+    why = await why_not_reused(bench, project, {"name": "late"})
+    assert why.startswith("a module that the run imported sets a variable to a place in the working folder")
+
+
+async def test_a_variable_of_native_code_that_a_run_sets_by_an_import(bench: Bench, tmp_path: Path) -> None:
+    code = """
+        import os, subprocess
+
+        os.putenv("CITY", "native")
+
+        def run(name: str = "os"):
+            __import__(name)
+            seen = subprocess.run(["printenv", "CITY"], env=None, capture_output=True, text=True).stdout.strip()
+            return [os.environ.get("CITY"), seen, os.getpid()]
+        """
+    project = function_project(tmp_path / "p", "")
+    written(project, {"work.py": code, "late.py": "import os\nos.environ['CITY'] = 'late'\n"})
+    runs = [(await reused(bench, project, {"name": name})).json for name in ("os", "late", "os")]
+    assert [one[:2] for one in runs] == [[None, "native"], ["late", "late"], ["late", "late"]]
+    assert len({one[2] for one in runs}) == 1
+
+
 @CREWAI
 async def test_a_framework_that_a_run_imports(bench: Bench, tmp_path: Path) -> None:
     project = function_project(tmp_path / "p", "def run():\n    import crewai\n")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 SPARES = 2
-"""Folders that are kept for the next runs."""
+"""Folders that are kept for the next runs. Runs that end at the same moment may leave more."""
 BLOCK = 512
 """Bytes of a block in st_blocks, on every file system."""
 SECONDS_AT_ONCE = 0.025

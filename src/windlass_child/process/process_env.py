@@ -86,7 +86,7 @@ def environment() -> dict[str, str]:
 
 def replace_environment(wanted: Mapping[str, str], *, known: bool = False) -> None:
     """Also sets the variables that look the same, because C code may have changed them, unless the environment is
-    `known`: it was replaced before, and no code of a crew has run since.
+    `known`: it was replaced after the last run of code of the crew.
     """
     now = environment()
     for name in now.keys() - wanted.keys():

@@ -58,7 +58,7 @@ class Baseline:
 
     def __init__(self, applied: Mapping[str, str], folder: str, root: str) -> None:
         self._applied = dict(applied)
-        self._folder = folder
+        self._folder = self._last_folder = folder
         self._root = root
         self._refused = self._places = ""
         self._undo: list[Callable[[], None]] | None = None
@@ -85,8 +85,8 @@ class Baseline:
             logging_state(),
             handlers(),
             settings(),
-            native_variables(),
         ]
+        self._undo_native = native_variables()
         note_variables_of_imports(self._set)
         if paths := [name for name, value in self._set.items() if self._folder in value]:
             self.refuse(PLACES.format(listed(paths)))
@@ -107,6 +107,7 @@ class Baseline:
 
     def put_folder(self, folder: str) -> None:
         """Sets the folder of the next run in `sys.path`."""
+        self._last_folder = folder
         sys.path[:] = [moved(place, self._folder, folder) for place in sys.path]
 
     def after_imports(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -121,11 +122,10 @@ class Baseline:
             raise NotReusable(reason)
         if frameworks.imported() != self._frameworks:
             raise NotReusable("the run imported the framework: import it at the top of the module")
-        replace_environment(self.after_imports(self._applied))
         for undo in self._undo or ():
             undo()
         os.chdir(FOLDER)
-        if any(self._folder in value for value in self._set.values()):
+        if any(folder in value for value in self._set.values() for folder in (self._folder, self._last_folder)):
             raise NotReusable("a module that the run imported sets a variable to a place in the working folder")
         if limits() != self._limits:
             raise NotReusable("the run changed a limit or the priority of its process")
@@ -135,6 +135,9 @@ class Baseline:
             raise NotReusable(f"the run left {len(left)} processes that it had started")
         self._check(self._left_threads, "threads")
         self._check(self._left_files, "files or connections open")
+        # last: the code of threads and finalizers may run until here, and the next run sets only what differs
+        replace_environment(self.after_imports(self._applied))
+        self._undo_native()
 
     def _check(self, find: Callable[[], list[str]], what: str) -> None:
         """Raises NotReusable if the run has left any. They may be about to end, or await the garbage collector."""
@@ -318,11 +321,11 @@ def native_variables() -> Callable[[], None]:
     kept = only_native()
 
     def undo() -> None:
-        now = only_native()
+        now, known = only_native(), environment()
         for name in now.keys() - kept.keys():
             os.unsetenv(name)
         for name, value in kept.items():
-            if now.get(name) != value:
+            if name not in known and now.get(name) != value:
                 os.putenv(name, value)
 
     return undo
