@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from windlass_child.process.messages import STORAGE, TEMPORARY
+from windlass_child.process.working_folder import STORAGE, TEMPORARY
 
 DEADLINE = 60.0
 PROGRAM = "windlass_child/__main__.py"

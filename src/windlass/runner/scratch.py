@@ -21,7 +21,7 @@ from windlass.files import is_locked
 from windlass.kickoffs.limits import WHERE, Limits
 from windlass.removal import remove, remove_here
 from windlass_child.process.budget import size_in_words
-from windlass_child.process.messages import STORAGE, TEMPORARY
+from windlass_child.process.working_folder import STORAGE, TEMPORARY
 
 if TYPE_CHECKING:
     from windlass.accounts import Account

@@ -25,12 +25,12 @@ def entry_module(project: Project) -> ModuleType:
     make_importable(Path(project.root))
     name, _, _ = project.entrypoint.partition(":")
     add_folder_of(name, Path(project.root))
-    module = sys.modules.get(name) or imported(name, project)  # a process that is reused has imported it
+    module = sys.modules.get(name) or import_entry(name, project)  # a process that is reused has imported it
     reuse.imported()
     return module
 
 
-def imported(name: str, project: Project) -> ModuleType:
+def import_entry(name: str, project: Project) -> ModuleType:
     try:
         with frameworks.without_kickoffs():
             return import_module(name)

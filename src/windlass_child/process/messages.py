@@ -27,8 +27,6 @@ from windlass_child.process.fields import (
 )
 from windlass_child.process.validation import Apart, Ascii, Nested, WaitStatuses
 
-TEMPORARY, STORAGE = ".tmp", ".storage"
-"""Folders in the folder of a child: for temporary files, and for the files of frameworks."""
 DUMP_SIGNAL = signal.SIGUSR2
 """On this signal a child writes the stack of each of its threads to the file whose descriptor came with its `Born`."""
 

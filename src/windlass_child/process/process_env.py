@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import ctypes
 import faulthandler
 import io
 import os
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from windlass_child import frameworks
 from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, NobodyAnswers
-from windlass_child.process.messages import DUMP_SIGNAL, STORAGE, TEMPORARY
+from windlass_child.process.messages import DUMP_SIGNAL
+from windlass_child.process.working_folder import STORAGE, TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -94,6 +96,34 @@ def replace_environment(wanted: Mapping[str, str], *, known: bool = False) -> No
     changed = {name: value for name, value in wanted.items() if now.get(name) != value} if known else wanted
     os.environ.update(changed)  # noqa: TID251 - as above
     time.tzset()
+
+
+def native_variables() -> Callable[[], None]:
+    """Keeps the environment variables that C code or `os.putenv` has set: `os.environ` does not have them, but programs
+    that the process starts do.
+    """
+    kept = only_native()
+
+    def undo() -> None:
+        now, known = only_native(), environment()
+        for name in now.keys() - kept.keys():
+            os.unsetenv(name)
+        for name, value in kept.items():
+            if name not in known and now.get(name) != value:
+                os.putenv(name, value)
+
+    return undo
+
+
+def only_native() -> dict[str, str]:
+    """Returns the variables that the C library has and `os.environ` has not. Returns none on macOS."""
+    known = environment()
+    found: list[tuple[str, str, str]] = []
+    with contextlib.suppress(ValueError):  # the C library of macOS does not export its list
+        entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+        while entries and (entry := entries[len(found)]):
+            found.append(os.fsdecode(entry).partition("="))
+    return {name: value for name, _, value in found if name not in known}
 
 
 def prepare_output() -> None:

@@ -108,11 +108,9 @@ class Redaction:
         return name and beginning(self.secrets.masked(name), LONGEST_NAME)
 
 
-# A process that is reused has the same secrets in its next run.
-
-
 @lru_cache(maxsize=1)
 def secret_values(values: tuple[tuple[str, str], ...]) -> SecretValues:
+    """Is cached, as the next two are: in a process that is reused, the next run has the same values."""
     return SecretValues(dict(values))
 
 

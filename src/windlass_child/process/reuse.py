@@ -10,7 +10,6 @@ import asyncio
 import builtins
 import contextlib
 import contextvars
-import ctypes
 import gc
 import locale
 import logging
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
 from windlass_child.process import left_open, places, processes
-from windlass_child.process.process_env import environment, replace_environment
+from windlass_child.process.process_env import environment, native_variables, replace_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -312,34 +311,6 @@ def settings() -> Callable[[], None]:
         asyncio.set_event_loop_policy(own_policy)  # a default policy is made again, without the loop of the last run
 
     return undo
-
-
-def native_variables() -> Callable[[], None]:
-    """Keeps the environment variables that C code or `os.putenv` has set: `os.environ` does not have them, but programs
-    that the process starts do.
-    """
-    kept = only_native()
-
-    def undo() -> None:
-        now, known = only_native(), environment()
-        for name in now.keys() - kept.keys():
-            os.unsetenv(name)
-        for name, value in kept.items():
-            if name not in known and now.get(name) != value:
-                os.putenv(name, value)
-
-    return undo
-
-
-def only_native() -> dict[str, str]:
-    """Returns the variables that the C library has and `os.environ` has not. Returns none on macOS."""
-    known = environment()
-    found: list[tuple[str, str, str]] = []
-    with contextlib.suppress(ValueError):  # the C library of macOS does not export its list
-        entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
-        while entries and (entry := entries[len(found)]):
-            found.append(os.fsdecode(entry).partition("="))
-    return {name: value for name, _, value in found if name not in known}
 
 
 def limits() -> list[Any]:

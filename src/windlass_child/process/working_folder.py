@@ -24,8 +24,6 @@ from collections import deque
 from itertools import islice
 from pathlib import Path
 
-from windlass_child.process.messages import STORAGE, TEMPORARY
-
 MB = 1 << 20
 LARGEST_COPY = 4 * MB
 MOST_BYTES = 32 * MB
@@ -55,6 +53,8 @@ NOT_ARTIFACTS = {
     "node_modules",
 }
 """Names of caches and of downloaded packages, at any level."""
+TEMPORARY, STORAGE = ".tmp", ".storage"
+"""Folders at the top, for temporary files and for the files of frameworks."""
 OF_PROGRAMS = {".config", ".local", ".npm", STORAGE, TEMPORARY}
 """Folders at the top, where programs and frameworks keep their own files: the folder may be HOME of the run."""
 MOST_EXAMINED = 100
