@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from projects_for_tests.another_user import config_of
-from projects_for_tests.making import Bench, function_project
+from projects_for_tests.making import Bench, ScanAtEnd, function_project
 from windlass.accounts import Account
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import Runner
+from windlass.runner.resource_monitor import LOOK_EVERY
 from windlass.runner.run_spec import machine_environment
 
 if TYPE_CHECKING:
@@ -189,11 +190,45 @@ async def test_what_a_run_shares_and_has_closed_is_gone_after_it(
 ) -> None:
     before = segments()
     project = function_project(open_folder / "project", CODE)
-    inputs = {"do": "leave_all", "name": name, "key": uuid.uuid4().int % 2**30, "then": 0}
-    outcome = await bench_of_another_user.run(project, inputs)
+    outcome = await bench_of_another_user.run(project, leaving_all(name))
     assert outcome.output == "done", outcome
-    assert not [entry for entry in os.listdir(SHARED) if entry.startswith(name)]  # noqa: PTH208 - as the attack names it
+    assert not files_of(name)
     assert not segments() - before
+
+
+@as_another_user
+async def test_what_a_run_shares_and_has_closed_is_gone_soon_when_its_process_waits_for_another_run(
+    bench_of_another_user: Bench, open_folder: Path, name: str
+) -> None:
+    before = segments()
+    project = function_project(open_folder / "project", CODE)
+    outcome = await bench_of_another_user.run(project, leaving_all(name), reuse=2, version="1", hooks=ScanAtEnd())
+    assert outcome.output == "done", outcome
+    async with asyncio.timeout(10 * LOOK_EVERY):
+        while files_of(name) or segments() - before:  # noqa: ASYNC110 - nothing tells of the removal
+            await asyncio.sleep(0.01)
+
+
+@as_another_user
+async def test_what_a_run_shared_is_gone_when_the_runner_has_stopped(
+    bench_of_another_user: Bench, open_folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runner.resource_monitor.LOOK_EVERY", 600)
+    before = segments()
+    project = function_project(open_folder / "project", CODE)
+    outcome = await bench_of_another_user.run(project, leaving_all(name), reuse=2, version="1", hooks=ScanAtEnd())
+    assert outcome.output == "done", outcome
+    await bench_of_another_user.runner.stop()
+    assert not files_of(name)
+    assert not segments() - before
+
+
+def leaving_all(name: str) -> dict[str, object]:
+    return {"do": "leave_all", "name": name, "key": uuid.uuid4().int % 2**30, "then": 0}
+
+
+def files_of(name: str) -> list[str]:
+    return [entry for entry in os.listdir(SHARED) if entry.startswith(name)]  # noqa: PTH208 - as the attack names it
 
 
 def segments() -> set[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.aio import serving
+from windlass.kickoffs.files import FileLimits
 from windlass.projects import Recognised, recognise
 from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec
 from windlass.runner.run_spec import machine_environment
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.manifest import Manifest
     from windlass.kickoffs.outcome import Outcome
     from windlass.runner import RunnerConfig, Terminator
+    from windlass.runner.run_folder import RunFolder
 
 PROJECTS = Path(__file__).parent / "projects"
 PYTHON = Path(sys.executable)
@@ -94,6 +96,22 @@ class Heard:
         """Of a run that was asked to sleep: its process, and one that it started."""
         line = await self.until(lambda one: isinstance(one, Output) and one.line.startswith("asleep"))
         return [int(pid) for pid in line.line.split()[1:]]
+
+
+class ScanAtEnd:
+    """The hooks of a run. They scan its folder at its end, as a worker does."""
+
+    async def begin(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    async def end(self, _: Outcome) -> None:
+        await self._folder.scan(FileLimits(), last=True)
+
+    async def wait_for_slot(self) -> None:
+        pass
+
+    def process_released(self) -> None:
+        pass
 
 
 class Bench:

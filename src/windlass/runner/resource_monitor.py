@@ -178,6 +178,7 @@ def measured(all_watched: list[WatchedRun], shared_memory: SharedMemory) -> list
     """Measures all runs, and returns a termination for each run that is over a limit. Call it in a thread: reading the
     memory of many processes takes long.
     """
+    shared_memory.end_noted()
     families = Families(all_processes())
     for watched in all_watched:
         watched.family = families.of(watched.pid, watched.started)
@@ -218,6 +219,12 @@ class ResourceMonitor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(self.shared_memory.end_noted)
+
+    def end_later(self, share: Share) -> None:
+        """Ends the share of a run at the next look."""
+        self.shared_memory.end_later(share)
+        self._someone.set()
 
     @contextlib.contextmanager
     def over(self, watched: WatchedRun) -> Iterator[None]:
@@ -232,7 +239,7 @@ class ResourceMonitor:
     async def _repeat(self, name: str, look: Look, every: float) -> None:
         with ThreadPoolExecutor(1, f"windlass-{name}") as own_thread:  # all shared threads may wait for a disk
             while True:
-                if not self._watched:
+                if not (self._watched or self.shared_memory.has_noted):
                     self._someone.clear()
                     await self._someone.wait()
                 began = time.monotonic()

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windlass.accounts import with_rights_of
 from windlass.kickoffs.files import CHUNK, DEEPEST, LeftOut, Spellings, refusal, too_large
-from windlass_child.process.working_folder import KNOWLEDGE, is_not_stored, is_unchanged
+from windlass.removal import emptied
+from windlass_child.process.working_folder import KNOWLEDGE, STORAGE, TEMPORARY, is_not_stored, is_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -37,6 +38,8 @@ SECONDS = 20.0
 """The time limit of one scan, and of one read."""
 RECENT = 100_000_000
 """Nanoseconds. Of changes that are closer together, the later one may leave the modification time as it was."""
+LARGEST_FOLDER = 64 * 1024
+"""Bytes. A folder that had many entries stays larger, and reading it takes longer."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -53,7 +56,8 @@ class Stamp(NamedTuple):
 @dataclass(slots=True)
 class Scan:
     """The files that a run wrote, within the limits. `began` is the time of the scan in nanoseconds. `seen` are all
-    files that the run wrote, also those over the limits. `whole` is false if some files may not have been seen.
+    files that the run wrote, also those over the limits. `whole` is false if some files may not have been seen. `clean`
+    means that the run left nothing but `.tmp` and `.storage`: all else is an unchanged copy of the project's.
     """
 
     began: int
@@ -61,6 +65,7 @@ class Scan:
     left_out: LeftOut = field(default_factory=LeftOut)
     seen: set[str] = field(default_factory=set)
     whole: bool = True
+    clean: bool = False
 
     def is_settled(self, stamp: Stamp) -> bool:
         """Returns whether a later change of the file certainly changes its stamp."""
@@ -68,25 +73,39 @@ class Scan:
 
 
 class RunFolder:
-    """`project` is the folder of the project: files that were copied from it unchanged are not files of the run."""
+    """`project` is the folder of the project: files that were copied from it unchanged are not files of the run.
 
-    def __init__(self, folder: Path, account: Account | None, project: Path) -> None:
+    With `reuse`, `is_ready` says after the last scan whether another run of the same project may have the folder.
+    """
+
+    def __init__(self, folder: Path, account: Account | None, project: Path, *, reuse: bool = False) -> None:
         self._descriptor = os.open(folder, FOLDER)
         self._account = account
         self._project = str(project)
         self._copied: dict[str, Stamp] = {}
         self._began = time.time_ns() - RECENT
+        self._reuse = reuse
+        self.is_ready = False
 
     def close(self) -> None:
         os.close(self._descriptor)
 
-    async def scan(self, limits: FileLimits, known: Collection[str] = ()) -> Scan:
-        """Finds the files that the run wrote. `known` are paths that count as written by the run in any case.
+    async def scan(self, limits: FileLimits, known: Collection[str] = (), *, last: bool = False) -> Scan:
+        """Finds the files that the run wrote. `known` are paths that count as written by the run in any case. `last`
+        means that the run has ended: with `reuse`, `.tmp` and `.storage` are emptied if it left nothing else.
 
         Raises OSError, and TimeoutError when a file system does not answer.
         """
         walk = _Walk(self._project, self._began, frozenset(known), self._copied)
-        return await self._in_thread(lambda top: walk.scan(top, limits))
+
+        def scan_and_empty(top: int) -> Scan:
+            scan = walk.scan(top, limits, clean=last and self._reuse)
+            scan.clean = scan.clean and scan.whole and emptied(top, (TEMPORARY, STORAGE))
+            return scan
+
+        scan = await self._in_thread(scan_and_empty)
+        self.is_ready = scan.clean
+        return scan
 
     async def read(self, path: str, stamp: Stamp, at: int, digest: _Hash) -> bytes:
         """Returns the next chunk of a scanned file, b"" at the end of its scanned size, and adds it to the digest.
@@ -128,9 +147,11 @@ class _Walk:
         self._known = known
         self._copied = copied
 
-    def scan(self, top: int, limits: FileLimits) -> Scan:
-        """Files that are stored already keep their places: a limit leaves out only others, or later content."""
-        scan = Scan(time.time_ns())
+    def scan(self, top: int, limits: FileLimits, *, clean: bool) -> Scan:
+        """Files that are stored already keep their places: a limit leaves out only others, or later content. Without
+        `clean`, the scan does not find out whether the folder is clean.
+        """
+        scan = Scan(time.time_ns(), clean=clean)
         found = sorted(self._found(top, scan), key=self._place)
         scan.seen = {path for path, _ in found}
         spellings, count, total = Spellings(), len(self._known & scan.seen if scan.whole else self._known), 0
@@ -158,7 +179,9 @@ class _Walk:
 
     def _found(self, top: int, scan: Scan) -> Iterator[tuple[str, Stamp]]:
         """Yields the regular files that the run wrote, of at most MOST_EXAMINED entries."""
-        device, folders, examined = os.fstat(top).st_dev, deque([""]), 0
+        found = os.fstat(top)
+        device, folders, examined = found.st_dev, deque([""]), 0
+        scan.clean = scan.clean and _is_as_made(found)
         while folders:
             above = folders.popleft()
             for name, found in _entries(top, above, scan):
@@ -168,6 +191,7 @@ class _Walk:
                     scan.left_out.add("others", f"the folder has more than {MOST_EXAMINED} files and folders")
                     return
                 path = f"{above}{name}"
+                scan.clean = scan.clean and self._is_as_filled(path, found)
                 if found.st_dev != device or is_not_stored(above, name):
                     continue
                 if stat.S_ISDIR(found.st_mode):
@@ -180,6 +204,17 @@ class _Walk:
                         self._copied[path] = stamp
                     else:
                         yield path, stamp
+
+    def _is_as_filled(self, path: str, found: os.stat_result) -> bool:
+        """Returns whether a new working folder of the project has the same entry, or a folder in its place."""
+        if not stat.S_ISDIR(found.st_mode):
+            copied = stat.S_IMODE(found.st_mode) & ~stat.S_IXUSR == stat.S_IRUSR | stat.S_IWUSR and found.st_nlink == 1
+            return copied and is_unchanged(self._project, path, found)
+        if not _is_as_made(found) or path in (TEMPORARY, STORAGE):
+            return _is_as_made(found)
+        with suppress(OSError):
+            return stat.S_ISDIR(os.lstat(f"{self._project}/{path}").st_mode)
+        return False
 
     def _was_there(self, path: str, found: os.stat_result) -> bool:
         """Returns whether the file was copied into the folder before the run, with its modification time."""
@@ -196,6 +231,14 @@ class _Walk:
         except OSError:
             return False
         return original.st_size == size or original.st_mtime_ns >= self._began or not stat.S_ISREG(original.st_mode)
+
+
+def _is_as_made(folder: os.stat_result) -> bool:
+    return (
+        stat.S_ISDIR(folder.st_mode)
+        and stat.S_IMODE(folder.st_mode) == stat.S_IRWXU
+        and folder.st_size <= LARGEST_FOLDER
+    )
 
 
 def _entries(top: int, folder: str, scan: Scan) -> Iterator[tuple[str, os.stat_result]]:

@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from windlass.accounts import Account
     from windlass.kickoffs.manifest import Manifest
+    from windlass.runner.kept_children import Key
     from windlass.runner.run_spec import Report
     from windlass.runner.zygote_pool import ZygoteKey
     from windlass_child.process.messages import Project
@@ -56,6 +57,21 @@ if TYPE_CHECKING:
 OWN_INTERPRETER = Path(sys.executable)
 
 logger = log.logger(__name__)
+
+
+@dataclass(slots=True)
+class Place:
+    """The folder of a run, and its share of the shared memory. `key` is that of the runs that may use the same process.
+
+    `child_is_idle` says after the run whether its child has left the folder, `is_ready` whether another run may have
+    the folder.
+    """
+
+    folder: Path
+    share: Share
+    key: Key | None
+    child_is_idle: bool = False
+    is_ready: bool = False
 
 
 class Runner:
@@ -199,26 +215,31 @@ class Runner:
         self, spec: RunSpec, message_in: Callable[[ProcessEnvironment], Run | Inspect], context: RunContext
     ) -> Ended:
         account = self._config.crew_account
-        async with self._folder(account, spec.limits) as (folder, share):
-            message = sendable(message_in(self._process_environment(spec, folder, account)))
+        key = self._kept.key_of(spec) if spec.is_reusing else None
+        async with self._folder(account, spec, key) as place:
+            message = sendable(message_in(self._process_environment(spec, place.folder, account)))
             with contextlib.ExitStack() as stack:
+                run_folder = None
                 if spec.hooks is not None:
-                    run_folder = stack.enter_context(closing(RunFolder(folder, account, Path(spec.project.root))))
+                    root = Path(spec.project.root)
+                    run_folder = RunFolder(place.folder, account, root, reuse=spec.is_reusing)
+                    stack.enter_context(closing(run_folder))
                     await spec.hooks.begin(run_folder)
                 try:
-                    ended = await self._in_child(spec, message, share, context)
+                    ended = await self._in_child(spec, message, place, context)
                 except NotBegun:  # at most once: a child that never ran raises no such error
-                    ended = await self._in_child(spec, message, share, context, fresh=True)
+                    ended = await self._in_child(spec, message, place, context, fresh=True)
+                place.is_ready = place.child_is_idle and run_folder is not None and run_folder.is_ready
                 if spec.hooks is not None:
                     spec.hooks.process_released()
                 return ended
 
     async def _in_child(
-        self, spec: RunSpec, message: bytes, share: Share, context: RunContext, *, fresh: bool = False
+        self, spec: RunSpec, message: bytes, place: Place, context: RunContext, *, fresh: bool = False
     ) -> Ended:
         """Runs in a child that was kept, or in a new one; with `fresh` always in a new one. Raises NotBegun."""
         async with contextlib.AsyncExitStack() as stack:
-            child = await unless_ended(context.terminator, lambda: self._child(spec, context, stack, share, fresh))
+            child = await unless_ended(context.terminator, lambda: self._child(spec, context, stack, place, fresh))
             if child is None:
                 return Ended(asked=context.terminator.asked)
             cooperative = spec.preload is not None
@@ -229,8 +250,8 @@ class Runner:
                 spec.limits,
                 self._config.grace,
                 cooperative,
-                share.disk,
-                share,
+                place.share.disk,
+                place.share,
                 secrets,
                 spec.is_reusing,
             )
@@ -240,7 +261,7 @@ class Runner:
             return ended
 
     async def _child(
-        self, spec: RunSpec, context: RunContext, stack: contextlib.AsyncExitStack, share: Share, fresh: bool
+        self, spec: RunSpec, context: RunContext, stack: contextlib.AsyncExitStack, place: Place, fresh: bool
     ) -> Child:
         """Returns a child that lives as long as the stack, and longer if it is idle then. Tries to start one a second
         time when the zygote ended before the fork, or when there were too many processes.
@@ -252,11 +273,11 @@ class Runner:
         if preparing:
             await context.report(Preparing("zygote"))
         try:
-            kept = await self._kept_or_born(spec, context, stack, key, fresh=fresh)
+            kept = await self._kept_or_born(spec, context, stack, key, place.key, fresh=fresh)
         except ChildLost:
             await self._kept.end_all()
-            kept = await self._kept_or_born(spec, context, stack, key, fresh=True)
-        stack.push_async_callback(self._keep_or_end, kept, spec, share)
+            kept = await self._kept_or_born(spec, context, stack, key, place.key, fresh=True)
+        stack.push_async_callback(self._keep_or_end, kept, spec, place)
         if preparing:
             await context.report(Preparing(None))
         return kept.child
@@ -267,25 +288,26 @@ class Runner:
         context: RunContext,
         stack: contextlib.AsyncExitStack,
         zygote_key: ZygoteKey,
+        key: Key | None,
         *,
         fresh: bool,
     ) -> KeptChild:
         """Returns a child that waits for such a run, or a new one. Uses its zygote as long as the stack lives."""
         zygote = await stack.enter_async_context(self._zygotes.use(*zygote_key))
-        key = self._kept.key_of(spec) if spec.is_reusing else ()
         if key and not fresh and (kept := self._kept.take(zygote, key)):
             return kept
         life = contextlib.AsyncExitStack()
         name = f"{spec.name}#{next(self._numbers)}"
         child = await life.enter_async_context(born(zygote, name, spec.start, context.lease_handle.until))
-        return KeptChild(child, life, zygote, key)
+        return KeptChild(child, life, zygote, key or ())
 
-    async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, share: Share) -> None:
+    async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, place: Place) -> None:
         """Keeps a child that is idle for another run, and ends any other one."""
-        out = share.cgroup is None or (
+        out = place.share.cgroup is None or (
             self._config.cgroups is not None and self._config.cgroups.take_out(kept.child.process)
         )
-        if kept.child.is_idle and out:
+        place.child_is_idle = kept.child.is_idle and out
+        if place.child_is_idle:
             await shielded(self._kept.put(kept, spec.reuse, spec.limits.memory_limit))
         else:
             await kept.life.aclose()
@@ -331,20 +353,24 @@ class Runner:
         )
 
     @contextlib.asynccontextmanager
-    async def _folder(self, account: Account | None, limits: Limits) -> AsyncIterator[tuple[Path, Share]]:
+    async def _folder(self, account: Account | None, spec: RunSpec, key: Key | None) -> AsyncIterator[Place]:
         scratch = self._open_scratch()
-        folder = scratch.run_folder(account)
+        folder = scratch.run_folder(account, key if spec.attempt == 1 else None)
         self._folders.add(folder)
-        share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, limits))
+        share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, spec.limits))
+        place = Place(folder, share, key)
         try:
             if self._config.cgroups is not None:
-                share.cgroup = self._config.cgroups.open(folder.name, limits)
+                share.cgroup = self._config.cgroups.open(folder.name, spec.limits)
             self._monitor.shared_memory.begin(share)
-            yield folder, share
+            yield place
         finally:
             try:
-                make_spare = partial(scratch.make_spare, account)
-                await shielded(clear(folder, share, self._monitor.shared_memory, make_spare))
+                if place.is_ready and scratch.keep_emptied(folder, key):
+                    self._monitor.end_later(share)
+                else:
+                    make_spare = partial(scratch.make_spare, account)
+                    await shielded(clear(folder, share, self._monitor.shared_memory, make_spare))
             finally:  # also after a cancellation: `stop` waits for this folder
                 self._folders.discard(folder)
                 self._folders_gone.set()

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import secrets
 import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 
 LOCK = ".lock"
+MOST_EMPTIED = 16
+"""Emptied folders that are kept for runs that share a process."""
 SPARES = 2
 """Folders that are kept for the next runs. Runs that end at the same moment may leave more."""
 BLOCK = 512
@@ -62,6 +66,7 @@ class Scratch:
             self._lock = open_lock(self._folder / LOCK)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._spares: list[Path] = []
+        self._emptied: list[tuple[Hashable, Path]] = []
 
     def folder(self, kind: str, account: Account | None = None) -> Path:
         """Makes a folder that only this user can read; None for the server's own user. Its path is short: crews may
@@ -72,12 +77,34 @@ class Scratch:
             account.give(folder)
         return folder
 
-    def run_folder(self, account: Account | None) -> Path:
-        """Returns the folder of the next run: a spare one, or a new one if there is none."""
+    def run_folder(self, account: Account | None, key: Hashable = None) -> Path:
+        """Returns the folder of the next run: one that was emptied after a run with the same key, a spare one, or a new
+        one.
+        """
+        for emptied in reversed(self._emptied):
+            if key == emptied[0]:
+                self._emptied.remove(emptied)
+                if emptied[1].is_dir():
+                    return emptied[1]
         while self._spares:
             if (spare := self._spares.pop()).is_dir():
                 return spare
         return self.folder("k", account)
+
+    def keep_emptied(self, folder: Path, key: Hashable) -> bool:
+        """Keeps the emptied folder of a run for a run with the same key. Returns False if it must be removed instead.
+
+        The folder gets a new name: libraries remember what they have opened by its path.
+        """
+        emptied = self._folder / f"k{secrets.token_hex(4)}"
+        try:
+            folder.rename(emptied)
+        except OSError:
+            return False
+        self._emptied.append((key, emptied))
+        if len(self._emptied) > MOST_EMPTIED:
+            with_rights_of(None, partial(remove_here, self._emptied.pop(0)[1]))
+        return True
 
     def make_spare(self, account: Account | None) -> None:
         """Makes the folder of a later run, with the folders that each run has in it: the run need not wait for the

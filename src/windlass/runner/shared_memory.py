@@ -13,6 +13,7 @@ import random
 import stat
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -106,23 +107,39 @@ class SharedMemory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: set[Share] = set()
+        self._noted: deque[Share] = deque()
         self._known: set[File | Segment] = set()
         self._things: dict[File | Segment, Belonging] = {}
 
     def begin(self, share: Share) -> None:
         self._runs.add(share)
 
-    def end(self, share: Share) -> None:
-        """Removes the shared memory of this run, and its cgroup. Call it when none of its processes is left."""
-        if share.cgroup is not None:
-            share.cgroup.remove()
+    def end(self, *shares: Share) -> None:
+        """Removes the shared memory of these runs, and their cgroups. Call it when none of their processes is left."""
+        for share in shares:
+            if share.cgroup is not None:
+                share.cgroup.remove()
         with self._lock:
             self._look()
-            share.ended = True
-            self._runs.discard(share)
+            for share in shares:
+                share.ended = True
+                self._runs.discard(share)
             self._remove_what_is_over()
-        if share.disk is not None:
-            share.disk.close()
+        for share in shares:
+            if share.disk is not None:
+                share.disk.close()
+
+    def end_later(self, share: Share) -> None:
+        """Does what `end` does at the next call of `end_noted`: many short runs need one look."""
+        self._noted.append(share)
+
+    @property
+    def has_noted(self) -> bool:
+        return bool(self._noted)
+
+    def end_noted(self) -> None:
+        if self._noted:
+            self.end(*(self._noted.popleft() for _ in range(len(self._noted))))
 
     def measure(self, families: Iterable[tuple[Share, list[Process]]]) -> None:
         """Updates which things belong to which runs. `families` are the processes of each run."""

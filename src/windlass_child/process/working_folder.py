@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 from collections import deque
 from itertools import islice
@@ -61,12 +62,13 @@ MOST_EXAMINED = 100
 """The most entries that `has_files` looks at. With more, the server scans the folder."""
 
 
-def fill(source: str, target: str) -> None:
-    """Copies or links the entries of the folder `source` into `target`. Entries that are there already stay.
+def fill(source: str, target: str, *, refresh: bool = False) -> None:
+    """Copies or links the entries of the folder `source` into `target`. Entries that are there already stay. With
+    `refresh`, only unchanged copies and the folders of the server stay.
 
     An entry that can't be read is left out: the code that opens it gets the error.
     """
-    Filling(os.path.realpath(source), os.path.realpath(target)).fill()
+    Filling(os.path.realpath(source), os.path.realpath(target), refresh=refresh).fill()
 
 
 def fill_knowledge(folder: Path) -> None:
@@ -77,8 +79,9 @@ def fill_knowledge(folder: Path) -> None:
 
 
 class Filling:
-    def __init__(self, source: str, target: str) -> None:
-        self._source, self._target = source, target
+    def __init__(self, source: str, target: str, *, refresh: bool) -> None:
+        self._source, self._target, self._refresh = source, target, refresh
+        self._present: set[str] = set()
         self._entries, self._bytes = MOST_ENTRIES, MOST_BYTES
         self._folders: deque[tuple[list[os.DirEntry[str]], str]] = deque()
 
@@ -103,12 +106,27 @@ class Filling:
     def _begin(self, found: list[os.DirEntry[str]], target: str) -> None:
         self._entries -= len(found)
         self._folders.append((found, target))
+        if self._refresh:
+            self._remove_others(found, target)
+
+    def _remove_others(self, found: list[os.DirEntry[str]], target: str) -> None:
+        """Removes what an earlier run has left and the project does not have, or not any more."""
+        originals = {entry.name: entry for entry in found}
+        with os.scandir(target) as entries:
+            for entry in entries:
+                original = originals.get(entry.name)
+                if original is not None and is_copy(original, entry):
+                    self._present.add(entry.path)
+                elif target != self._target or entry.name not in (TEMPORARY, STORAGE):
+                    remove(entry)
 
     def _add(self, entry: os.DirEntry[str], target: str) -> None:
         if entry.is_symlink():
             self._add_link(entry.path, target)
         elif entry.is_dir(follow_symlinks=False):
             self._add_folder(entry.path, target)
+        elif target in self._present:
+            self._bytes -= entry.stat(follow_symlinks=False).st_size
         elif entry.is_file(follow_symlinks=False):
             self._bytes -= copy(entry.path, target, min(LARGEST_COPY, self._bytes))
 
@@ -125,6 +143,24 @@ class Filling:
         with contextlib.suppress(FileExistsError):
             os.mkdir(target, 0o700)  # noqa: PTH102 - this runs at the start of each run
         self._begin(found, target)
+
+
+def is_copy(original: os.DirEntry[str], entry: os.DirEntry[str]) -> bool:
+    """Returns whether an entry of a working folder is a folder, as its original, or an unchanged copy of a file."""
+    if original.is_dir(follow_symlinks=False):
+        return entry.is_dir(follow_symlinks=False)
+    if not (original.is_file(follow_symlinks=False) and entry.is_file(follow_symlinks=False)):
+        return False
+    ours, its = original.stat(follow_symlinks=False), entry.stat(follow_symlinks=False)
+    return (ours.st_size, ours.st_mtime_ns) == (its.st_size, its.st_mtime_ns)
+
+
+def remove(entry: os.DirEntry[str]) -> None:
+    with contextlib.suppress(OSError):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)  # noqa: PTH108 - this runs at the start of each run
 
 
 def copy(path: str, target: str, largest: int) -> int:
