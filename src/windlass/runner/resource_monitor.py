@@ -10,9 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from windlass import log
+from windlass.accounts import with_rights_of
 from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
@@ -178,7 +180,6 @@ def measured(all_watched: list[WatchedRun], shared_memory: SharedMemory) -> list
     """Measures all runs, and returns a termination for each run that is over a limit. Call it in a thread: reading the
     memory of many processes takes long.
     """
-    shared_memory.end_noted()
     families = Families(all_processes())
     for watched in all_watched:
         watched.family = families.of(watched.pid, watched.started)
@@ -205,6 +206,8 @@ class ResourceMonitor:
         self.shared_memory = SharedMemory()
         self._tasks: list[asyncio.Task[None]] = []
         self._stall_reports: set[asyncio.Task[None]] = set()
+        self._ending: list[Share] = []
+        self._ends: set[asyncio.Future[None]] = set()
 
     async def start(self) -> None:
         if not self._tasks:
@@ -219,12 +222,27 @@ class ResourceMonitor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(self.shared_memory.end_noted)
+        self._end_shares()
+        await asyncio.gather(*self._ends, return_exceptions=True)
 
     def end_later(self, share: Share) -> None:
-        """Ends the share of a run at the next look."""
-        self.shared_memory.end_later(share)
-        self._someone.set()
+        """Ends the share of a run within LOOK_EVERY, with those of the other runs that end until then."""
+        self._ending.append(share)
+        if len(self._ending) == 1:
+            asyncio.get_running_loop().call_later(LOOK_EVERY, self._end_shares)
+
+    def _end_shares(self) -> None:
+        if not self._ending:
+            return
+        shares, self._ending = self._ending, []
+        ends = asyncio.wrap_future(with_rights_of(None, partial(self.shared_memory.end, *shares)))
+        self._ends.add(ends)
+        ends.add_done_callback(self._ended)
+
+    def _ended(self, ends: asyncio.Future[None]) -> None:
+        self._ends.discard(ends)
+        if error := ends.exception():
+            logger.event("runner.watch_failed", exc=error)
 
     @contextlib.contextmanager
     def over(self, watched: WatchedRun) -> Iterator[None]:
@@ -239,7 +257,7 @@ class ResourceMonitor:
     async def _repeat(self, name: str, look: Look, every: float) -> None:
         with ThreadPoolExecutor(1, f"windlass-{name}") as own_thread:  # all shared threads may wait for a disk
             while True:
-                if not (self._watched or self.shared_memory.has_noted):
+                if not self._watched:
                     self._someone.clear()
                     await self._someone.wait()
                 began = time.monotonic()

@@ -13,7 +13,6 @@ import random
 import stat
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -107,7 +106,6 @@ class SharedMemory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: set[Share] = set()
-        self._noted: deque[Share] = deque()
         self._known: set[File | Segment] = set()
         self._things: dict[File | Segment, Belonging] = {}
 
@@ -128,18 +126,6 @@ class SharedMemory:
         for share in shares:
             if share.disk is not None:
                 share.disk.close()
-
-    def end_later(self, share: Share) -> None:
-        """Does what `end` does at the next call of `end_noted`: many short runs need one look."""
-        self._noted.append(share)
-
-    @property
-    def has_noted(self) -> bool:
-        return bool(self._noted)
-
-    def end_noted(self) -> None:
-        if self._noted:
-            self.end(*(self._noted.popleft() for _ in range(len(self._noted))))
 
     def measure(self, families: Iterable[tuple[Share, list[Process]]]) -> None:
         """Updates which things belong to which runs. `families` are the processes of each run."""
