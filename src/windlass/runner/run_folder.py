@@ -75,7 +75,7 @@ class Scan:
 class RunFolder:
     """`project` is the folder of the project: files that were copied from it unchanged are not files of the run.
 
-    With `reuse`, `is_ready` says after the last scan whether another run of the same project may have the folder.
+    With `reuse`, `is_ready` is true after the last scan if another run of the same project may have the folder.
     """
 
     def __init__(self, folder: Path, account: Account | None, project: Path, *, reuse: bool = False) -> None:

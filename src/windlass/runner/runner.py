@@ -63,8 +63,8 @@ logger = log.logger(__name__)
 class Place:
     """The folder of a run, and its share of the shared memory. `key` is that of the runs that may use the same process.
 
-    `child_is_idle` says after the run whether its child has left the folder, `is_ready` whether another run may have
-    the folder.
+    `child_is_idle` is true if the child has left the folder after the run, `is_ready` if another run may have the
+    folder.
     """
 
     folder: Path
