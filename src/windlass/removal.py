@@ -68,11 +68,11 @@ def remove_here(folder: Path) -> None:
         logger.event("folder.not_removed", folder=folder, why=removal.why)
 
 
-def emptied(folder: int, names: Collection[str]) -> bool:
-    """Removes the content of these subfolders, with the rights of the calling thread. Returns whether they are empty.
-    One that does not exist counts as empty.
+def emptied(folder: int, names: Collection[str], *, seconds: float) -> bool:
+    """Removes the content of these subfolders, with the rights of the calling thread, for so many seconds at most.
+    Returns whether they are empty. One that does not exist counts as empty.
     """
-    removal = _Removal(time.monotonic() + SECONDS)
+    removal = _Removal(time.monotonic() + seconds)
     for name in names:
         removal.empty(name, folder)
     return removal.why is None

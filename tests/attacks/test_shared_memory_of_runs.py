@@ -17,8 +17,9 @@ from windlass.accounts import Account
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import Runner
-from windlass.runner.resource_monitor import LOOK_EVERY
+from windlass.runner.resource_monitor import LOOK_EVERY, ResourceMonitor
 from windlass.runner.run_spec import machine_environment
+from windlass.runner.shared_memory import CLOCK_STEP, Share
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -221,6 +222,23 @@ async def test_what_a_run_shared_is_gone_when_the_runner_has_stopped(
     await bench_of_another_user.runner.stop()
     assert not files_of(name)
     assert not segments() - before
+
+
+async def test_what_a_run_shares_counts_for_it_alone_when_another_run_has_just_ended(name: str) -> None:
+    monitor = ResourceMonitor()
+    before, after = Share(CREW.uid), Share(CREW.uid)
+    monitor.shared_memory.begin(before)
+    monitor.end_later(before)
+    await asyncio.sleep(2 * CLOCK_STEP)
+    monitor.shared_memory.begin(after)
+    SHARED.joinpath(name).write_bytes(b"x" * MB)
+    try:
+        os.chown(SHARED / name, CREW.uid, CREW.gid)
+        monitor.shared_memory.measure([])
+        assert sum(monitor.shared_memory.size_of(after).values()) == MB
+    finally:
+        SHARED.joinpath(name).unlink()
+        await monitor.stop()
 
 
 def leaving_all(name: str) -> dict[str, object]:

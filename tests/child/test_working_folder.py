@@ -51,6 +51,24 @@ def test_a_folder_that_is_used_again_has_the_files_of_the_project_and_no_others(
     assert (target / "knowledge" / "facts.txt").stat().st_ino == kept
 
 
+def test_a_folder_that_has_grown_too_large_becomes_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, target = written(tmp_path / "project", {"d/old": "1"}), tmp_path / "run"
+    filled(project, target)
+    (project / "d" / "old").unlink()
+    written(project, {"d/a": "1", "d/b": "2"})
+    monkeypatch.setattr(working_folder, "MOST_ENTRIES", 2)
+    fill(str(project), str(target), refresh=True)
+    assert sorted(path.name for path in (target / "d").iterdir()) == ["a", "b"]
+
+
+def test_the_rights_of_a_copy_are_those_that_the_original_has_now(tmp_path: Path) -> None:
+    project, target = written(tmp_path / "project", {"a": "1", "b": "2"}), tmp_path / "run"
+    filled(project, target)
+    (project / "a").chmod(0o755)
+    fill(str(project), str(target), refresh=True)
+    assert {name: (target / name).stat().st_mode & 0o777 for name in "ab"} == {"a": 0o700, "b": 0o600}
+
+
 def test_copies_that_stay_count_in_the_bytes_that_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(working_folder, "MOST_BYTES", 15)
     project, target = written(tmp_path / "project", {"a": "0123456789"}), tmp_path / "run"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import closing
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from projects_for_tests.ends import kickoff_folders
-from projects_for_tests.making import Bench, ScanAtEnd, function_project
-from windlass.kickoffs.files import FileLimits
+from projects_for_tests.making import DEADLINE, Bench, ScanAtEnd, function_project, written
+from windlass.kickoffs.files import DEEPEST, FileLimits
 from windlass.kickoffs.states import State
 from windlass.runner import run_folder
 from windlass.runner.run_folder import RunFolder
@@ -170,6 +172,21 @@ def a_cache(folder: Path) -> None:
     (folder / "src" / "__pycache__").mkdir()
 
 
+def files_of_a_cache_that_the_project_has(folder: Path) -> None:
+    (folder.parent / "project" / ".cache").mkdir()
+    written(folder, {".cache/secret": "of a run"})
+
+
+def a_folder_below_too_many(folder: Path) -> None:
+    for place in (folder.parent / "project", folder):
+        for depth in range(DEEPEST + 2):
+            place.joinpath(*["d"] * (depth + 1)).mkdir(mode=0o700)
+
+
+def an_executable_bit(folder: Path) -> None:
+    (folder / "data.csv").chmod(0o700)
+
+
 def a_folder_of_programs(folder: Path) -> None:
     (folder / ".config").mkdir()
 
@@ -212,6 +229,9 @@ async def is_ready(filled: tuple[Path, Path], *, last: bool = True, reuse: bool 
         a_link_in_place_of_the_storage,
         an_empty_folder,
         a_cache,
+        files_of_a_cache_that_the_project_has,
+        a_folder_below_too_many,
+        an_executable_bit,
         a_folder_of_programs,
         a_pipe,
     ],
@@ -253,6 +273,27 @@ async def test_before_the_end_of_a_run_and_without_reuse_nothing_is_removed(fill
     assert (filled[1] / ".tmp" / "file").exists()
 
 
+async def test_the_end_of_a_run_does_not_wait_for_long_until_its_folder_is_empty(
+    filled: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folder, "EMPTYING", -1)
+    written(filled[1], {".tmp/file": "of a run"})
+    assert not await is_ready(filled)
+
+
+async def test_a_folder_into_which_a_thread_may_still_write_is_not_ready(
+    filled: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, folder = filled
+    with closing(RunFolder(folder, None, project, reuse=True)) as opened:
+        with monkeypatch.context() as slow:
+            slow.setattr(run_folder, "SECONDS", 0)
+            with pytest.raises(TimeoutError):
+                await opened.remove("nothing")
+        await opened.scan(LIMITS, last=True)
+        assert not opened.is_ready
+
+
 async def test_a_folder_that_can_not_be_emptied_is_not_ready(
     filled: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +312,25 @@ def test_the_oldest_of_too_many_emptied_folders_is_removed(tmp_path: Path) -> No
         kept = [scratch.run_folder(None, number) for number in range(3, MOST_EMPTIED + 3)]
         assert all(folder.is_dir() for folder in kept)
         assert len(set(kept)) == MOST_EMPTIED
+
+
+def test_a_folder_that_no_run_uses_is_removed(tmp_path: Path) -> None:
+    with Scratch(tmp_path / "runs") as scratch:
+        assert scratch.keep_emptied(scratch.folder("k"), "key")
+        assert scratch.drop_emptied()
+        assert not scratch.drop_emptied(0)
+        assert scratch.run_folder(None, "key").is_dir()
+
+
+async def test_a_runner_that_runs_nothing_keeps_no_folder(
+    bench: Bench, project: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("windlass.runner.runner.EMPTIED_SECONDS", 0.1)
+    monkeypatch.setattr(Scratch, "drop_emptied", partialmethod(Scratch.drop_emptied, 0))
+    await run(bench, project)
+    async with asyncio.timeout(DEADLINE):
+        while folders_with_copies(scratch):  # noqa: ASYNC110 - nothing tells of the removal
+            await asyncio.sleep(0.01)
 
 
 def test_an_emptied_folder_that_was_removed_is_not_used(tmp_path: Path) -> None:

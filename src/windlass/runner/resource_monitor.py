@@ -226,7 +226,8 @@ class ResourceMonitor:
         await asyncio.gather(*self._ends, return_exceptions=True)
 
     def end_later(self, share: Share) -> None:
-        """Ends the share of a run within LOOK_EVERY, with those of the other runs that end until then."""
+        """Begins to end the share of a run within LOOK_EVERY, with those of the other runs that end until then."""
+        share.until = time.time()
         self._ending.append(share)
         if len(self._ending) == 1:
             asyncio.get_running_loop().call_later(LOOK_EVERY, self._end_shares)
@@ -234,14 +235,19 @@ class ResourceMonitor:
     def _end_shares(self) -> None:
         if not self._ending:
             return
-        shares, self._ending = self._ending, []
-        ends = asyncio.wrap_future(with_rights_of(None, partial(self.shared_memory.end, *shares)))
+        try:
+            ends = asyncio.wrap_future(with_rights_of(None, partial(self.shared_memory.end, *self._ending)))
+        except RuntimeError as error:  # no thread can be started now
+            logger.event("runner.watch_failed", exc=error)
+            asyncio.get_running_loop().call_later(LOOK_EVERY, self._end_shares)
+            return
+        self._ending = []
         self._ends.add(ends)
         ends.add_done_callback(self._ended)
 
     def _ended(self, ends: asyncio.Future[None]) -> None:
         self._ends.discard(ends)
-        if error := ends.exception():
+        if not ends.cancelled() and (error := ends.exception()):
             logger.event("runner.watch_failed", exc=error)
 
     @contextlib.contextmanager

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from windlass.accounts import with_rights_of
 from windlass.kickoffs.files import CHUNK, DEEPEST, LeftOut, Spellings, refusal, too_large
 from windlass.removal import emptied
-from windlass_child.process.working_folder import KNOWLEDGE, STORAGE, TEMPORARY, is_not_stored, is_unchanged
+from windlass_child.process.working_folder import KNOWLEDGE, STORAGE, TEMPORARY, is_copy, is_not_stored, is_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -38,6 +38,10 @@ SECONDS = 20.0
 """The time limit of one scan, and of one read."""
 RECENT = 100_000_000
 """Nanoseconds. Of changes that are closer together, the later one may leave the modification time as it was."""
+EMPTYING = 0.1
+"""Seconds that the end of a run waits until its temporary files are removed. A folder with more of them is removed
+later.
+"""
 LARGEST_FOLDER = 64 * 1024
 """Bytes. A folder that had many entries stays larger, and reading it takes longer."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,7 +61,7 @@ class Stamp(NamedTuple):
 class Scan:
     """The files that a run wrote, within the limits. `began` is the time of the scan in nanoseconds. `seen` are all
     files that the run wrote, also those over the limits. `whole` is false if some files may not have been seen. `clean`
-    means that the run left nothing but `.tmp` and `.storage`: all else is an unchanged copy of the project's.
+    means that the folder has only unchanged copies of the project's files, and `.tmp` and `.storage`, which are empty.
     """
 
     began: int
@@ -85,6 +89,7 @@ class RunFolder:
         self._copied: dict[str, Stamp] = {}
         self._began = time.time_ns() - RECENT
         self._reuse = reuse
+        self._timed_out = False
         self.is_ready = False
 
     def close(self) -> None:
@@ -100,11 +105,11 @@ class RunFolder:
 
         def scan_and_empty(top: int) -> Scan:
             scan = walk.scan(top, limits, clean=last and self._reuse)
-            scan.clean = scan.clean and scan.whole and emptied(top, (TEMPORARY, STORAGE))
+            scan.clean = scan.clean and scan.whole and emptied(top, (TEMPORARY, STORAGE), seconds=EMPTYING)
             return scan
 
         scan = await self._in_thread(scan_and_empty)
-        self.is_ready = scan.clean
+        self.is_ready = scan.clean and not self._timed_out
         return scan
 
     async def read(self, path: str, stamp: Stamp, at: int, digest: _Hash) -> bytes:
@@ -134,8 +139,12 @@ class RunFolder:
             os.close(top)
             raise
         working.add_done_callback(lambda _: os.close(top))
-        async with asyncio.timeout(SECONDS):
-            return await asyncio.wrap_future(working)
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await asyncio.wrap_future(working)
+        except TimeoutError:
+            self._timed_out = True  # the thread may write into the folder later
+            raise
 
 
 class _Walk:
@@ -193,11 +202,13 @@ class _Walk:
                 path = f"{above}{name}"
                 scan.clean = scan.clean and self._is_as_filled(path, found)
                 if found.st_dev != device or is_not_stored(above, name):
+                    scan.clean = scan.clean and path in (TEMPORARY, STORAGE)  # others are not examined
                     continue
                 if stat.S_ISDIR(found.st_mode):
                     if path.count("/") < DEEPEST:
                         folders.append(f"{path}/")
                     else:
+                        scan.clean = False
                         scan.left_out.add(f"{path}/", f"it has more than {DEEPEST} folders above it")
                 elif stat.S_ISREG(found.st_mode) and self._copied.get(path) != (stamp := _stamp(found)):
                     if self._was_there(path, found):
@@ -207,14 +218,15 @@ class _Walk:
 
     def _is_as_filled(self, path: str, found: os.stat_result) -> bool:
         """Returns whether a new working folder of the project has the same entry, or a folder in its place."""
-        if not stat.S_ISDIR(found.st_mode):
-            copied = stat.S_IMODE(found.st_mode) & ~stat.S_IXUSR == stat.S_IRUSR | stat.S_IWUSR and found.st_nlink == 1
-            return copied and is_unchanged(self._project, path, found)
-        if not _is_as_made(found) or path in (TEMPORARY, STORAGE):
+        if path in (TEMPORARY, STORAGE):
             return _is_as_made(found)
-        with suppress(OSError):
-            return stat.S_ISDIR(os.lstat(f"{self._project}/{path}").st_mode)
-        return False
+        try:
+            original = os.lstat(f"{self._project}/{path}")
+        except OSError:
+            return False
+        if stat.S_ISDIR(original.st_mode):
+            return _is_as_made(found)
+        return is_copy(original, found) and found.st_nlink == 1
 
     def _was_there(self, path: str, found: os.stat_result) -> bool:
         """Returns whether the file was copied into the folder before the run, with its modification time."""

@@ -36,7 +36,7 @@ from windlass.runner.run_context import (
 )
 from windlass.runner.run_folder import RunFolder
 from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
-from windlass.runner.scratch import DiskUse, Scratch, clear
+from windlass.runner.scratch import EMPTIED_SECONDS, DiskUse, Scratch, clear
 from windlass.runner.shared_memory import Share
 from windlass.runner.spawning import ZygoteSpec, state_of_environment
 from windlass.runner.zygote import Zygote
@@ -79,8 +79,9 @@ class Runner:
 
     A run has these steps: a folder is made, a zygote of the pool forks a child, the child gets the message `Run`, the
     runner follows its reports until it ends, and the folder is removed. With `reuse`, a child that has ended a run well
-    takes the next run in place of a new child (kept_children.py). What fails in these steps becomes the Outcome; a run
-    is never retried here, except that a fork is tried a second time when its zygote ended.
+    takes the next run in place of a new child (kept_children.py), and a later run may get its emptied folder. What
+    fails in these steps becomes the Outcome; a run is never retried here, except that a fork is tried a second time
+    when its zygote ended.
 
     `scratch` is a folder that runners may share. `machine` is the base environment of zygotes and children
     (`machine_environment` makes one).
@@ -103,6 +104,7 @@ class Runner:
         self.access = CrewAccess(self._config, scratch, lambda: self._open_scratch().folder("p"))
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
+        self._will_drop = False
 
     async def start(self) -> None:
         if self._scratch is None:
@@ -368,12 +370,23 @@ class Runner:
             try:
                 if place.is_ready and scratch.keep_emptied(folder, key):
                     self._monitor.end_later(share)
+                    self._drop_emptied_later(scratch)
                 else:
                     make_spare = partial(scratch.make_spare, account)
                     await shielded(clear(folder, share, self._monitor.shared_memory, make_spare))
             finally:  # also after a cancellation: `stop` waits for this folder
                 self._folders.discard(folder)
                 self._folders_gone.set()
+
+    def _drop_emptied_later(self, scratch: Scratch) -> None:
+        if not self._will_drop:
+            self._will_drop = True
+            asyncio.get_running_loop().call_later(EMPTIED_SECONDS, self._drop_emptied, scratch)
+
+    def _drop_emptied(self, scratch: Scratch) -> None:
+        self._will_drop = False
+        if scratch is self._scratch and scratch.drop_emptied():
+            self._drop_emptied_later(scratch)
 
     def _open_scratch(self) -> Scratch:
         if self._scratch is None:

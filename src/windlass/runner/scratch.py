@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 LOCK = ".lock"
 MOST_EMPTIED = 16
 """Emptied folders that are kept for runs that share a process."""
+EMPTIED_SECONDS = 60.0
+"""How long such a folder is kept."""
 SPARES = 2
 """Folders that are kept for the next runs. Runs that end at the same moment may leave more."""
 BLOCK = 512
@@ -42,6 +44,14 @@ SECONDS_AT_ONCE = 0.025
 DEEPEST = 100
 """Levels of folders that are measured. The time to reach a folder grows with its level."""
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Emptied(NamedTuple):
+    """An emptied folder that was kept at the time `since` (time.monotonic), for runs with this key."""
+
+    key: Hashable
+    folder: Path
+    since: float
 
 
 class Scratch:
@@ -66,7 +76,7 @@ class Scratch:
             self._lock = open_lock(self._folder / LOCK)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._spares: list[Path] = []
-        self._emptied: list[tuple[Hashable, Path]] = []
+        self._emptied: list[Emptied] = []
 
     def folder(self, kind: str, account: Account | None = None) -> Path:
         """Makes a folder that only this user can read; None for the server's own user. Its path is short: crews may
@@ -82,10 +92,10 @@ class Scratch:
         one.
         """
         for emptied in reversed(self._emptied):
-            if key == emptied[0]:
+            if key == emptied.key:
                 self._emptied.remove(emptied)
-                if emptied[1].is_dir():
-                    return emptied[1]
+                if emptied.folder.is_dir():
+                    return emptied.folder
         while self._spares:
             if (spare := self._spares.pop()).is_dir():
                 return spare
@@ -101,10 +111,22 @@ class Scratch:
             folder.rename(emptied)
         except OSError:
             return False
-        self._emptied.append((key, emptied))
+        self._emptied.append(Emptied(key, emptied, time.monotonic()))
         if len(self._emptied) > MOST_EMPTIED:
-            with_rights_of(None, partial(remove_here, self._emptied.pop(0)[1]))
+            self._drop(self._emptied[:1])
         return True
+
+    def drop_emptied(self, seconds: float = EMPTIED_SECONDS) -> bool:
+        """Removes the folders that no run has used for so long. Returns whether others are left."""
+        old = time.monotonic() - seconds
+        self._drop([one for one in self._emptied if one.since <= old])
+        return bool(self._emptied)
+
+    def _drop(self, dropped: list[Emptied]) -> None:
+        self._emptied = [one for one in self._emptied if one not in dropped]
+        for one in dropped:
+            with contextlib.suppress(RuntimeError):  # no thread can be started: `close` removes it
+                with_rights_of(None, partial(remove_here, one.folder))
 
     def make_spare(self, account: Account | None) -> None:
         """Makes the folder of a later run, with the folders that each run has in it: the run need not wait for the

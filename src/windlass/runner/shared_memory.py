@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import random
 import stat
@@ -72,7 +73,8 @@ class Share:
     """The shared memory of one run.
 
     `user` is the user of the run's processes. `held` maps each file without a name (memfd) that processes of the run
-    hold to its size in bytes. `disk` gets the size of the deleted files that they hold.
+    hold to its size in bytes. `disk` gets the size of the deleted files that they hold. `until` is the time at which
+    the run ended, when it is known before `SharedMemory.end`.
     """
 
     user: int
@@ -80,6 +82,7 @@ class Share:
     held: dict[File, int] = field(default_factory=dict)
     disk: DiskUse | None = None
     cgroup: Cgroup | None = None
+    until: float = math.inf
     ended: bool = False
 
 
@@ -117,15 +120,17 @@ class SharedMemory:
         for share in shares:
             if share.cgroup is not None:
                 share.cgroup.remove()
-        with self._lock:
-            self._look()
+        try:
+            with self._lock:
+                self._look()
+                for share in shares:
+                    share.ended = True
+                    self._runs.discard(share)
+                self._remove_what_is_over()
+        finally:
             for share in shares:
-                share.ended = True
-                self._runs.discard(share)
-            self._remove_what_is_over()
-        for share in shares:
-            if share.disk is not None:
-                share.disk.close()
+                if share.disk is not None:
+                    share.disk.close()
 
     def measure(self, families: Iterable[tuple[Share, list[Process]]]) -> None:
         """Updates which things belong to which runs. `families` are the processes of each run."""
@@ -152,7 +157,7 @@ class SharedMemory:
             if thing in self._things:
                 self._things[thing].found = one
             elif thing not in self._known:
-                runs = {run for run in tuple(self._runs) if run.user == one.user and one.changed >= run.began}
+                runs = {run for run in tuple(self._runs) if run.user == one.user and may_be_of(run, one)}
                 if runs:
                     self._things[thing] = Belonging(one, runs)
         self._known = set(found)
@@ -192,6 +197,12 @@ class SharedMemory:
             if not (one.seen or only_crews(one.runs, processes)) or not remove(one.found):
                 logger.event("shared_memory.left", what=name_of(one.found), size=one.found.size)
             self._things.pop(one.found.thing)
+
+
+def may_be_of(run: Share, one: Found) -> bool:
+    """Returns whether the thing was changed during the run. The time of a segment is known to a second."""
+    earliest = one.thing.created if isinstance(one.thing, Segment) else one.changed
+    return one.changed >= run.began and earliest <= run.until
 
 
 def _give(one: Belonging, share: Share) -> None:

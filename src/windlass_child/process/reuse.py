@@ -38,7 +38,7 @@ LONGEST_LIST = 300
 """Characters of a list of names in a reason."""
 IMPORTING = "<frozen importlib._bootstrap>"
 FOLDER = "/"
-"""The working folder of an idle process: that of its last run is removed."""
+"""The working folder of an idle process: that of its last run is not its own any more."""
 
 PLACES = "the import of its modules sets {} to a place in the working folder of the run"
 MADE_AT_IMPORT = "{} is an object that its module makes, and runs would share it: name a class or a function"

@@ -115,7 +115,7 @@ class Filling:
         with os.scandir(target) as entries:
             for entry in entries:
                 original = originals.get(entry.name)
-                if original is not None and is_copy(original, entry):
+                if original is not None and stays(original, entry):
                     self._present.add(entry.path)
                 elif target != self._target or entry.name not in (TEMPORARY, STORAGE):
                     remove(entry)
@@ -138,6 +138,8 @@ class Filling:
     def _add_folder(self, path: str, target: str) -> None:
         found = self._listed(path)
         if len(found) > self._entries:
+            if target in self._present:
+                shutil.rmtree(target)
             Path(target).symlink_to(path)
             return
         with contextlib.suppress(FileExistsError):
@@ -145,14 +147,29 @@ class Filling:
         self._begin(found, target)
 
 
-def is_copy(original: os.DirEntry[str], entry: os.DirEntry[str]) -> bool:
+def stays(original: os.DirEntry[str], entry: os.DirEntry[str]) -> bool:
     """Returns whether an entry of a working folder is a folder, as its original, or an unchanged copy of a file."""
     if original.is_dir(follow_symlinks=False):
         return entry.is_dir(follow_symlinks=False)
-    if not (original.is_file(follow_symlinks=False) and entry.is_file(follow_symlinks=False)):
+    try:
+        return is_copy(original.stat(follow_symlinks=False), entry.stat(follow_symlinks=False))
+    except OSError:  # one of them was removed meanwhile
         return False
-    ours, its = original.stat(follow_symlinks=False), entry.stat(follow_symlinks=False)
-    return (ours.st_size, ours.st_mtime_ns) == (its.st_size, its.st_mtime_ns)
+
+
+def rights(original: os.stat_result) -> int:
+    """Returns the mode of a copy."""
+    return stat.S_IRUSR | stat.S_IWUSR | original.st_mode & stat.S_IXUSR
+
+
+def is_copy(original: os.stat_result, found: os.stat_result) -> bool:
+    """Returns whether `copy` made the file `found` from the other one, and neither was changed since."""
+    return is_same(original, found) and stat.S_IMODE(found.st_mode) == rights(original)
+
+
+def is_same(original: os.stat_result, found: os.stat_result) -> bool:
+    same = (original.st_size, original.st_mtime_ns) == (found.st_size, found.st_mtime_ns)
+    return same and stat.S_ISREG(original.st_mode) and stat.S_ISREG(found.st_mode)
 
 
 def remove(entry: os.DirEntry[str]) -> None:
@@ -176,9 +193,7 @@ def copy(path: str, target: str, largest: int) -> int:
         if found.st_size > largest:
             Path(target).symlink_to(path)
             return 0
-        made = os.open(
-            target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 | found.st_mode & stat.S_IXUSR
-        )
+        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, rights(found))
         try:
             while data := os.read(source, MB):
                 while data:
@@ -208,8 +223,7 @@ def is_unchanged(root: str, path: str, found: os.stat_result) -> bool:
         original = os.lstat(f"{root}/{path}")
     except (OSError, ValueError):
         return False
-    same = (original.st_size, original.st_mtime_ns) == (found.st_size, found.st_mtime_ns)
-    return same and stat.S_ISREG(original.st_mode) and stat.S_ISREG(found.st_mode)
+    return is_same(original, found)
 
 
 def has_files(root: str, folder: str) -> bool:
