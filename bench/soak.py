@@ -22,6 +22,7 @@ from bench.traces import Traces, left, seen_by_root, traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SAMPLE_EVERY = 100
 WARM_UP = 200
@@ -30,8 +31,10 @@ WARM_UP = 200
 SETTLING = 15.0
 """Seconds before a count: connections of clients that are kept alive are closed by then."""
 
-LONGEST_IDLE = 120.0
-"""Seconds after which an idle process counts as left over. A server ends it after one minute."""
+LONGEST_IDLE = 150.0
+"""Seconds after which an idle process or its folder counts as left over. A server ends the process after one minute,
+and removes the folder after two at most.
+"""
 
 KB = 1024
 MEMORY = {"resident": resident_memory, "proportional": proportional_memory}
@@ -131,12 +134,17 @@ def run(server: Served, posts: list[Post], samples: Samples) -> None:
 
 
 def settled(server: Served) -> Traces:
-    """Idle processes, which wait for another kickoff with `--reuse`, have ended by then."""
+    """Idle processes, which wait for another kickoff with `--reuse`, have ended by then. Their folders are removed."""
     deadline = time.monotonic() + LONGEST_IDLE
-    while time.monotonic() < deadline and any(map(below, zygotes_below(server.pid))):
+    while time.monotonic() < deadline and (any(map(below, zygotes_below(server.pid))) or any(kept_copies(server))):
         time.sleep(1)
     time.sleep(SETTLING)
     return traces(server)
+
+
+def kept_copies(server: Served) -> Iterator[Path]:
+    """Yields the copies of projects in the folders that are kept for later runs."""
+    return server.home.glob("runs/r-*/k*/[!.]*")
 
 
 def show_left(before: Traces, after: Traces) -> int:

@@ -34,7 +34,7 @@ LOCK = ".lock"
 MOST_EMPTIED = 16
 """Emptied folders that are kept for runs that share a process."""
 EMPTIED_SECONDS = 60.0
-"""How long such a folder is kept."""
+"""How long such a folder is kept: once or twice this time, because they are examined in such intervals."""
 SPARES = 2
 """Folders that are kept for the next runs. Runs that end at the same moment may leave more."""
 BLOCK = 512
