@@ -205,7 +205,7 @@ class ResourceMonitor:
         self._someone = asyncio.Event()
         self.shared_memory = SharedMemory()
         self._tasks: list[asyncio.Task[None]] = []
-        self._stall_reports: set[asyncio.Task[None]] = set()
+        self._stall_reports: set[asyncio.Future[None]] = set()
         self._ending: list[Share] = []
         self._ends: set[asyncio.Future[None]] = set()
 
@@ -243,12 +243,7 @@ class ResourceMonitor:
             return
         self._ending = []
         self._ends.add(ends)
-        ends.add_done_callback(self._ended)
-
-    def _ended(self, ends: asyncio.Future[None]) -> None:
-        self._ends.discard(ends)
-        if not ends.cancelled() and (error := ends.exception()):
-            logger.event("runner.watch_failed", exc=error)
+        ends.add_done_callback(partial(_logged, self._ends))
 
     @contextlib.contextmanager
     def over(self, watched: WatchedRun) -> Iterator[None]:
@@ -295,9 +290,11 @@ class ResourceMonitor:
     def _report_stall(self, report: Awaitable[None]) -> None:
         task = asyncio.ensure_future(report)
         self._stall_reports.add(task)
-        task.add_done_callback(self._stall_report_done)
+        task.add_done_callback(partial(_logged, self._stall_reports))
 
-    def _stall_report_done(self, task: asyncio.Task[None]) -> None:
-        self._stall_reports.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            logger.event("runner.watch_failed", exc=error)
+
+def _logged(group: set[asyncio.Future[None]], done: asyncio.Future[None]) -> None:
+    """Takes work that is done out of its group, and logs its error."""
+    group.discard(done)
+    if not done.cancelled() and (error := done.exception()):
+        logger.event("runner.watch_failed", exc=error)

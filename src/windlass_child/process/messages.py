@@ -158,8 +158,7 @@ class ProcessEnvironment:
     """The environment and the folder of a child, set before a line of the project runs.
 
     `environment` is the complete environment. `folder` is the child's working directory, which no other child uses. It
-    may have copies of the project's files that an earlier run has left. `secrets` are the names of the variables whose
-    values are masked everywhere.
+    may have copies of the project's files. `secrets` are the names of the variables whose values are masked everywhere.
     """
 
     environment: dict[str, str]
