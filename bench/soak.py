@@ -22,7 +22,6 @@ from bench.traces import Traces, left, seen_by_root, traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SAMPLE_EVERY = 100
 WARM_UP = 200
@@ -134,17 +133,12 @@ def run(server: Served, posts: list[Post], samples: Samples) -> None:
 
 
 def settled(server: Served) -> Traces:
-    """Idle processes, which wait for another kickoff with `--reuse`, have ended by then. Their folders are removed."""
+    """Idle processes, which wait for another kickoff with `--reuse`, have ended by then."""
     deadline = time.monotonic() + LONGEST_IDLE
-    while time.monotonic() < deadline and (any(map(below, zygotes_below(server.pid))) or any(kept_copies(server))):
+    while time.monotonic() < deadline and any(map(below, zygotes_below(server.pid))):
         time.sleep(1)
     time.sleep(SETTLING)
     return traces(server)
-
-
-def kept_copies(server: Served) -> Iterator[Path]:
-    """Yields the copies of projects in the folders that are kept for later runs."""
-    return server.home.glob("runs/r-*/k*/[!.]*")
 
 
 def show_left(before: Traces, after: Traces) -> int:

@@ -20,7 +20,6 @@ from windlass import log
 from windlass.accounts import ROOT, owner_of, with_rights_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
 
 SECONDS = 60.0
@@ -68,16 +67,6 @@ def remove_here(folder: Path) -> None:
         logger.event("folder.not_removed", folder=folder, why=removal.why)
 
 
-def emptied(folder: int, names: Collection[str], *, seconds: float) -> bool:
-    """Removes the content of these subfolders, with the rights of the calling thread, for so many seconds at most.
-    Returns whether they are empty. One that does not exist counts as empty.
-    """
-    removal = _Removal(time.monotonic() + seconds)
-    for name in names:
-        removal.empty(name, folder)
-    return removal.why is None
-
-
 @dataclass(slots=True)
 class _Level:
     """A folder on the path from the top to the current folder.
@@ -114,19 +103,6 @@ class _Removal:
             self._walk(above, _Level("", _identity(above), [folder.name]))
         finally:
             os.close(above)
-
-    def empty(self, name: str, parent: int) -> None:
-        try:
-            folder = os.open(name, os.O_RDONLY | FOLDER, dir_fd=parent)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self.note(error)
-            return
-        try:
-            self._empty(folder)
-        finally:
-            os.close(folder)
 
     def _walk(self, top: int, level: _Level) -> None:
         """Removes the subfolders of this level with their content."""

@@ -17,9 +17,7 @@ from windlass.accounts import Account
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import Runner
-from windlass.runner.resource_monitor import LOOK_EVERY, ResourceMonitor
 from windlass.runner.run_spec import machine_environment
-from windlass.runner.shared_memory import CLOCK_STEP, Share
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -198,47 +196,15 @@ async def test_what_a_run_shares_and_has_closed_is_gone_after_it(
 
 
 @as_another_user
-async def test_what_a_run_shares_and_has_closed_is_gone_soon_when_its_process_waits_for_another_run(
+async def test_what_a_run_shares_and_has_closed_is_gone_when_its_process_waits_for_another_run(
     bench_of_another_user: Bench, open_folder: Path, name: str
 ) -> None:
     before = segments()
     project = function_project(open_folder / "project", CODE)
     outcome = await bench_of_another_user.run(project, leaving_all(name), reuse=2, version="1", hooks=ScanAtEnd())
     assert outcome.output == "done", outcome
-    async with asyncio.timeout(10 * LOOK_EVERY):
-        while files_of(name) or segments() - before:  # noqa: ASYNC110 - nothing tells of the removal
-            await asyncio.sleep(0.01)
-
-
-@as_another_user
-async def test_what_a_run_shared_is_gone_when_the_runner_has_stopped(
-    bench_of_another_user: Bench, open_folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("windlass.runner.resource_monitor.LOOK_EVERY", 600)
-    before = segments()
-    project = function_project(open_folder / "project", CODE)
-    outcome = await bench_of_another_user.run(project, leaving_all(name), reuse=2, version="1", hooks=ScanAtEnd())
-    assert outcome.output == "done", outcome
-    await bench_of_another_user.runner.stop()
     assert not files_of(name)
     assert not segments() - before
-
-
-async def test_what_a_run_shares_counts_for_it_alone_when_another_run_has_just_ended(name: str) -> None:
-    monitor = ResourceMonitor()
-    before, after = Share(CREW.uid), Share(CREW.uid)
-    monitor.shared_memory.begin(before)
-    monitor.end_later(before)
-    await asyncio.sleep(2 * CLOCK_STEP)
-    monitor.shared_memory.begin(after)
-    SHARED.joinpath(name).write_bytes(b"x" * MB)
-    try:
-        os.chown(SHARED / name, CREW.uid, CREW.gid)
-        monitor.shared_memory.measure([])
-        assert sum(monitor.shared_memory.size_of(after).values()) == MB
-    finally:
-        SHARED.joinpath(name).unlink()
-        await monitor.stop()
 
 
 def leaving_all(name: str) -> dict[str, object]:

@@ -35,49 +35,6 @@ def test_files_are_copied_and_a_changed_copy_leaves_the_project_as_it_is(tmp_pat
     assert not (target / "data.csv").is_symlink()
 
 
-def test_a_folder_that_is_used_again_has_the_files_of_the_project_and_no_others(tmp_path: Path) -> None:
-    project, target = written(tmp_path / "project", FILES), tmp_path / "run"
-    filled(project, target)
-    written(target, {".tmp/a": "of a program", ".storage/b": "of a program", "c": "of a run", "knowledge/d/e": "too"})
-    (target / "link").symlink_to("c")
-    (target / "data.csv").write_text("3,4")
-    (target / "src" / "prompts" / "hello.md").unlink()
-    (target / "src" / "prompts" / "hello.md").mkdir()
-    kept = (target / "knowledge" / "facts.txt").stat().st_ino
-    fill(str(project), str(target), refresh=True)
-    found = {path.relative_to(target).as_posix() for path in target.rglob("*") if not path.is_dir()}
-    assert found == {*FILES, ".tmp/a", ".storage/b"}
-    assert {name: (target / name).read_text() for name in FILES} == FILES
-    assert (target / "knowledge" / "facts.txt").stat().st_ino == kept
-
-
-def test_a_folder_that_has_grown_too_large_becomes_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project, target = written(tmp_path / "project", {"d/old": "1"}), tmp_path / "run"
-    filled(project, target)
-    (project / "d" / "old").unlink()
-    written(project, {"d/a": "1", "d/b": "2"})
-    monkeypatch.setattr(working_folder, "MOST_ENTRIES", 2)
-    fill(str(project), str(target), refresh=True)
-    assert sorted(path.name for path in (target / "d").iterdir()) == ["a", "b"]
-
-
-def test_the_rights_of_a_copy_are_those_that_the_original_has_now(tmp_path: Path) -> None:
-    project, target = written(tmp_path / "project", {"a": "1", "b": "2"}), tmp_path / "run"
-    filled(project, target)
-    (project / "a").chmod(0o755)
-    fill(str(project), str(target), refresh=True)
-    assert {name: (target / name).stat().st_mode & 0o777 for name in "ab"} == {"a": 0o700, "b": 0o600}
-
-
-def test_copies_that_stay_count_in_the_bytes_that_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_folder, "MOST_BYTES", 15)
-    project, target = written(tmp_path / "project", {"a": "0123456789"}), tmp_path / "run"
-    filled(project, target)
-    written(project, {"b": "0123456789"})
-    fill(str(project), str(target), refresh=True)
-    assert (target / "b").is_symlink()
-
-
 def test_copies_can_be_told_from_files_that_the_run_wrote(tmp_path: Path) -> None:
     project, target = written(tmp_path / "project", FILES), tmp_path / "run"
     filled(project, target)

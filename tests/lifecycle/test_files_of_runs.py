@@ -141,9 +141,9 @@ async def test_the_folder_is_scanned_only_at_steps_after_which_the_run_has_or_ha
     scanned: list[int] = []
     scan = RunFolder.scan
 
-    async def counted(self: RunFolder, limits: FileLimits, known: Collection[str] = (), *, last: bool) -> Scan:
+    async def counted(self: RunFolder, limits: FileLimits, known: Collection[str] = ()) -> Scan:
         scanned.append(len(known))
-        return await scan(self, limits, known, last=last)
+        return await scan(self, limits, known)
 
     monkeypatch.setattr(RunFolder, "scan", counted)
     await written.worker()

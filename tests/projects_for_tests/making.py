@@ -105,7 +105,7 @@ class ScanAtEnd:
         self._folder = folder
 
     async def end(self, _: Outcome) -> None:
-        await self._folder.scan(FileLimits(), last=True)
+        await self._folder.scan(FileLimits())
 
     async def wait_for_slot(self) -> None:
         pass

@@ -116,7 +116,7 @@ class RunFiles:
         if self._folder is None:
             return None
         try:
-            changes, left_out = await self._changes(self._folder, last=True)
+            changes, left_out = await self._changes(self._folder)
         except NotStored as error:
             await self.give_up(str(error))
             return None
@@ -156,10 +156,10 @@ class RunFiles:
             raise OSError(errno.EIO, "a part of a file is missing")
         return chunk
 
-    async def _changes(self, folder: RunFolder, *, last: bool = False) -> tuple[FileChanges | None, LeftOut]:
+    async def _changes(self, folder: RunFolder) -> tuple[FileChanges | None, LeftOut]:
         """Returns all changes since the last ones that were returned."""
         try:
-            scan = await folder.scan(self._limits, self._known, last=last)
+            scan = await folder.scan(self._limits, self._known)
             for path, stamp in scan.files.items():
                 if self._secrets.are_in(path):
                     scan.left_out.add(MASK, "its name has the value of a secret variable")

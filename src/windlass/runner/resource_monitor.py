@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.accounts import with_rights_of
 from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
@@ -206,8 +205,6 @@ class ResourceMonitor:
         self.shared_memory = SharedMemory()
         self._tasks: list[asyncio.Task[None]] = []
         self._stall_reports: set[asyncio.Future[None]] = set()
-        self._ending: list[Share] = []
-        self._ends: set[asyncio.Future[None]] = set()
 
     async def start(self) -> None:
         if not self._tasks:
@@ -222,28 +219,6 @@ class ResourceMonitor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._end_shares()
-        await asyncio.gather(*self._ends, return_exceptions=True)
-
-    def end_later(self, share: Share) -> None:
-        """Begins to end the share of a run within LOOK_EVERY, with those of the other runs that end until then."""
-        share.until = time.time()
-        self._ending.append(share)
-        if len(self._ending) == 1:
-            asyncio.get_running_loop().call_later(LOOK_EVERY, self._end_shares)
-
-    def _end_shares(self) -> None:
-        if not self._ending:
-            return
-        try:
-            ends = asyncio.wrap_future(with_rights_of(None, partial(self.shared_memory.end, *self._ending)))
-        except RuntimeError as error:  # no thread can be started now
-            logger.event("runner.watch_failed", exc=error)
-            asyncio.get_running_loop().call_later(LOOK_EVERY, self._end_shares)
-            return
-        self._ending = []
-        self._ends.add(ends)
-        ends.add_done_callback(partial(_logged, self._ends))
 
     @contextlib.contextmanager
     def over(self, watched: WatchedRun) -> Iterator[None]:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windlass.accounts import with_rights_of
 from windlass.kickoffs.files import CHUNK, DEEPEST, LeftOut, Spellings, refusal, too_large
-from windlass.removal import emptied
-from windlass_child.process.working_folder import KNOWLEDGE, STORAGE, TEMPORARY, is_copy, is_not_stored, is_unchanged
+from windlass_child.process.working_folder import KNOWLEDGE, is_not_stored, is_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -38,12 +37,6 @@ SECONDS = 20.0
 """The time limit of one scan, and of one read."""
 RECENT = 100_000_000
 """Nanoseconds. Of changes that are closer together, the later one may leave the modification time as it was."""
-EMPTYING = 0.1
-"""Seconds that the end of a run waits until its temporary files are removed. A folder with more of them is removed
-later.
-"""
-LARGEST_FOLDER = 64 * 1024
-"""Bytes. A folder that had many entries stays larger, and reading it takes longer."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -60,8 +53,7 @@ class Stamp(NamedTuple):
 @dataclass(slots=True)
 class Scan:
     """The files that a run wrote, within the limits. `began` is the time of the scan in nanoseconds. `seen` are all
-    files that the run wrote, also those over the limits. `whole` is false if some files may not have been seen. `clean`
-    means that the folder has only unchanged copies of the project's files, and `.tmp` and `.storage`, which are empty.
+    files that the run wrote, also those over the limits. `whole` is false if some files may not have been seen.
     """
 
     began: int
@@ -69,7 +61,6 @@ class Scan:
     left_out: LeftOut = field(default_factory=LeftOut)
     seen: set[str] = field(default_factory=set)
     whole: bool = True
-    clean: bool = False
 
     def is_settled(self, stamp: Stamp) -> bool:
         """Returns whether a later change of the file certainly changes its stamp."""
@@ -77,40 +68,26 @@ class Scan:
 
 
 class RunFolder:
-    """`project` is the folder of the project: files that were copied from it unchanged are not files of the run.
+    """`project` is the folder of the project: files that were copied from it unchanged are not files of the run."""
 
-    With `reuse`, `is_ready` is true after the last scan if another run of the same project may have the folder.
-    """
-
-    def __init__(self, folder: Path, account: Account | None, project: Path, *, reuse: bool = False) -> None:
+    def __init__(self, folder: Path, account: Account | None, project: Path) -> None:
         self._descriptor = os.open(folder, FOLDER)
         self._account = account
         self._project = str(project)
         self._copied: dict[str, Stamp] = {}
         self._began = time.time_ns() - RECENT
-        self._reuse = reuse
-        self._timed_out = False
-        self.is_ready = False
 
     def close(self) -> None:
         os.close(self._descriptor)
 
-    async def scan(self, limits: FileLimits, known: Collection[str] = (), *, last: bool = False) -> Scan:
-        """Finds the files that the run wrote. `known` are paths that count as written by the run in any case. `last`
-        means that the run has ended: with `reuse`, `.tmp` and `.storage` are emptied if it left nothing else.
+    async def scan(self, limits: FileLimits, known: Collection[str] = ()) -> Scan:
+        """Finds the files that the run wrote. `known` are paths that count as written by the run in any case.
 
         Raises OSError, and TimeoutError when a file system does not answer.
         """
         walk = _Walk(self._project, self._began, frozenset(known), self._copied)
 
-        def scan_and_empty(top: int) -> Scan:
-            scan = walk.scan(top, limits, clean=last and self._reuse)
-            scan.clean = scan.clean and scan.whole and emptied(top, (TEMPORARY, STORAGE), seconds=EMPTYING)
-            return scan
-
-        scan = await self._in_thread(scan_and_empty)
-        self.is_ready = scan.clean and not self._timed_out
-        return scan
+        return await self._in_thread(lambda top: walk.scan(top, limits))
 
     async def read(self, path: str, stamp: Stamp, at: int, digest: _Hash) -> bytes:
         """Returns the next chunk of a scanned file, b"" at the end of its scanned size, and adds it to the digest.
@@ -139,12 +116,8 @@ class RunFolder:
             os.close(top)
             raise
         working.add_done_callback(lambda _: os.close(top))
-        try:
-            async with asyncio.timeout(SECONDS):
-                return await asyncio.wrap_future(working)
-        except TimeoutError:
-            self._timed_out = True  # the thread may write into the folder later
-            raise
+        async with asyncio.timeout(SECONDS):
+            return await asyncio.wrap_future(working)
 
 
 class _Walk:
@@ -156,11 +129,9 @@ class _Walk:
         self._known = known
         self._copied = copied
 
-    def scan(self, top: int, limits: FileLimits, *, clean: bool) -> Scan:
-        """Files that are stored already keep their places: a limit leaves out only others, or later content. Without
-        `clean`, the scan does not find out whether the folder is clean.
-        """
-        scan = Scan(time.time_ns(), clean=clean)
+    def scan(self, top: int, limits: FileLimits) -> Scan:
+        """Files that are stored already keep their places: a limit leaves out only others, or later content."""
+        scan = Scan(time.time_ns())
         found = sorted(self._found(top, scan), key=self._place)
         scan.seen = {path for path, _ in found}
         spellings, count, total = Spellings(), len(self._known & scan.seen if scan.whole else self._known), 0
@@ -188,9 +159,7 @@ class _Walk:
 
     def _found(self, top: int, scan: Scan) -> Iterator[tuple[str, Stamp]]:
         """Yields the regular files that the run wrote, of at most MOST_EXAMINED entries."""
-        found = os.fstat(top)
-        device, folders, examined = found.st_dev, deque([""]), 0
-        scan.clean = scan.clean and _is_as_made(found)
+        device, folders, examined = os.fstat(top).st_dev, deque([""]), 0
         while folders:
             above = folders.popleft()
             for name, found in _entries(top, above, scan):
@@ -200,33 +169,18 @@ class _Walk:
                     scan.left_out.add("others", f"the folder has more than {MOST_EXAMINED} files and folders")
                     return
                 path = f"{above}{name}"
-                scan.clean = scan.clean and self._is_as_filled(path, found)
                 if found.st_dev != device or is_not_stored(above, name):
-                    scan.clean = scan.clean and path in (TEMPORARY, STORAGE)  # others are not examined
                     continue
                 if stat.S_ISDIR(found.st_mode):
                     if path.count("/") < DEEPEST:
                         folders.append(f"{path}/")
                     else:
-                        scan.clean = False
                         scan.left_out.add(f"{path}/", f"it has more than {DEEPEST} folders above it")
                 elif stat.S_ISREG(found.st_mode) and self._copied.get(path) != (stamp := _stamp(found)):
                     if self._was_there(path, found):
                         self._copied[path] = stamp
                     else:
                         yield path, stamp
-
-    def _is_as_filled(self, path: str, found: os.stat_result) -> bool:
-        """Returns whether a new working folder of the project has the same entry, or a folder in its place."""
-        if path in (TEMPORARY, STORAGE):
-            return _is_as_made(found)
-        try:
-            original = os.lstat(f"{self._project}/{path}")
-        except OSError:
-            return False
-        if stat.S_ISDIR(original.st_mode):
-            return _is_as_made(found)
-        return is_copy(original, found) and found.st_nlink == 1
 
     def _was_there(self, path: str, found: os.stat_result) -> bool:
         """Returns whether the file was copied into the folder before the run, with its modification time."""
@@ -243,14 +197,6 @@ class _Walk:
         except OSError:
             return False
         return original.st_size == size or original.st_mtime_ns >= self._began or not stat.S_ISREG(original.st_mode)
-
-
-def _is_as_made(folder: os.stat_result) -> bool:
-    return (
-        stat.S_ISDIR(folder.st_mode)
-        and stat.S_IMODE(folder.st_mode) == stat.S_IRWXU
-        and folder.st_size <= LARGEST_FOLDER
-    )
 
 
 def _entries(top: int, folder: str, scan: Scan) -> Iterator[tuple[str, os.stat_result]]:

@@ -38,8 +38,7 @@ class RunHooks(Protocol):
     - `begin`: the working folder is made.
     - `wait_for_slot`: returns when the process may start. It is called again for a second process.
     - `end`: the process has ended or is idle. It is not called without a process, or after the end of the lease.
-    - `process_released`: the process is gone or waits for another run. The folder is removed then, or kept if
-      it was emptied.
+    - `process_released`: the process is gone or waits for another run. The folder is removed then.
     """
 
     async def begin(self, folder: RunFolder) -> None: ...

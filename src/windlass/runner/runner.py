@@ -36,7 +36,7 @@ from windlass.runner.run_context import (
 )
 from windlass.runner.run_folder import RunFolder
 from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
-from windlass.runner.scratch import EMPTIED_SECONDS, DiskUse, Scratch, clear
+from windlass.runner.scratch import DiskUse, Scratch, clear
 from windlass.runner.shared_memory import Share
 from windlass.runner.spawning import ZygoteSpec, state_of_environment
 from windlass.runner.zygote import Zygote
@@ -61,17 +61,14 @@ logger = log.logger(__name__)
 
 @dataclass(slots=True)
 class Place:
-    """The folder of a run, and its share of the shared memory. `key` is that of the runs that may use the same process.
+    """The folder of a run, and its share of the shared memory.
 
-    `child_is_idle` is true if the child has left the folder after the run, `is_ready` if another run may have the
-    folder.
+    `key` is that of the runs that may use the same process.
     """
 
     folder: Path
     share: Share
     key: Key | None
-    child_is_idle: bool = False
-    is_ready: bool = False
 
 
 class Runner:
@@ -79,9 +76,8 @@ class Runner:
 
     A run has these steps: a folder is made, a zygote of the pool forks a child, the child gets the message `Run`, the
     runner follows its reports until it ends, and the folder is removed. With `reuse`, a child that has ended a run well
-    takes the next run in place of a new child (kept_children.py), and a later run may get its emptied folder. What
-    fails in these steps becomes the Outcome; a run is never retried here, except that a fork is tried a second time
-    when its zygote ended.
+    takes the next run in place of a new child (kept_children.py), in another folder. What fails in these steps becomes
+    the Outcome; a run is never retried here, except that a fork is tried a second time when its zygote ended.
 
     `scratch` is a folder that runners may share. `machine` is the base environment of zygotes and children
     (`machine_environment` makes one).
@@ -104,7 +100,6 @@ class Runner:
         self.access = CrewAccess(self._config, scratch, lambda: self._open_scratch().folder("p"))
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
-        self._will_drop = False
 
     async def start(self) -> None:
         if self._scratch is None:
@@ -221,17 +216,14 @@ class Runner:
         async with self._folder(account, spec, key) as place:
             message = sendable(message_in(self._process_environment(spec, place.folder, account)))
             with contextlib.ExitStack() as stack:
-                run_folder = None
                 if spec.hooks is not None:
-                    root = Path(spec.project.root)
-                    run_folder = RunFolder(place.folder, account, root, reuse=spec.is_reusing)
+                    run_folder = RunFolder(place.folder, account, Path(spec.project.root))
                     stack.enter_context(closing(run_folder))
                     await spec.hooks.begin(run_folder)
                 try:
                     ended = await self._in_child(spec, message, place, context)
                 except NotBegun:  # at most once: a child that never ran raises no such error
                     ended = await self._in_child(spec, message, place, context, fresh=True)
-                place.is_ready = place.child_is_idle and run_folder is not None and run_folder.is_ready
                 if spec.hooks is not None:
                     spec.hooks.process_released()
                 return ended
@@ -279,7 +271,7 @@ class Runner:
         except ChildLost:
             await self._kept.end_all()
             kept = await self._kept_or_born(spec, context, stack, key, place.key, fresh=True)
-        stack.push_async_callback(self._keep_or_end, kept, spec, place)
+        stack.push_async_callback(self._keep_or_end, kept, spec, place.share)
         if preparing:
             await context.report(Preparing(None))
         return kept.child
@@ -303,13 +295,12 @@ class Runner:
         child = await life.enter_async_context(born(zygote, name, spec.start, context.lease_handle.until))
         return KeptChild(child, life, zygote, key or ())
 
-    async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, place: Place) -> None:
+    async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, share: Share) -> None:
         """Keeps a child that is idle for another run, and ends any other one."""
-        out = place.share.cgroup is None or (
+        out = share.cgroup is None or (
             self._config.cgroups is not None and self._config.cgroups.take_out(kept.child.process)
         )
-        place.child_is_idle = kept.child.is_idle and out
-        if place.child_is_idle:
+        if kept.child.is_idle and out:
             await shielded(self._kept.put(kept, spec.reuse, spec.limits.memory_limit))
         else:
             await kept.life.aclose()
@@ -357,7 +348,7 @@ class Runner:
     @contextlib.asynccontextmanager
     async def _folder(self, account: Account | None, spec: RunSpec, key: Key | None) -> AsyncIterator[Place]:
         scratch = self._open_scratch()
-        folder = scratch.run_folder(account, key if spec.attempt == 1 else None)
+        folder = scratch.run_folder(account)
         self._folders.add(folder)
         share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, spec.limits))
         place = Place(folder, share, key)
@@ -368,25 +359,11 @@ class Runner:
             yield place
         finally:
             try:
-                if place.is_ready and scratch.keep_emptied(folder, key):
-                    self._monitor.end_later(share)
-                    self._drop_emptied_later(scratch)
-                else:
-                    make_spare = partial(scratch.make_spare, account)
-                    await shielded(clear(folder, share, self._monitor.shared_memory, make_spare))
+                make_spare = partial(scratch.make_spare, account)
+                await shielded(clear(folder, share, self._monitor.shared_memory, make_spare))
             finally:  # also after a cancellation: `stop` waits for this folder
                 self._folders.discard(folder)
                 self._folders_gone.set()
-
-    def _drop_emptied_later(self, scratch: Scratch) -> None:
-        if not self._will_drop:
-            self._will_drop = True
-            asyncio.get_running_loop().call_later(EMPTIED_SECONDS, self._drop_emptied, scratch)
-
-    def _drop_emptied(self, scratch: Scratch) -> None:
-        self._will_drop = False
-        if scratch is self._scratch and scratch.drop_emptied():
-            self._drop_emptied_later(scratch)
 
     def _open_scratch(self) -> Scratch:
         if self._scratch is None:

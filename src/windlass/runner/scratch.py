@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import secrets
 import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
@@ -31,10 +29,6 @@ if TYPE_CHECKING:
 
 
 LOCK = ".lock"
-MOST_EMPTIED = 16
-"""Emptied folders that are kept for runs that share a process."""
-EMPTIED_SECONDS = 60.0
-"""How long such a folder is kept: once or twice this time, because they are examined in such intervals."""
 SPARES = 2
 """Folders that are kept for the next runs. Runs that end at the same moment may leave more."""
 BLOCK = 512
@@ -44,14 +38,6 @@ SECONDS_AT_ONCE = 0.025
 DEEPEST = 100
 """Levels of folders that are measured. The time to reach a folder grows with its level."""
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Emptied(NamedTuple):
-    """An emptied folder that was kept at the time `since` (time.monotonic), for runs with this key."""
-
-    key: Hashable
-    folder: Path
-    since: float
 
 
 class Scratch:
@@ -76,7 +62,6 @@ class Scratch:
             self._lock = open_lock(self._folder / LOCK)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._spares: list[Path] = []
-        self._emptied: list[Emptied] = []
 
     def folder(self, kind: str, account: Account | None = None) -> Path:
         """Makes a folder that only this user can read; None for the server's own user. Its path is short: crews may
@@ -87,46 +72,12 @@ class Scratch:
             account.give(folder)
         return folder
 
-    def run_folder(self, account: Account | None, key: Hashable = None) -> Path:
-        """Returns the folder of the next run: one that was emptied after a run with the same key, a spare one, or a new
-        one.
-        """
-        for emptied in reversed(self._emptied):
-            if key == emptied.key:
-                self._emptied.remove(emptied)
-                if emptied.folder.is_dir():
-                    return emptied.folder
+    def run_folder(self, account: Account | None) -> Path:
+        """Returns the folder of the next run, which no run has had: a spare one, or a new one."""
         while self._spares:
             if (spare := self._spares.pop()).is_dir():
                 return spare
         return self.folder("k", account)
-
-    def keep_emptied(self, folder: Path, key: Hashable) -> bool:
-        """Keeps the emptied folder of a run for a run with the same key. Returns False if it must be removed instead.
-
-        The folder gets a new name: libraries remember what they have opened by its path.
-        """
-        emptied = self._folder / f"k{secrets.token_hex(4)}"
-        try:
-            folder.rename(emptied)
-        except OSError:
-            return False
-        self._emptied.append(Emptied(key, emptied, time.monotonic()))
-        if len(self._emptied) > MOST_EMPTIED:
-            self._drop(self._emptied[:1])
-        return True
-
-    def drop_emptied(self, seconds: float = EMPTIED_SECONDS) -> bool:
-        """Removes the folders that no run has used for so long. Returns whether others are left."""
-        old = time.monotonic() - seconds
-        self._drop([one for one in self._emptied if one.since <= old])
-        return bool(self._emptied)
-
-    def _drop(self, dropped: list[Emptied]) -> None:
-        self._emptied = [one for one in self._emptied if one not in dropped]
-        for one in dropped:
-            with contextlib.suppress(RuntimeError):  # no thread can be started: `close` removes it
-                with_rights_of(None, partial(remove_here, one.folder))
 
     def make_spare(self, account: Account | None) -> None:
         """Makes the folder of a later run, with the folders that each run has in it: the run need not wait for the

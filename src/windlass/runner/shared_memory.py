@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import os
 import random
 import stat
@@ -73,8 +72,7 @@ class Share:
     """The shared memory of one run.
 
     `user` is the user of the run's processes. `held` maps each file without a name (memfd) that processes of the run
-    hold to its size in bytes. `disk` gets the size of the deleted files that they hold. `until` is the time at which
-    the run ended, when it is known before `SharedMemory.end`.
+    hold to its size in bytes. `disk` gets the size of the deleted files that they hold.
     """
 
     user: int
@@ -82,7 +80,6 @@ class Share:
     held: dict[File, int] = field(default_factory=dict)
     disk: DiskUse | None = None
     cgroup: Cgroup | None = None
-    until: float = math.inf
     ended: bool = False
 
 
@@ -115,22 +112,19 @@ class SharedMemory:
     def begin(self, share: Share) -> None:
         self._runs.add(share)
 
-    def end(self, *shares: Share) -> None:
-        """Removes the shared memory of these runs, and their cgroups. Call it when none of their processes is left."""
-        for share in shares:
-            if share.cgroup is not None:
-                share.cgroup.remove()
+    def end(self, share: Share) -> None:
+        """Removes the shared memory of the run, and its cgroup. Call it when none of its processes is in the run."""
+        if share.cgroup is not None:
+            share.cgroup.remove()
         try:
             with self._lock:
                 self._look()
-                for share in shares:
-                    share.ended = True
-                    self._runs.discard(share)
+                share.ended = True
+                self._runs.discard(share)
                 self._remove_what_is_over()
         finally:
-            for share in shares:
-                if share.disk is not None:
-                    share.disk.close()
+            if share.disk is not None:
+                share.disk.close()
 
     def measure(self, families: Iterable[tuple[Share, list[Process]]]) -> None:
         """Updates which things belong to which runs. `families` are the processes of each run."""
@@ -200,9 +194,8 @@ class SharedMemory:
 
 
 def may_be_of(run: Share, one: Found) -> bool:
-    """Returns whether the thing was changed during the run. The time of a segment is known to a second."""
-    earliest = one.thing.created if isinstance(one.thing, Segment) else one.changed
-    return one.changed >= run.began and earliest <= run.until
+    """Returns whether the thing was changed since the run began. The time of a segment is known to a second."""
+    return one.changed >= run.began
 
 
 def _give(one: Belonging, share: Share) -> None:

@@ -178,9 +178,7 @@ def run_several(order: Inspect | Run | None, channel: Channel, inbox: Inbox) -> 
 
 def prepared(order: Inspect | Run, channel: Channel, inbox: Inbox) -> Report:
     """Prepares this process for the order, once its environment is set."""
-    # The first attempt of a kickoff may have the folder of another run, a later one has files of its earlier attempts.
-    refresh = isinstance(order, Run) and order.attempt == 1
-    fill(order.project.root, order.process_environment.folder, refresh=refresh)
+    fill(order.project.root, order.process_environment.folder)
     reset_inherited_state(order.project.root)
     refuse_input()
     redaction = Redaction(environment(), order.process_environment.secrets)

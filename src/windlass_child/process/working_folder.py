@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections import deque
 from itertools import islice
@@ -62,13 +61,12 @@ MOST_EXAMINED = 100
 """The most entries that `has_files` looks at. With more, the server scans the folder."""
 
 
-def fill(source: str, target: str, *, refresh: bool = False) -> None:
-    """Copies or links the entries of the folder `source` into `target`. Entries that are there already stay. With
-    `refresh`, only unchanged copies and the folders of the server stay.
+def fill(source: str, target: str) -> None:
+    """Copies or links the entries of the folder `source` into `target`. Entries that are there already stay.
 
     An entry that can't be read is left out: the code that opens it gets the error.
     """
-    Filling(os.path.realpath(source), os.path.realpath(target), refresh=refresh).fill()
+    Filling(os.path.realpath(source), os.path.realpath(target)).fill()
 
 
 def fill_knowledge(folder: Path) -> None:
@@ -79,9 +77,8 @@ def fill_knowledge(folder: Path) -> None:
 
 
 class Filling:
-    def __init__(self, source: str, target: str, *, refresh: bool) -> None:
-        self._source, self._target, self._refresh = source, target, refresh
-        self._present: set[str] = set()
+    def __init__(self, source: str, target: str) -> None:
+        self._source, self._target = source, target
         self._entries, self._bytes = MOST_ENTRIES, MOST_BYTES
         self._folders: deque[tuple[list[os.DirEntry[str]], str]] = deque()
 
@@ -106,27 +103,12 @@ class Filling:
     def _begin(self, found: list[os.DirEntry[str]], target: str) -> None:
         self._entries -= len(found)
         self._folders.append((found, target))
-        if self._refresh:
-            self._remove_others(found, target)
-
-    def _remove_others(self, found: list[os.DirEntry[str]], target: str) -> None:
-        """Removes what an earlier run has left and the project does not have, or not any more."""
-        originals = {entry.name: entry for entry in found}
-        with os.scandir(target) as entries:
-            for entry in entries:
-                original = originals.get(entry.name)
-                if original is not None and stays(original, entry):
-                    self._present.add(entry.path)
-                elif target != self._target or entry.name not in (TEMPORARY, STORAGE):
-                    remove(entry)
 
     def _add(self, entry: os.DirEntry[str], target: str) -> None:
         if entry.is_symlink():
             self._add_link(entry.path, target)
         elif entry.is_dir(follow_symlinks=False):
             self._add_folder(entry.path, target)
-        elif target in self._present:
-            self._bytes -= entry.stat(follow_symlinks=False).st_size
         elif entry.is_file(follow_symlinks=False):
             self._bytes -= copy(entry.path, target, min(LARGEST_COPY, self._bytes))
 
@@ -138,8 +120,6 @@ class Filling:
     def _add_folder(self, path: str, target: str) -> None:
         found = self._listed(path)
         if len(found) > self._entries:
-            if target in self._present:
-                shutil.rmtree(target)
             Path(target).symlink_to(path)
             return
         with contextlib.suppress(FileExistsError):
@@ -147,37 +127,14 @@ class Filling:
         self._begin(found, target)
 
 
-def stays(original: os.DirEntry[str], entry: os.DirEntry[str]) -> bool:
-    """Returns whether an entry of a working folder is a folder, as its original, or an unchanged copy of a file."""
-    if original.is_dir(follow_symlinks=False):
-        return entry.is_dir(follow_symlinks=False)
-    try:
-        return is_copy(original.stat(follow_symlinks=False), entry.stat(follow_symlinks=False))
-    except OSError:  # one of them was removed meanwhile
-        return False
-
-
 def rights(original: os.stat_result) -> int:
     """Returns the mode of a copy."""
     return stat.S_IRUSR | stat.S_IWUSR | original.st_mode & stat.S_IXUSR
 
 
-def is_copy(original: os.stat_result, found: os.stat_result) -> bool:
-    """Returns whether `copy` made the file `found` from the other one, and neither was changed since."""
-    return is_same(original, found) and stat.S_IMODE(found.st_mode) == rights(original)
-
-
 def is_same(original: os.stat_result, found: os.stat_result) -> bool:
     same = (original.st_size, original.st_mtime_ns) == (found.st_size, found.st_mtime_ns)
     return same and stat.S_ISREG(original.st_mode) and stat.S_ISREG(found.st_mode)
-
-
-def remove(entry: os.DirEntry[str]) -> None:
-    with contextlib.suppress(OSError):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        else:
-            os.unlink(entry.path)  # noqa: PTH108 - this runs at the start of each run
 
 
 def copy(path: str, target: str, largest: int) -> int:
