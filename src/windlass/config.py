@@ -125,8 +125,8 @@ class Settings(SignInSettings):
     failed_auth_limit: int = Field(
         60,
         ge=0,
-        description="Requests with a wrong token that one address may send in a minute, counted like connections; 0 is "
-        "no limit.",
+        description="Requests with a wrong token and failed sign-ins that one address may have in a minute, counted "
+        "like connections; 0 is no limit.",
     )
     request_limit: Rate = Field(
         0.0, description="Requests that one organization token may send in a second; 0 is no limit."

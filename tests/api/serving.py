@@ -311,7 +311,9 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             seconds,
             public_url,
         )
-        dashboard = Dashboard(control, api, Sessions(database, tokens), tokens.key_for(b"windlass notice"))
+        dashboard = Dashboard(
+            control, api, Sessions(database, tokens, access.failures), tokens.key_for(b"windlass notice")
+        )
         routes = [
             *health_routes({"database": ready}),
             *control_routes(control),

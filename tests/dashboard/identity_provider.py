@@ -40,6 +40,7 @@ class IdentityProvider:
     is_down: bool = False
     url: str = ""
     metadata: Claims = field(default_factory=dict)
+    asked_for_tokens: int = 0
     _key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one", "use": "sig"}))
     _codes: dict[str, Claims] = field(default_factory=dict)
 
@@ -90,9 +91,10 @@ class IdentityProvider:
         return RedirectResponse(f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}")
 
     async def _token(self, request: Request) -> Response:
+        self.asked_for_tokens += 1
         form = await request.form()
         basic = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
-        begun = self._codes.pop(str(form["code"]), None)  # a code is valid once
+        begun = self._codes.pop(str(form.get("code")), None)  # a code is valid once
         verifier = hashlib.sha256(str(form.get("code_verifier")).encode()).digest()
         challenge = base64.urlsafe_b64encode(verifier).decode().rstrip("=")
         if request.headers.get("authorization") != f"Basic {basic}" or begun is None:

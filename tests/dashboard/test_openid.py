@@ -136,11 +136,36 @@ async def test_a_disabled_user_is_refused(server: Server, provider: IdentityProv
     assert (answer.status_code, "your user is disabled" in answer.text) == (403, True)
 
 
+def _lie(claims: dict[str, Any], lie: dict[str, Any]) -> None:
+    """Changes the claims. A claim that becomes None is left out."""
+    claims.update(lie)
+    for name in [name for name, value in claims.items() if value is None]:
+        del claims[name]
+
+
+async def test_an_id_token_for_several_clients_is_accepted_from_this_one(
+    provider: IdentityProvider, visitor: Visitor
+) -> None:
+    provider.person = person()
+    provider.change = lambda claims: claims.update(aud=[CLIENT, "another"], azp=CLIENT)
+    assert (await sign_in(visitor)).status_code == 303
+
+
 OTHER_KEY = RSAKey.generate_key(2048, {"kid": "one"})
 LIES: dict[str, dict[str, Any]] = {
     "for another client": {"aud": "another"},
+    "for another client, from this one": {"aud": "another", "azp": CLIENT},
+    "for other clients, from this one": {"aud": ["another", "a third"], "azp": CLIENT},
+    "for this client and another, from nobody": {"aud": [CLIENT, "another"]},
+    "for this client and another, from the other": {"aud": [CLIENT, "another"], "azp": "another"},
+    "for this client, from another": {"azp": "another"},
+    "for nobody": {"aud": None},
+    "for an empty list": {"aud": []},
     "of another issuer": {"iss": "https://evil.example.com"},
     "for another sign-in": {"nonce": "another"},
+    "of no issuer": {"iss": None},
+    "for no sign-in": {"nonce": None},
+    "without an end": {"exp": None},
     "too old": {"exp": int(time.time()) - 3600, "iat": int(time.time()) - 7200},
     "without a subject": {"sub": ""},
     "without a name": {"email": None},
@@ -153,7 +178,7 @@ LIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("lie", LIES)
 async def test_an_id_token_is_refused_that_is(provider: IdentityProvider, visitor: Visitor, lie: str) -> None:
     provider.person = person()
-    provider.change = lambda claims: claims.update(LIES[lie])
+    provider.change = lambda claims: _lie(claims, LIES[lie])
     answer = await sign_in(visitor)
     assert answer.status_code in {403, 502}
     assert (await visitor.get("/ui/account")).status_code == 303

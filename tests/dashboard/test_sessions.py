@@ -165,7 +165,7 @@ async def test_guesses_of_a_password_are_limited(server: Server, nobody: Visitor
 
 
 async def test_the_names_of_guesses_take_little_memory(server: Server) -> None:
-    failures = server.dashboard.sessions._failures
+    failures = server.dashboard.sessions._tries
     for name in ("x" * 100_000, "x" * 200_000):
         with pytest.raises(SignInRefused):
             await server.dashboard.sessions.by_password(name, PASSWORD, Client(None, None))

@@ -6,9 +6,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from windlass import log
 from windlass.access.tokens import Tokens, TokenUse
@@ -18,7 +19,7 @@ from windlass.secrets.secret import from_authorization_header, kind_of
 from windlass.store.listener import TOKENS, Listener, NotifyCache
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from uuid import UUID
 
     from windlass.store.tokens import TokenRow, TokenStore
@@ -103,6 +104,11 @@ class Rate(Generic[Key]):
         self._empty_at[key] = max(empty_at, now) + self._each
         return 0.0
 
+    def give_back(self, key: Key) -> None:
+        """Removes one request of the key from the count."""
+        if key in self._empty_at:
+            self._empty_at[key] -= self._each
+
     def _make_room(self, now: float) -> None:
         """Removes the keys whose queue is empty. If more than three quarters of the room stay in use, removes the
         oldest keys too.
@@ -131,6 +137,26 @@ class FailedAuthentications:
         if source.limited and (seconds := self._rate.take(source.name)):
             raise self._too_many(seconds)
 
+    @contextmanager
+    def attempt(self, source: Source, *refusals: type[Exception]) -> Iterator[None]:
+        """Counts an attempt as failed before the block runs, so that attempts at the same time count too.
+
+        Takes the count back unless the block raises one of `refusals` or is cancelled. Raises TooManyRequests when the
+        address has reached its limit. Use it where an attempt costs more than a statement.
+        """
+        if source.limited and (seconds := self._rate.take(source.name)):
+            self._refuse(source, seconds)
+        try:
+            yield
+        except refusals:
+            self._note(source)
+            raise
+        except Exception:
+            self._give_back(source)
+            raise
+        else:
+            self._give_back(source)
+
     def report(self) -> None:
         """Logs the failures since the last report. The addresses with the most failures have a line each."""
         counted, self._counted = self._counted, Counter()
@@ -140,7 +166,11 @@ class FailedAuthentications:
         if others := counted.total() - sum(failures for _, failures in named):
             logger.event("authentication.failed", address="others", failures=others)
 
-    def _refuse(self, source: Source, seconds: float) -> None:
+    def _give_back(self, source: Source) -> None:
+        if source.limited:
+            self._rate.give_back(source.name)
+
+    def _refuse(self, source: Source, seconds: float) -> NoReturn:
         self._note(source)
         raise self._too_many(seconds)
 
@@ -150,7 +180,8 @@ class FailedAuthentications:
 
     def _too_many(self, seconds: float) -> TooManyRequests:
         return TooManyRequests(
-            f"Your address sent more than {self._per_minute} requests with an invalid token within a minute.",
+            f"Your address had more than {self._per_minute} requests with an invalid token or failed sign-ins within "
+            "a minute.",
             "Wait for the seconds in `Retry-After`, and send a valid token.",
             seconds,
         )

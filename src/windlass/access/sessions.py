@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import secrets
 import shlex
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ import argon2
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from windlass import log
-from windlass.access.authentication import Rate, TooManyRequests
+from windlass.access.authentication import FailedAuthentications, Rate, Source, TooManyRequests
 from windlass.access.tokens import OWNER, LastOwner, NoSuchUser, UserExists
 from windlass.errors import WindlassError
 from windlass.secrets.secret import Secret
@@ -23,6 +23,7 @@ from windlass.store.audit import COMMAND_LINE, Actor, Change
 from windlass.store.sessions import Lifetime, SessionStore, SignIn
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from uuid import UUID
 
     from windlass.access.openid import Identity, RoleRules
@@ -52,6 +53,9 @@ OIDC = "oidc"
 logger = log.logger(__name__)
 
 
+UNKNOWN = Source("unknown", limited=False)
+
+
 class SignInRefused(WindlassError):  # noqa: N818 - describes the attempt
     pass
 
@@ -79,16 +83,20 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The program of the person, as the request shows it."""
+    """The program of the person, as the request shows it. `source` is what its failed sign-ins are counted by."""
 
     address: str | None
     agent: str | None
+    source: Source = UNKNOWN
 
 
 class Sessions:
-    """Only digests of cookies and links are stored. Each server of a database accepts the cookies of the others."""
+    """Only digests of cookies and links are stored. Each server of a database accepts the cookies of the others.
 
-    def __init__(self, database: Database, tokens: Tokens) -> None:
+    `failures` counts failed sign-ins with the failed authentications of the API, by address.
+    """
+
+    def __init__(self, database: Database, tokens: Tokens, failures: FailedAuthentications | None = None) -> None:
         self._store = SessionStore(database, LIFETIME)
         self._tokens = tokens
         self._key = tokens.key_for(b"windlass session")
@@ -96,7 +104,8 @@ class Sessions:
         self._hasher = argon2.PasswordHasher()
         self._hashing = asyncio.Semaphore(HASHES_AT_ONCE)
         self._waiting = 0
-        self._failures: Rate[str] = Rate(TRIES_PER_MINUTE / 60, TRIES_PER_MINUTE)
+        self.failures = failures or FailedAuthentications(0)
+        self._tries: Rate[str] = Rate(TRIES_PER_MINUTE / 60, TRIES_PER_MINUTE)
         self._nobody: str | None = None
         self.cookie = f"windlass_session_{tokens.key_for(b'windlass cookie')[:3].hex()}"
         """The name of the cookie. Servers on other ports of the same host share the browser's cookies."""
@@ -129,37 +138,58 @@ class Sessions:
         return not await self._store.has_owner_with_password()
 
     async def by_link(self, code: str, client: Client) -> str:
-        """Returns the cookie of a new session. Raises SignInRefused."""
-        user = await self._store.use_link(self._digest(code[:LONGEST_COOKIE]))
-        if user is None or await self._store.name_of(user) is None:
-            raise SignInRefused(
-                "This link was used before, or it is too old.", "Get a new one with: windlass users link NAME"
-            )
+        """Returns the cookie of a new session. Raises SignInRefused and TooManyRequests."""
+        with self.failures.attempt(client.source, SignInRefused):
+            user = await self._store.use_link(self._digest(code[:LONGEST_COOKIE]))
+            if user is None or await self._store.name_of(user) is None:
+                raise SignInRefused(
+                    "This link was used before, or it is too old.", "Get a new one with: windlass users link NAME"
+                )
         return await self.begin(user, "link", client)
 
     async def by_password(self, name: str, password: str, client: Client) -> str:
         """Returns the cookie of a new session. Raises SignInRefused and TooManyRequests."""
         name = name[:LONGEST_NAME]
-        if self._waiting >= MOST_WAITING:
-            raise TooManyRequests("Too many people sign in at this moment.", "Try again in some seconds.", 5)
-        if seconds := self._failures.seconds_until_free(name):
-            raise TooManyRequests(
-                "There were too many failed sign-ins for this user.",
-                "Wait a minute, or sign in by a link: windlass users link NAME",
-                seconds,
-            )
-        found = await self._store.password(name)
-        stored = found[1] if found else None
-        fits = await self._verified(stored, password)
-        if found is None or stored is None or not fits:
-            self._failures.take(name)
-            logger.event("sign_in.refused", address=client.address)
-            raise SignInRefused(
-                "The name or the password is wrong.", "Without a password, sign in by a link: windlass users link NAME"
-            )
+        async with self._try(name, client):
+            found = await self._store.password(name)
+            stored = found[1] if found else None
+            fits = await self._verified(stored, password)
+            if found is None or stored is None or not fits:
+                logger.event("sign_in.refused", address=client.address)
+                raise SignInRefused(
+                    "The name or the password is wrong.",
+                    "Without a password, sign in by a link: windlass users link NAME",
+                )
         if self._hasher.check_needs_rehash(stored):
             await self._store.update_hash(found[0], await self._hashed(password))
         return await self.begin(found[0], "password", client)
+
+    @asynccontextmanager
+    async def _try(self, name: str, client: Client) -> AsyncIterator[None]:
+        """Counts a try of a password before the block hashes it: a hash costs much, and tries at the same time count
+        too. A try that is not refused does not count. Raises TooManyRequests.
+        """
+        if self._waiting >= MOST_WAITING:
+            raise TooManyRequests("Too many people sign in at this moment.", "Try again in some seconds.", 5)
+        with self.failures.attempt(client.source, SignInRefused):
+            if seconds := self._tries.take(name):
+                raise TooManyRequests(
+                    "There were too many failed sign-ins for this user.",
+                    "Wait a minute, or sign in by a link: windlass users link NAME",
+                    seconds,
+                )
+            self._waiting += 1
+            try:
+                yield
+            except SignInRefused:
+                raise
+            except Exception:
+                self._tries.give_back(name)
+                raise
+            else:
+                self._tries.give_back(name)
+            finally:
+                self._waiting -= 1
 
     async def by_identity(self, identity: Identity, roles: RoleRules, client: Client) -> str:
         """Returns the cookie of a new session for a person whom an OpenID Connect provider has authenticated.
@@ -220,17 +250,18 @@ class Sessions:
         """Ends all sessions of the person. Returns how many there were."""
         return await self._store.end_others(person.user_id, None, by)
 
-    async def change_password(self, person: Person, current: str, new: str, by: Actor) -> None:
-        """Sets the person's password, and ends the person's other sessions. Raises BadPassword, SignInRefused."""
+    async def change_password(self, person: Person, current: str, new: str, by: Actor, client: Client) -> None:
+        """Sets the person's password, and ends the person's other sessions.
+
+        Raises BadPassword, SignInRefused and TooManyRequests.
+        """
         if not person.may_set_password:
             raise BadPassword("You sign in with OpenID Connect.", "An owner's link lets you set a password, too.")
         if person.has_password:
-            found = await self._store.password(person.name)
-            if self._failures.seconds_until_free(person.name) or not await self._verified(
-                found[1] if found else None, current
-            ):
-                self._failures.take(person.name)
-                raise SignInRefused("The current password is wrong.", "Without it, ask an owner for a new link.")
+            async with self._try(person.name, client):
+                found = await self._store.password(person.name)
+                if not await self._verified(found[1] if found else None, current):
+                    raise SignInRefused("The current password is wrong.", "Without it, ask an owner for a new link.")
         await self.set_password(person.name, new, by=by, kept=person.session)
 
     async def set_password(self, user: str, new: str, *, by: Actor = COMMAND_LINE, kept: UUID | None = None) -> None:
@@ -259,14 +290,10 @@ class Sessions:
         """Returns whether the password fits. It takes as long for a user who does not exist or has no password."""
         if len(password) > LONGEST_PASSWORD:
             return False
-        self._waiting += 1
-        try:
-            if self._nobody is None:
-                self._nobody = await self._hashed(secrets.token_hex())
-            async with self._hashing:
-                return await asyncio.to_thread(self._fits, stored or self._nobody, password)
-        finally:
-            self._waiting -= 1
+        if self._nobody is None:
+            self._nobody = await self._hashed(secrets.token_hex())
+        async with self._hashing:
+            return await asyncio.to_thread(self._fits, stored or self._nobody, password)
 
     def _fits(self, stored: str, password: str) -> bool:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from windlass.access.authentication import TooManyRequests
 from windlass.access.sessions import SHORTEST_PASSWORD, BadPassword, SignInRefused
 from windlass.dashboard.routes import THEME, THEMES, Routes
 from windlass.dashboard.sign_in import after
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 ROUTES = Routes()
 YEAR = 365 * 24 * 3600
-BAD = 400
+BAD, TOO_MANY = 400, 429
 
 
 @ROUTES.get("/account", Role.VIEWER)
@@ -31,9 +32,11 @@ async def change_password(visit: Visit) -> Response:
     try:
         if new != visit.field("again"):
             raise BadPassword("The two new passwords differ.", "Type the new password twice.")  # noqa: TRY301
-        await visit.dashboard.sessions.change_password(visit.person, visit.field("current"), new, visit.actor)
-    except (BadPassword, SignInRefused) as error:
-        return await _page(visit, error, BAD)
+        await visit.dashboard.sessions.change_password(
+            visit.person, visit.field("current"), new, visit.actor, visit.client
+        )
+    except (BadPassword, SignInRefused, TooManyRequests) as error:
+        return await _page(visit, error, TOO_MANY if isinstance(error, TooManyRequests) else BAD)
     return visit.redirect("/ui/account", notice="Your password is set. Your other sessions have ended.")
 
 

@@ -11,9 +11,10 @@ from cryptography.fernet import Fernet, InvalidToken
 from starlette.exceptions import HTTPException
 
 from windlass import log
+from windlass.access.authentication import TooManyRequests
 from windlass.access.sessions import SignInRefused
 from windlass.dashboard.routes import Routes
-from windlass.dashboard.sign_in import REFUSED, begin, form
+from windlass.dashboard.sign_in import begin, form, refused
 from windlass.secrets.key_ring import to_base64
 
 if TYPE_CHECKING:
@@ -74,21 +75,36 @@ class OpenIdClient:
         except (InvalidToken, ValueError):
             raise SignInRefused("The sign-in took too long, or began in another browser.", "Sign in again.") from None
         request.scope["session"] = kept["session"]
-        await self._metadata()
-        found = await self._app.authorize_access_token(request)
+        issuer = await self._metadata()
+        found = await self._app.authorize_access_token(request, claims_options=self._required(issuer))
         claims = found.get("userinfo")
         if not claims:
             raise SignInRefused("Your provider sent no ID token.", "Sign in again.")
         return dict(claims), str(kept["next"])
 
-    async def _metadata(self) -> None:
-        """Reads the provider's metadata, once, and checks what Authlib believes: the issuer and the algorithms."""
+    def _required(self, issuer: str) -> dict[str, dict[str, Any]]:
+        """Returns what the ID token must have, besides what Authlib requires of each: `sub`, `exp`, `iat`, the nonce,
+        and `azp` with several audiences, which is then this client. Without `aud` here, a token for another client
+        whose `azp` is this one would pass.
+        """
+        return {
+            "iss": {"essential": True, "value": issuer},
+            "aud": {"essential": True, "value": self.config.client_id},
+            "nonce": {"essential": True},
+        }
+
+    async def _metadata(self) -> str:
+        """Reads the provider's metadata, once, and checks what Authlib believes: the issuer and the algorithms.
+
+        Returns the issuer as the provider writes it.
+        """
         metadata = await self._app.load_server_metadata()
         if str(metadata.get("issuer", "")).rstrip("/") != self.config.issuer:
             self.__dict__.pop("_app", None)
             raise ValueError("the provider names another issuer than WINDLASS_SIGN_IN_ISSUER")
         named = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
         metadata["id_token_signing_alg_values_supported"] = [one for one in named if one in ALGORITHMS]
+        return str(metadata["issuer"])
 
 
 @ROUTES.get("/sign-in/openid", role=None)
@@ -104,13 +120,15 @@ async def to_provider(visit: Visit) -> Response:
 
 @ROUTES.get("/sign-in/openid/callback", role=None)
 async def from_provider(visit: Visit) -> Response:
-    client = _client(visit)
+    client, sessions = _client(visit), visit.dashboard.sessions
     try:
-        claims, following = await client.claims(visit.request, visit.request.cookies.get(STATE))
-        identity = client.config.identity(claims)
-        cookie = await visit.dashboard.sessions.by_identity(identity, client.config.roles, visit.client)
-    except SignInRefused as error:
-        response = await form(visit, error, REFUSED)
+        # Each failure counts for the address: an answer that was made up costs requests to the provider.
+        with sessions.failures.attempt(visit.client.source, Exception):
+            claims, following = await client.claims(visit.request, visit.request.cookies.get(STATE))
+            identity = client.config.identity(claims)
+            cookie = await sessions.by_identity(identity, client.config.roles, visit.client)
+    except (SignInRefused, TooManyRequests) as error:
+        response = await refused(visit, error)
     except Exception as error:  # noqa: BLE001 - every failure of the provider becomes one page
         response = await _failed(visit, client, error)
     else:
@@ -131,11 +149,11 @@ def _back(visit: Visit) -> str:
 
 async def _failed(visit: Visit, client: OpenIdClient, error: Exception) -> Response:
     if getattr(error, "error", None) == DECLINED:
-        refused = SignInRefused(f"The sign-in was declined at {client.host}.", "Sign in again, or ask your provider.")
-        return await form(visit, refused, REFUSED)
+        declined = SignInRefused(f"The sign-in was declined at {client.host}.", "Sign in again, or ask your provider.")
+        return await refused(visit, declined)
     logger.event("sign_in.provider_failed", issuer=client.config.issuer, error=type(error).__name__)
-    refused = SignInRefused(
+    failed = SignInRefused(
         f"The sign-in with {client.host} failed.",
         "Try again. If it fails again, look into the server's log for sign_in.provider_failed (docs/sign-in.md).",
     )
-    return await form(visit, refused, 502)
+    return await form(visit, failed, 502)

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from windlass.access.sessions import Client
+from windlass.api.application import source_of_request
 from windlass.api.bodies import read_body
 from windlass.api.errors import Problem, bad_request
 from windlass.kickoffs.roles import SCOPES_OF_ROLE
@@ -73,7 +74,8 @@ class Visit:
     @property
     def client(self) -> Client:
         client = self.request.client
-        return Client(client.host[:LONGEST_ADDRESS] if client else None, self.request.headers.get("user-agent"))
+        address = client.host[:LONGEST_ADDRESS] if client else None
+        return Client(address, self.request.headers.get("user-agent"), source_of_request(self.request.scope))
 
     @property
     def actor(self) -> Actor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from windlass.access.authentication import TooManyRequests
@@ -38,7 +39,7 @@ async def sign_in(visit: Visit) -> Response:
             visit.field("name").strip(), visit.field("password"), visit.client
         )
     except (SignInRefused, TooManyRequests) as error:
-        return await form(visit, error, REFUSED if isinstance(error, SignInRefused) else TOO_MANY)
+        return await refused(visit, error)
     return await begin(visit, cookie, visit.field("next"))
 
 
@@ -49,6 +50,15 @@ async def sign_out(visit: Visit) -> Response:
     response = visit.redirect("/ui/sign-in", notice="You are signed out.")
     response.delete_cookie(visit.dashboard.sessions.cookie, path=visit.dashboard.cookie_path)
     return response
+
+
+async def refused(visit: Visit, error: SignInRefused | TooManyRequests) -> Response:
+    """Returns the page with the form, and why the sign-in was refused."""
+    if isinstance(error, SignInRefused):
+        return await form(visit, error, REFUSED)
+    page = await form(visit, error, TOO_MANY)
+    page.headers["Retry-After"] = str(math.ceil(error.retry_after))
+    return page
 
 
 async def form(visit: Visit, error: Exception | None = None, status: int = 200) -> Response:
@@ -82,8 +92,8 @@ def after(path: str | None) -> str:
 async def _by_link(visit: Visit, code: str) -> Response:
     try:
         cookie = await visit.dashboard.sessions.by_link(code, visit.client)
-    except SignInRefused as error:
+    except (SignInRefused, TooManyRequests) as error:
         if visit.signed_in is not None:  # the link was opened twice
             return visit.redirect(HOME)
-        return await form(visit, error, REFUSED)
+        return await refused(visit, error)
     return await begin(visit, cookie, visit.query.get("next"))

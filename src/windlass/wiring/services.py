@@ -288,7 +288,7 @@ class Services:
 
     def _new_dashboard(self, control: ControlApi, crew_api: CrewApi) -> Dashboard:
         tokens = self.infrastructure.tokens
-        sessions = Sessions(self.infrastructure.database, tokens)
+        sessions = Sessions(self.infrastructure.database, tokens, control.access.failures)
         config = openid_of(self.settings)
         client = OpenIdClient(config, tokens.key_for(b"windlass openid")) if config else None
         return Dashboard(control, crew_api, sessions, tokens.key_for(b"windlass notice"), client)

@@ -1,0 +1,138 @@
+"""Guesses of passwords, links and answers of a provider cost little, at the same time too, and harm nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from api.serving import serving
+from dashboard.identity_provider import CLIENT, SECRET, IdentityProvider
+from dashboard.people import PASSWORD, user
+from windlass.access.authentication import RateLimits
+from windlass.access.openid import OpenId, RoleRules
+from windlass.dashboard.openid import OpenIdClient
+from windlass.kickoffs.roles import Role
+from windlass.secrets.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import argon2
+
+    from api.serving import Crew, Server
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ATTACKER, OTHER = "203.0.113.7", "203.0.113.8"
+LIMIT = 5
+DEADLINE = 30.0
+_numbers = itertools.count(1)
+
+
+class CountingHasher:
+    """Checks passwords as the server does, and counts the checks."""
+
+    def __init__(self, inner: argon2.PasswordHasher) -> None:
+        self._inner = inner
+        self.verified = 0
+
+    def verify(self, stored: str, password: str) -> bool:
+        self.verified += 1
+        return self._inner.verify(stored, password)
+
+    def hash(self, password: str) -> str:
+        return self._inner.hash(password)
+
+    def check_needs_rehash(self, stored: str) -> bool:
+        return self._inner.check_needs_rehash(stored)
+
+
+@asynccontextmanager
+async def behind_a_proxy(crew: Crew) -> AsyncIterator[tuple[Server, CountingHasher]]:
+    """A server that believes what this machine says of clients' addresses."""
+    rates = RateLimits(failures=LIMIT)
+    async with serving(crew.server.database.url, trusted_proxies=["127.0.0.1"], rates=rates) as server:
+        sessions = server.dashboard.sessions
+        await sessions._verified(None, "so that the hash of nobody exists")
+        hasher = sessions._hasher = CountingHasher(sessions._hasher)  # type: ignore[assignment]
+        yield server, hasher
+
+
+async def post(server: Server, address: str | None, path: str = "/ui/sign-in", **fields: str) -> httpx.Response:
+    headers = {"Sec-Fetch-Site": "same-origin", **({"X-Forwarded-For": address} if address else {})}
+    async with httpx.AsyncClient(base_url=server.url, timeout=DEADLINE, headers=headers) as http:
+        return await http.post(path, data=fields)
+
+
+async def guess(server: Server, address: str | None, name: str | None = None, password: str = "a guess") -> int:
+    """The status of a sign-in under a name that nobody has, unless it is given."""
+    given = {"name": name or f"nobody {next(_numbers)}", "password": password}
+    return (await post(server, address, **given)).status_code
+
+
+async def test_guesses_at_once_from_one_address_are_refused_before_they_are_hashed(crew: Crew) -> None:
+    async with behind_a_proxy(crew) as (server, hasher):
+        found = await asyncio.gather(*(guess(server, ATTACKER) for _ in range(4 * LIMIT)))
+        assert (sorted(found).count(403), sorted(found).count(429)) == (LIMIT, 3 * LIMIT)
+        assert hasher.verified == LIMIT
+        refused = await post(server, ATTACKER, name="nobody", password="a guess")
+        assert "failed sign-ins" in refused.text
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        name = await user(server, Role.VIEWER, PASSWORD)
+        assert await guess(server, OTHER, name, PASSWORD) == 303
+
+
+async def test_guesses_at_once_for_one_user_are_refused_before_they_are_hashed(crew: Crew) -> None:
+    """From this machine, whose address is not limited: the user is."""
+    async with behind_a_proxy(crew) as (server, hasher):
+        name = await user(server, Role.VIEWER, PASSWORD)
+        found = await asyncio.gather(*(guess(server, None, name) for _ in range(30)))
+        assert (sorted(found).count(403), sorted(found).count(429)) == (10, 20)
+        assert hasher.verified == 10
+
+
+async def test_sign_ins_that_succeed_do_not_count(crew: Crew) -> None:
+    async with behind_a_proxy(crew) as (server, _):
+        name = await user(server, Role.VIEWER, PASSWORD)
+        assert [await guess(server, ATTACKER, name, PASSWORD) for _ in range(3 * LIMIT)] == [303] * 3 * LIMIT
+
+
+async def test_an_ipv6_network_counts_as_one_client_and_this_machine_as_none(crew: Crew) -> None:
+    async with behind_a_proxy(crew) as (server, _):
+        one_network = [await guess(server, f"2001:db8:1:2::{n:x}") for n in range(LIMIT + 2)]
+        assert one_network == [403] * LIMIT + [429] * 2
+        assert await guess(server, "2001:db8:1:3::1") == 403
+        assert [await guess(server, None) for _ in range(LIMIT + 2)] == [403] * (LIMIT + 2)
+
+
+async def test_guesses_of_passwords_and_of_links_are_counted_together(crew: Crew) -> None:
+    async with behind_a_proxy(crew) as (server, hasher):
+        links = [(await post(server, ATTACKER, code="made up")).status_code for _ in range(LIMIT + 1)]
+        assert links == [403] * LIMIT + [429]
+        assert (await guess(server, ATTACKER), hasher.verified) == (429, 0)
+
+
+async def test_invented_answers_of_a_provider_cause_few_requests_to_it(crew: Crew) -> None:
+    provider = IdentityProvider(person={"sub": "1", "email": "a@example.com", "email_verified": True})
+    running = await provider.start()
+    try:
+        async with behind_a_proxy(crew) as (server, _):
+            config = OpenId(provider.url, CLIENT, Secret(SECRET), "email", "groups", RoleRules.parse([], "viewer"))
+            server.dashboard.openid = OpenIdClient(config, bytes(32))
+            headers = {"X-Forwarded-For": ATTACKER}
+            async with httpx.AsyncClient(base_url=server.url, timeout=DEADLINE, headers=headers) as http:
+                found = []
+                for _ in range(LIMIT + 2):
+                    begun = await http.get("/ui/sign-in/openid")
+                    state = httpx.URL(begun.headers["location"]).params["state"]
+                    answer = await http.get(f"/ui/sign-in/openid/callback?state={state}&code=made-up")
+                    found.append(answer.status_code)
+            assert found == [502] * LIMIT + [429] * 2
+            assert provider.asked_for_tokens == LIMIT
+    finally:
+        await running.stop()
