@@ -4,6 +4,7 @@ import functools
 import gc
 import itertools
 import os
+import random
 import re
 from compileall import compile_dir
 from contextlib import suppress
@@ -40,6 +41,12 @@ PROJECTS = re.compile("/projects_for_tests/projects/|/templates/")
 _numbers = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--order-seed", type=int, help="run the modules, and the tests of each, in a random order of this seed"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Rewrites the assertions of changed modules once, also where Python may write no byte code: otherwise each process
     of pytest-xdist does so for all modules, which takes seven seconds. Compiles the other modules once, too.
@@ -62,6 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
         os._exit(0)
     if len(changed) > 1:
         os.waitpid(half, 0)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffles modules and the tests within them. Each process of pytest-xdist gets the same order."""
+    if (seed := config.getoption("--order-seed")) is not None:
+        chance = random.Random(seed)
+        places = {path: chance.random() for path in dict.fromkeys(item.path for item in items)}
+        items.sort(key=lambda item: (places[item.path], chance.random()))
 
 
 def pytest_collection_finish() -> None:

@@ -242,6 +242,7 @@ def test_a_token_of_another_crew_is_recognised(windlass: Command, folder: Path) 
 
 def test_roles_of_people_and_logins(windlass: Command, folder: Path, server: Started) -> None:
     address = next(line.split()[-1] for line in server.out.splitlines() if line.startswith("  Address"))
+    assert windlass("users", "add", "boss", "--role", "owner").code == 0, "one owner must remain"
     assert windlass("users", "add", "vic", "--role", "viewer").code == 0
     token = windlass("tokens", "create", "--personal", "--user", "vic").out
     elsewhere = CommandHere(folder / "elsewhere")

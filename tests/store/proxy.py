@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
 
 SOCKET = ".s.PGSQL.5432"
 
 
 class Proxy:
+    """It has plain sockets and closes each itself: a stream of asyncio stays open where its task is cancelled before
+    it begins.
+    """
+
     def __init__(self, url: str) -> None:
         given = conninfo_to_dict(url)
         self._there = str(Path(str(given["host"])) / f".s.PGSQL.{given.get('port') or 5432}")
         self._folder = Path(tempfile.mkdtemp(prefix="windlass-test-"))
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
         self._pairs: set[asyncio.Task[None]] = set()
         self._flows = asyncio.Event()
         self._flows.set()
@@ -36,13 +38,18 @@ class Proxy:
         shutil.rmtree(self._folder)
 
     async def open(self) -> None:
-        self._server = await asyncio.start_unix_server(self._serve, self._folder / SOCKET)
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.setblocking(False)
+        self._listening.bind(str(self._folder / SOCKET))
+        self._listening.listen(100)
+        asyncio.get_running_loop().add_reader(self._listening, self._accept, self._listening)
 
     async def close(self) -> None:
         """Nobody gets through any more, and whoever is connected is cut off."""
-        if self._server:
-            self._server.close()
-            self._server = None
+        if self._listening:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
             (self._folder / SOCKET).unlink()
         await self.cut()
 
@@ -60,33 +67,35 @@ class Proxy:
     def thaw(self) -> None:
         self._flows.set()
 
-    async def _serve(self, client_reader: StreamReader, client_writer: StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._pairs.add(task)
+    def _accept(self, listening: socket.socket) -> None:
         try:
-            await self._join(client_reader, client_writer)
-        finally:
-            self._pairs.discard(task)
-
-    async def _join(self, client_reader: StreamReader, client_writer: StreamWriter) -> None:
-        try:
-            reader, writer = await asyncio.open_unix_connection(self._there)
-        except OSError:  # PostgreSQL is not there
-            client_writer.transport.abort()
+            client, _ = listening.accept()
+        except OSError:  # the client has gone again
             return
-        try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._copy(client_reader, writer))
-                both.create_task(self._copy(reader, client_writer))
-            writer.close()
-        except* (ConnectionError, asyncio.CancelledError):
-            writer.transport.abort()
-            client_writer.transport.abort()
+        pair = asyncio.create_task(self._join(client))
+        self._pairs.add(pair)
+        pair.add_done_callback(self._pairs.discard)
+        pair.add_done_callback(lambda _: client.close())  # a task that is cancelled before it begins runs no line
 
-    async def _copy(self, source: StreamReader, target: StreamWriter) -> None:
-        while data := await source.read(65536):
+    async def _join(self, client: socket.socket) -> None:
+        """Ends with the first of the two who closes its end."""
+        with client, socket.socket(socket.AF_UNIX) as server:
+            client.setblocking(False)
+            server.setblocking(False)
+            try:
+                await asyncio.get_running_loop().sock_connect(server, self._there)
+            except OSError:  # PostgreSQL is not there
+                return
+            ways = [asyncio.create_task(self._copy(*way)) for way in ((client, server), (server, client))]
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while data := await loop.sock_recv(source, 65536):
             await self._flows.wait()
-            target.write(data)
-            await target.drain()
-        target.close()
+            await loop.sock_sendall(target, data)

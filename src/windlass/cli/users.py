@@ -79,7 +79,8 @@ def role(name: str, role: str, *, json_output: bool, profile: str | None) -> Non
     """Set the role of a user, on every server within a second.
 
     ROLE is owner, developer, viewer or none. An owner may do everything with the control API, a developer may deploy
-    and change deployments, a viewer may read. `none` takes the access away. One owner must remain.
+    and change deployments, a viewer may read. `none` takes the access away. One owner must remain. The command ends
+    when every server has the role.
     """
     given = None if role == "none" else role
     people_of(profile).set_role(name, given)

@@ -84,6 +84,8 @@ class Builds:
                     return None
                 lines = await self._store.log(build, after=after, limit=limit)
                 if lines or found.has_ended or not await _notified(notice, deadline - clock.time()):
+                    if found.has_ended and wait:  # who follows the build uses its version next
+                        await self._store.passed_by_servers()
                     return LogPage(lines, found, lines[-1].seq if lines else after)
             finally:
                 self._forget(build, notice)

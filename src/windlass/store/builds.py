@@ -160,6 +160,10 @@ class BuildStore:
         """Removes the logs of `limit` builds that ended so long ago. Returns the number of lines."""
         return await self._database.execute(SQL["remove_old_lines"], {"age": age, "limit": limit})
 
+    async def passed_by_servers(self) -> None:
+        """Waits until every server serves the versions of the builds that have ended, 2 s at most."""
+        await self._database.passed_by_servers()
+
     async def in_use(self) -> InUse:
         rows = await self._database.rows(SQL["in_use"])
         found = [frozenset(row[name] for row in rows if row[name]) for name in ("snapshot", "environment")]

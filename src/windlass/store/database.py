@@ -20,6 +20,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from windlass import log, metrics
 from windlass.aio import cancelled, obeying_cancellation
 from windlass.errors import DatabaseUnavailable, SettingsError, StatementGivenUp, WindlassError
+from windlass.store.barrier import passed_by_servers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -171,6 +172,17 @@ class Database:
             connection.transaction(),
         ):
             yield connection
+
+    @asynccontextmanager
+    async def change(self) -> AsyncIterator[Connection]:
+        """Provides a transaction that changes what servers keep. Returns when every server has the change."""
+        async with self.transaction() as connection:
+            yield connection
+        await self.passed_by_servers()
+
+    async def passed_by_servers(self) -> None:
+        """Waits until every server has handled the notifications of earlier transactions, 2 s at most."""
+        await passed_by_servers(self.url)
 
     async def rows(
         self, query: SQL | LiteralString, values: Mapping[str, Any] | None = None, *, soon: bool = False

@@ -88,11 +88,15 @@ class DeploymentStore:
         manifest = Manifest.from_json(sanitized_json(manifest.to_json()))
         async with self._database.transaction() as connection:
             await connection.execute(SQL["lock_slug"], {"slug": slug})
-            found = await _get(connection, slug) or await _add(connection, slug)
-            if not _same(found.version, digest, source, manifest):
+            before = await _get(connection, slug)
+            found = before or await _add(connection, slug)
+            changes = not _same(found.version, digest, source, manifest)
+            if changes:
                 version = await add_version(connection, found.id, digest, source, manifest)
                 await make_current(connection, found.id, version)
             registered = await _get(connection, slug)
+        if before and changes:
+            await self._database.passed_by_servers()
         assert registered is not None  # noqa: S101 - written in this transaction
         return registered
 
@@ -111,7 +115,7 @@ class DeploymentStore:
 
         Two calls at once happen one after the other, so no change is lost. Returns None for no such deployment.
         """
-        async with self._database.transaction() as connection:
+        async with self._database.change() as connection:
             rows = await fetch(connection, SQL["lock_settings"], {"slug": slug})
             if not rows:
                 return None
@@ -140,7 +144,7 @@ class DeploymentStore:
 
     async def _write(self, statement: Statement, values: Row, change: Change | None) -> bool:
         """Executes the statement, and records the change. Returns False, and records nothing, if no row matches."""
-        async with self._database.transaction() as connection:
+        async with self._database.change() as connection:
             if not await fetch(connection, statement, values):
                 return False
             if change:

@@ -10,12 +10,13 @@ from psycopg.sql import SQL, Identifier
 
 from windlass import log
 from windlass.aio import cancelled
+from windlass.store.barrier import BARRIERS, LISTENER, NOTIFY, PASSED
 from windlass.store.database import KEEPALIVES
 
 KICKOFFS, ENDED, STOPS = "windlass_kickoffs", "windlass_ended", "windlass_stops"
 DEPLOYMENTS, TOKENS, BUILDS = "windlass_deployments", "windlass_tokens", "windlass_builds"
 SIGNING_KEYS, MASTER_KEYS, EVENTS = "windlass_signing_keys", "windlass_master_keys", "windlass_events"
-CHANNELS = (KICKOFFS, ENDED, STOPS, DEPLOYMENTS, TOKENS, BUILDS, SIGNING_KEYS, MASTER_KEYS, EVENTS)
+CHANNELS = (KICKOFFS, ENDED, STOPS, DEPLOYMENTS, TOKENS, BUILDS, SIGNING_KEYS, MASTER_KEYS, EVENTS, BARRIERS)
 BETWEEN_ATTEMPTS = 0.25
 MOST_KNOWN = 10_000
 """The most rows in one cache."""
@@ -69,16 +70,23 @@ class Listener:
 
     async def _listen(self) -> None:
         connection = await psycopg.AsyncConnection.connect(
-            make_conninfo(self._url, connect_timeout=3, application_name="windlass listener", **KEEPALIVES),
+            make_conninfo(self._url, connect_timeout=3, application_name="windlass", **KEEPALIVES),
             autocommit=True,
         )
         async with connection:
             for channel in CHANNELS:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
+            await connection.execute("SELECT set_config('application_name', %s, false)", [LISTENER])
             self._gain()
-            async for notice in connection.notifies():
-                for callback in self._callbacks.get(notice.channel, ()):
-                    callback(notice.payload)
+            while True:
+                barriers = []
+                async for notice in connection.notifies(stop_after=1):  # and those that arrived with it
+                    for callback in self._callbacks[notice.channel]:
+                        callback(notice.payload)
+                    if notice.channel == BARRIERS:
+                        barriers.append(notice.payload)
+                for barrier in barriers:
+                    await connection.execute(NOTIFY, [PASSED, barrier])
 
     def _gain(self) -> None:
         if self._was_unavailable:

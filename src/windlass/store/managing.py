@@ -219,8 +219,8 @@ class ManagingStore:
 
     @asynccontextmanager
     async def _locked(self, slug: str) -> AsyncIterator[tuple[Connection, Row]]:
-        """Provides a transaction that has locked the deployment. Raises NoSuchDeployment."""
-        async with self._database.transaction() as connection:
+        """Provides a change that has locked the deployment. Raises NoSuchDeployment."""
+        async with self._database.change() as connection:
             rows = await fetch(connection, SQL["lock"], {"slug": slug})
             if not rows:
                 raise NoSuchDeployment(slug)

@@ -104,7 +104,7 @@ class TokenStore:
 
         Both happen in one transaction. Returns None when `old` is unknown or already revoked.
         """
-        async with self._database.transaction() as connection:
+        async with self._database.change() as connection:
             rows = await fetch(connection, SQL["revoke"], {"id": old})
             if not rows:
                 return None
@@ -153,8 +153,8 @@ class TokenStore:
         return await self._database.row(SQL["of_the_command_line"], {"user": user})
 
     async def revoke(self, token: UUID, change: Change | None = None) -> TokenRow | None:
-        """Revokes a token, and notifies every server. Returns None when it is unknown or already revoked."""
-        rows = await self._write(SQL["revoke"], {"id": token}, change)
+        """Revokes a token on every server. Returns None when it is unknown or already revoked."""
+        rows = await self._write(SQL["revoke"], {"id": token}, change, everywhere=True)
         return _revoked(rows[0])[0] if rows else None
 
     async def note_use(self, tokens: list[UUID], at: datetime) -> None:
@@ -178,8 +178,8 @@ class TokenStore:
         return await self._change_owners(SQL["set_role"], {"id": user, "role": role}, change, stays=role is Role.OWNER)
 
     async def disable_user(self, user: UUID, change: Change | None = None) -> bool:
-        """Disables the user. No server accepts the user's tokens any more: PostgreSQL notifies every server. Returns
-        False, and changes nothing, for the last owner.
+        """Disables the user. No server accepts the user's tokens any more. Returns False, and changes nothing, for the
+        last owner.
         """
         return await self._change_owners(SQL["disable_user"], {"id": user}, change, stays=False)
 
@@ -192,7 +192,7 @@ class TokenStore:
         return await self._change_owners(SQL["disable_user"], {"id": user}, change, stays=False, begin=begin)
 
     async def enable_user(self, user: UUID, change: Change | None = None) -> None:
-        await self._write(SQL["enable_user"], {"id": user}, change)
+        await self._write(SQL["enable_user"], {"id": user}, change, everywhere=True)
 
     async def set_once(self, name: str, value: str) -> str:
         """Sets the setting if it has no value, and returns its value."""
@@ -200,9 +200,13 @@ class TokenStore:
         row = await self._database.row(SQL["setting"], {"name": name})
         return str(row["value"]) if row else value
 
-    async def _write(self, statement: Statement, values: Row, change: Change | None) -> list[Row]:
-        """Executes the statement, and records the change if the statement changed a row."""
-        async with self._database.transaction() as connection:
+    async def _write(
+        self, statement: Statement, values: Row, change: Change | None, *, everywhere: bool = False
+    ) -> list[Row]:
+        """Executes the statement, and records the change if the statement changed a row. With `everywhere`, returns
+        when every server has the change.
+        """
+        async with self._database.change() if everywhere else self._database.transaction() as connection:
             rows = await fetch(connection, statement, values)
             if rows and change:
                 await record(connection, change)
@@ -218,7 +222,7 @@ class TokenStore:
         begin: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> bool:
         """Executes the statement, unless it takes the rights of the last owner. `stays`: the user keeps them."""
-        async with self._database.transaction() as connection:
+        async with self._database.change() as connection:
             await connection.execute(SQL["lock_owners"])
             if not stays and await _is_last_owner(connection, values["id"]):
                 return False
