@@ -100,8 +100,8 @@ async def finish(server: Server, build: str, schema: dict[str, Any] | None = Non
 async def deployed(visitor: Visitor, name: str, path: str = "/ui/deploy") -> str:
     """Sends a zip by the form. Returns the id of the build."""
     answer = await visitor.http.post(
-        f"{path}?csrf={await visitor.csrf()}",
-        data={"name": name},
+        path,
+        data={"csrf": await visitor.csrf(), "name": name},
         files={"file": ("project.zip", zipped(f"number = {next(_numbers)}"), "application/zip")},
     )
     assert answer.status_code == 303, words(answer)
@@ -294,7 +294,7 @@ async def test_an_upload_that_is_refused_says_why_and_keeps_the_name(
     anna: Visitor, data: dict[str, str], content: str, status: int, error: str
 ) -> None:
     files = {"file": ("project.zip" if content else "", content.encode(), "application/zip")}
-    answer = await anna.http.post(f"/ui/deploy?csrf={await anna.csrf()}", data=data, files=files)
+    answer = await anna.http.post("/ui/deploy", data={"csrf": await anna.csrf(), **data}, files=files)
     assert answer.status_code == status
     assert error in words(answer)
     assert f'value="{data["name"]}"' in answer.text

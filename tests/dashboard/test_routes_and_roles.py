@@ -98,6 +98,7 @@ async def test_each_route_refuses_who_has_a_lesser_role_and_who_is_not_signed_in
 @in_session
 async def test_each_post_refuses_a_form_without_the_token_of_the_session(people: dict[Role, Visitor]) -> None:
     owner = people[Role.OWNER]
+    csrf = await owner.csrf()
     for one in POSTS:
         if one.path == "/sign-in":
             continue
@@ -105,9 +106,28 @@ async def test_each_post_refuses_a_form_without_the_token_of_the_session(people:
             await owner.http.post(one.url, data={"csrf": ""}),
             await owner.http.post(one.url, data={"csrf": "0" * 64}),
             await owner.http.post(one.url, files={"file": b"x"}),
+            await owner.http.post(f"{one.url}?csrf={csrf}", data={"name": "x"}),
+            await owner.http.post(f"{one.url}?csrf={csrf}", files={"file": b"x"}),
         ]
-        assert [answer.status_code for answer in answers] == [403] * 3, one
+        assert [answer.status_code for answer in answers] == [403] * 5, one
         assert all("older session" in answer.text for answer in answers), one
+
+
+@in_session
+async def test_no_address_on_a_page_has_the_token_of_the_session(
+    server: Server, crew: Crew, people: dict[Role, Visitor]
+) -> None:
+    owner, seen = people[Role.OWNER], 0
+    csrf = await owner.csrf()
+    places = (f'name="csrf" value="{csrf}"', f'"X-CSRF-Token": "{csrf}"')
+    for one in ROUTES:
+        if one.method == "GET" and not re.search(r"/sign-in|\.csv|\.zip|downloads|/files|changes", one.path):
+            text = (await owner.get(one.url.replace("no-such-one", crew.deployment.slug))).text
+            seen += csrf in text
+            for place in places:
+                text = text.replace(place, "")
+            assert csrf not in text, one
+    assert seen > 20
 
 
 ODD = ("/ui/people?after=a%00b", "/ui/audit?until=9999-12-31", "/ui/audit.csv?until=9999-12-31", "/ui/?search=%00")

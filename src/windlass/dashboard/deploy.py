@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from starlette.datastructures import UploadFile
-
 from windlass.api.control_api.errors import translated
-from windlass.api.control_api.uploads import pieces, uploaded_form
+from windlass.api.control_api.uploads import pieces
 from windlass.api.errors import Problem, bad_request, problem_of
 from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.routes import Routes
@@ -41,16 +39,15 @@ async def show(visit: Visit) -> Response:
     return visit.page("deploy.html", **_form(visit.query))
 
 
-@ROUTES.post("/deploy", Role.DEVELOPER)
+@ROUTES.upload("/deploy", Role.DEVELOPER)
 async def create(visit: Visit) -> Response:
     """Adds a deployment with its first build."""
     deploys, given = visit.dashboard.control.deploys, {}
     try:
         if _is_upload(visit):
-            async with uploaded_form(visit.request, visit.dashboard.control) as form:
-                given = {"name": _line(form.get("name"))}
-                slug = await deploys.slug_of_new(given["name"])
-                source = await _uploaded(visit, form.get("file"))
+            given = {"name": _line(visit.field("name"))}
+            slug = await deploys.slug_of_new(given["name"])
+            source = await _uploaded(visit)
         else:
             given = _git_fields(visit)
             slug = await deploys.slug_of_new(given["name"])
@@ -69,15 +66,14 @@ async def show_next(visit: Visit) -> Response:
     return await _next_page(visit, await _git_origin(visit, row.id))
 
 
-@ROUTES.post("/crews/{slug}/deploy", Role.DEVELOPER)
+@ROUTES.upload("/crews/{slug}/deploy", Role.DEVELOPER)
 async def build_next(visit: Visit) -> Response:
     """Starts a build of a deployment."""
     control, slug, given = visit.dashboard.control, visit.path["slug"], {}
     await control.management.get(slug)
     try:
         if _is_upload(visit):
-            async with uploaded_form(visit.request, control) as form:
-                source = await _uploaded(visit, form.get("file"))
+            source = await _uploaded(visit)
         else:
             given = _git_fields(visit)
             source = _from_git(visit, given)
@@ -117,8 +113,9 @@ async def show_build(visit: Visit) -> Response:
     )
 
 
-async def _uploaded(visit: Visit, file: Any) -> Source:
-    if not isinstance(file, UploadFile) or not file.filename:
+async def _uploaded(visit: Visit) -> Source:
+    file = visit.files.get("file")
+    if file is None or not file.filename:
         raise bad_request("Choose a zip file of the project.")
     return await visit.dashboard.control.deploys.source_of_zip(pieces(file), {"type": "zip", **BY})
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hmac
 import json
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -15,12 +17,13 @@ from starlette.routing import Route
 from windlass.access.sessions import Client
 from windlass.api.application import source_of_request
 from windlass.api.bodies import read_body
+from windlass.api.control_api.uploads import uploaded_form
 from windlass.api.errors import Problem, bad_request
 from windlass.kickoffs.roles import SCOPES_OF_ROLE
 from windlass.store.audit import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from starlette.requests import Request
 
@@ -64,6 +67,8 @@ class Visit:
     signed_in: Person | None
     fields: dict[str, str] = field(default_factory=dict)
     """The fields of the form that a POST sent."""
+    files: dict[str, UploadFile] = field(default_factory=dict)
+    """The files of a form with an upload. They are temporary."""
 
     @property
     def person(self) -> Person:
@@ -161,12 +166,22 @@ class Routes:
 
     def __init__(self) -> None:
         self.table: list[tuple[str, str, Role | None, Handler]] = []
+        self._with_uploads: set[Handler] = set()
 
     def get(self, path: str, role: Role | None) -> Callable[[Handler], Handler]:
         return self._adder("GET", path, role)
 
     def post(self, path: str, role: Role | None) -> Callable[[Handler], Handler]:
         return self._adder("POST", path, role)
+
+    def upload(self, path: str, role: Role) -> Callable[[Handler], Handler]:
+        """Adds a POST whose form may have a file. The forms of others have none, and take no disk space."""
+
+        def add(handler: Handler) -> Handler:
+            self._with_uploads.add(handler)
+            return self.post(path, role)(handler)
+
+        return add
 
     def _adder(self, method: str, path: str, role: Role | None) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:
@@ -177,12 +192,14 @@ class Routes:
 
     def mounted(self, dashboard: Dashboard) -> list[Route]:
         return [
-            Route(path, _endpoint(dashboard, role, handler), methods=[method])
+            Route(path, _endpoint(dashboard, role, handler, files=handler in self._with_uploads), methods=[method])
             for method, path, role, handler in self.table
         ]
 
 
-def _endpoint(dashboard: Dashboard, role: Role | None, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(
+    dashboard: Dashboard, role: Role | None, handler: Handler, *, files: bool
+) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         person = await dashboard.sessions.person(request.cookies.get(dashboard.sessions.cookie))
         visit = Visit(request, dashboard, person)
@@ -195,23 +212,39 @@ def _endpoint(dashboard: Dashboard, role: Role | None, handler: Handler) -> Call
             )
         if any("\0" in one for one in visit.path.values()):
             raise HTTPException(NOT_FOUND)
-        if request.method == "POST":
-            await _check_form(visit)
-        return await handler(visit)
+        if request.method != "POST":
+            return await handler(visit)
+        async with _checked_form(visit, files=files):
+            return await handler(visit)
 
     return endpoint
 
 
-async def _check_form(visit: Visit) -> None:
-    """Reads the form, and refuses one that no page of this session made (CSRF)."""
-    request = visit.request
-    if not is_same_origin(request, visit.dashboard.origin):
+@asynccontextmanager
+async def _checked_form(visit: Visit, *, files: bool) -> AsyncIterator[None]:
+    """Reads the form, and refuses one that no page of this session made (CSRF).
+
+    The token is in the form or in a header, never in an address: logs and histories have addresses.
+    """
+    request, dashboard = visit.request, visit.dashboard
+    if not is_same_origin(request, dashboard.origin):
         raise Problem(403, "The form comes from another site. Open the dashboard itself, and send it from there.")
-    is_upload = request.headers.get("content-type", "").startswith("multipart/form-data")
-    if not is_upload:
-        visit.fields = await read_form(request, visit.dashboard)
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        visit.fields = await read_form(request, dashboard)
+    elif files:
+        async with uploaded_form(request, dashboard.control) as form:
+            visit.files = {name: value for name, value in form.items() if isinstance(value, UploadFile)}
+            visit.fields = {name: value for name, value in form.items() if isinstance(value, str)}
+            _check_token(visit)
+            yield
+        return
+    _check_token(visit)
+    yield
+
+
+def _check_token(visit: Visit) -> None:
     if visit.signed_in is not None:
-        given = request.headers.get("x-csrf-token") or visit.fields.get("csrf") or request.query_params.get("csrf", "")
+        given = visit.request.headers.get("x-csrf-token") or visit.field("csrf")
         if not hmac.compare_digest(given.encode(), visit.signed_in.csrf.encode()):
             raise Problem(403, "The form is from an older session. Load the page again, and send it once more.")
 
