@@ -10,8 +10,10 @@ import pytest
 import pytest_asyncio
 
 from dashboard.people import PASSWORD, Visitor, link, user
-from windlass.access.sessions import MOST_WAITING, TRIES_PER_MINUTE, Client, SignInRefused
+from windlass.access.sessions import MOST_SESSIONS, MOST_WAITING, TRIES_PER_MINUTE, Client, SignInRefused
 from windlass.kickoffs.roles import Role
+from windlass.store.audit import COMMAND_LINE
+from windlass.store.sessions import SignIn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -152,6 +154,49 @@ async def test_a_user_who_is_disabled_or_has_no_role_any_more_is_out_at_once(ser
     await server.tokens.disable_user(name)
     assert not await is_in(nobody)
     assert (await by_password(nobody, name)).status_code == 403
+
+
+async def test_a_session_and_a_link_of_a_user_who_was_disabled_never_work_again(
+    server: Server, nobody: Visitor
+) -> None:
+    async def disabled(name: str) -> None:
+        await server.tokens.disable_user(name)
+        await server.tokens.enable_user(name)
+
+    async def without_role(name: str) -> None:
+        await server.tokens.set_role(name, None)
+        await server.tokens.set_role(name, Role.DEVELOPER)
+
+    for barred in (disabled, without_role):
+        nobody.http.cookies.clear()
+        name = await user(server, Role.DEVELOPER, PASSWORD)
+        await by_password(nobody, name)
+        unused = await link(server, name)
+        await barred(name)
+        assert not await is_in(nobody)
+        assert (await nobody.get(unused)).status_code == 403
+        assert (await by_password(nobody, name)).status_code == 303, "a new sign-in works"
+
+
+async def test_a_sign_in_that_was_proved_before_a_change_begins_no_session(server: Server) -> None:
+    sessions, client = server.dashboard.sessions, Client(None, None)
+    name = await user(server, Role.DEVELOPER, PASSWORD)
+    found = await sessions._store.password(name)
+    assert found is not None
+    await sessions.set_password(name, f"another {PASSWORD}")
+    with pytest.raises(SignInRefused):
+        await sessions.begin(found[0], "password", client, found[1])
+    assert not await sessions._store.update_hash(found[0], found[1] or "", "the old password again")
+    digest, given = b"of a cookie", SignIn(found[0], "link", None, None)
+    await server.tokens.disable_user(name)
+    assert not await sessions._store.add(digest, given, COMMAND_LINE, most=MOST_SESSIONS)
+
+
+async def test_a_new_password_ends_the_links_that_were_not_used(server: Server, nobody: Visitor) -> None:
+    name = await user(server, Role.DEVELOPER, PASSWORD)
+    unused = await link(server, name)
+    await server.dashboard.sessions.set_password(name, f"another {PASSWORD}")
+    assert (await nobody.get(unused)).status_code == 403
 
 
 async def test_guesses_of_a_password_are_limited(server: Server, nobody: Visitor) -> None:

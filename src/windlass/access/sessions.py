@@ -16,7 +16,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from windlass import log
 from windlass.access.authentication import FailedAuthentications, Rate, Source, TooManyRequests
-from windlass.access.tokens import OWNER, LastOwner, NoSuchUser, UserExists
+from windlass.access.tokens import OWNER, LastOwner, NoSuchUser, UserCanNot, UserExists
 from windlass.errors import WindlassError
 from windlass.secrets.secret import Secret
 from windlass.store.audit import COMMAND_LINE, Actor, Change
@@ -130,7 +130,8 @@ class Sessions:
             await self._tokens.ensure_owner()
         found = await self._tokens.user_with_role(user)
         code = secrets.token_urlsafe(24)
-        await self._store.add_link(self._digest(code), found.id, LINK_VALID, Change(by, "user.make_link", user))
+        if not await self._store.add_link(self._digest(code), found.id, LINK_VALID, Change(by, "user.make_link", user)):
+            raise UserCanNot(f"The user {user!r} was disabled meanwhile.", "Look at the user: windlass users list")
         return Secret(code)
 
     async def needs_link(self) -> bool:
@@ -161,8 +162,10 @@ class Sessions:
                     "Without a password, sign in by a link: windlass users link NAME",
                 )
         if self._hasher.check_needs_rehash(stored):
-            await self._store.update_hash(found[0], await self._hashed(password))
-        return await self.begin(found[0], "password", client)
+            newer = await self._hashed(password)
+            if await self._store.update_hash(found[0], stored, newer):
+                stored = newer
+        return await self.begin(found[0], "password", client, stored)
 
     @asynccontextmanager
     async def _try(self, name: str, client: Client) -> AsyncIterator[None]:
@@ -225,17 +228,19 @@ class Sessions:
             )
         return name
 
-    async def begin(self, user: UUID, method: str, client: Client) -> str:
-        """Begins a session of a user who has proved who they are. Returns its cookie. Raises SignInRefused."""
+    async def begin(self, user: UUID, method: str, client: Client, password_hash: str | None = None) -> str:
+        """Begins a session of a user who has proved who they are, with `password_hash` by this password.
+
+        Returns its cookie. Raises SignInRefused.
+        """
         name = await self._store.name_of(user)
         if name is None:
-            raise SignInRefused(
-                "You may not use the dashboard: your user is disabled or has no role.", "Ask an owner for a role."
-            )
+            raise _barred()
         cookie = secrets.token_urlsafe(32)
-        given = SignIn(user, method, client.address, (client.agent or "")[:LONGEST_AGENT] or None)
+        given = SignIn(user, method, client.address, (client.agent or "")[:LONGEST_AGENT] or None, password_hash)
         by = Actor(user, name, address=client.address)
-        await self._store.add(self._digest(cookie), given, by, most=MOST_SESSIONS)
+        if not await self._store.add(self._digest(cookie), given, by, most=MOST_SESSIONS):
+            raise _barred()  # the user was disabled, or has another password, since the proof
         logger.event("sign_in.accepted", user_id=user, method=method)
         return cookie
 
@@ -300,3 +305,10 @@ class Sessions:
             return self._hasher.verify(stored, password)
         except (VerificationError, InvalidHashError):
             return False
+
+
+def _barred() -> SignInRefused:
+    return SignInRefused(
+        "You may not use the dashboard: your user is disabled or has no role, or your password was changed.",
+        "Ask an owner for a role, or sign in again.",
+    )

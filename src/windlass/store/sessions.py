@@ -36,12 +36,16 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """How a session began. `method` is `link`, `password` or `oidc`; `address` and `agent` are those of the client."""
+    """How a session began. `method` is `link`, `password` or `oidc`; `address` and `agent` are those of the client.
+
+    `password_hash` is that of the password, for the method `password`.
+    """
 
     user_id: UUID
     method: str
     address: str | None
     agent: str | None
+    password_hash: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,11 @@ class SessionStore:
         self._database = database
         self._lifetime = {"idle": lifetime.idle, "longest": lifetime.longest}
 
-    async def add(self, digest: bytes, given: SignIn, by: Actor, *, most: int) -> None:
-        """Adds a session, with its entry in the audit log. Ends the oldest of the user's sessions beyond `most`."""
+    async def add(self, digest: bytes, given: SignIn, by: Actor, *, most: int) -> bool:
+        """Adds a session, with its entry in the audit log. Ends the oldest of the user's sessions beyond `most`.
+
+        Returns False for a user who may not use the dashboard, or has another password by now.
+        """
         values = {
             "id": new_id(),
             "digest": digest,
@@ -78,11 +85,14 @@ class SessionStore:
             "method": given.method,
             "address": given.address,
             "agent": given.agent,
+            "hash": given.password_hash,
         }
         async with self._database.transaction() as connection:
-            await connection.execute(SQL["add"], values)
+            if not await fetch(connection, SQL["add"], values):
+                return False
             await connection.execute(SQL["end_oldest"], {"user": given.user_id, "most": most})
             await record(connection, Change(by, "session.begin", by.user, {"method": given.method}))
+        return True
 
     async def by_digest(self, digest: bytes) -> SessionRow | None:
         """Returns the session, None for one that is unknown or too old, or whose user may not use the dashboard."""
@@ -113,10 +123,13 @@ class SessionStore:
         await self._database.execute(SQL["end_expired"], self._lifetime)
         await self._database.execute(SQL["end_expired_links"])
 
-    async def add_link(self, digest: bytes, user: UUID, valid: timedelta, change: Change) -> None:
+    async def add_link(self, digest: bytes, user: UUID, valid: timedelta, change: Change) -> bool:
+        """Returns False for a user who may not use the dashboard."""
         async with self._database.transaction() as connection:
-            await connection.execute(SQL["add_link"], {"digest": digest, "user": user, "valid": valid})
+            if not await fetch(connection, SQL["add_link"], {"digest": digest, "user": user, "valid": valid}):
+                return False
             await record(connection, change)
+        return True
 
     async def use_link(self, digest: bytes) -> UUID | None:
         """Returns the user of the link, and deletes it. Of two uses at once, one gets the user."""
@@ -134,15 +147,16 @@ class SessionStore:
         return (row["id"], row["password_hash"]) if row else None
 
     async def set_password(self, user: UUID, hashed: str | None, change: Change, *, kept: UUID | None) -> None:
-        """Replaces the password, and ends the user's sessions but `kept`."""
+        """Replaces the password, and ends the user's links and the user's sessions but `kept`."""
         async with self._database.transaction() as connection:
             if await fetch(connection, SQL["set_password"], {"user": user, "hash": hashed}):
                 await connection.execute(SQL["end_others"], {"user": user, "kept": kept})
+                await connection.execute(SQL["end_links"], {"user": user})
                 await record(connection, change)
 
-    async def update_hash(self, user: UUID, hashed: str) -> None:
-        """Stores the same password as a hash with newer parameters."""
-        await self._database.execute(SQL["set_password"], {"user": user, "hash": hashed})
+    async def update_hash(self, user: UUID, old: str, new: str) -> bool:
+        """Stores the same password as a hash with newer parameters. Returns False if it was changed meanwhile."""
+        return bool(await self._database.rows(SQL["update_hash"], {"user": user, "old": old, "new": new}))
 
     async def user_of_identity(self, issuer: str, subject: str) -> str | None:
         """Returns the name of the user who signs in as this person of the provider."""

@@ -221,12 +221,16 @@ class TokenStore:
         stays: bool,
         begin: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> bool:
-        """Executes the statement, unless it takes the rights of the last owner. `stays`: the user keeps them."""
+        """Executes the statement, unless it takes the rights of the last owner. `stays`: the user keeps them.
+
+        The sessions of a user who may not use the dashboard any more end.
+        """
         async with self._database.change() as connection:
             await connection.execute(SQL["lock_owners"])
             if not stays and await _is_last_owner(connection, values["id"]):
                 return False
             await connection.execute(statement, values)
+            await connection.execute(SQL["end_sign_ins"], {"id": values["id"]})  # after it, and so after its locks
             if begin:
                 await begin(connection)
             if change:

@@ -1,6 +1,12 @@
 -- name: add
+-- The lock lets a user who is disabled at this moment be disabled before, or end the new session.
 INSERT INTO sessions (id, digest, user_id, method, address, agent)
-VALUES (%(id)s, %(digest)s, %(user)s, %(method)s, %(address)s, %(agent)s)
+SELECT %(id)s, %(digest)s, id, %(method)s, %(address)s, %(agent)s
+  FROM users
+ WHERE id = %(user)s AND role IS NOT NULL AND disabled_at IS NULL
+   AND (%(hash)s::text IS NULL OR password_hash = %(hash)s)
+   FOR SHARE
+RETURNING id
 
 -- name: by_digest
 -- The session, unless it is too old, or its user may not use the dashboard.
@@ -35,7 +41,12 @@ DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE user_id = %(user
 DELETE FROM sessions WHERE seen_at < now() - %(idle)s::interval OR created_at < now() - %(longest)s::interval
 
 -- name: add_link
-INSERT INTO sign_in_links (digest, user_id, expires_at) VALUES (%(digest)s, %(user)s, now() + %(valid)s)
+INSERT INTO sign_in_links (digest, user_id, expires_at)
+SELECT %(digest)s, id, now() + %(valid)s
+  FROM users
+ WHERE id = %(user)s AND role IS NOT NULL AND disabled_at IS NULL
+   FOR SHARE
+RETURNING user_id
 
 -- name: use_link
 DELETE FROM sign_in_links WHERE digest = %(digest)s AND expires_at > now() RETURNING user_id
@@ -54,6 +65,9 @@ SELECT id, password_hash FROM users WHERE name = %(name)s AND role IS NOT NULL A
 
 -- name: set_password
 UPDATE users SET password_hash = %(hash)s WHERE id = %(user)s RETURNING id
+
+-- name: update_hash
+UPDATE users SET password_hash = %(new)s WHERE id = %(user)s AND password_hash = %(old)s RETURNING id
 
 -- name: has_owner_with_password
 SELECT EXISTS (SELECT FROM users WHERE role = 'owner' AND disabled_at IS NULL AND password_hash IS NOT NULL) AS found

@@ -71,6 +71,15 @@ UPDATE users SET role = %(role)s WHERE id = %(id)s RETURNING pg_notify('windlass
 -- name: disable_user
 UPDATE users SET disabled_at = coalesce(disabled_at, now()) WHERE id = %(id)s RETURNING pg_notify('windlass_tokens', '')
 
+-- name: end_sign_ins
+-- Ends the sessions and the sign-in links of a user who may not use the dashboard any more. They don't come back with a role.
+WITH barred AS (
+    SELECT id FROM users WHERE id = %(id)s AND (role IS NULL OR disabled_at IS NOT NULL)
+), links AS (
+    DELETE FROM sign_in_links USING barred WHERE user_id = barred.id
+)
+DELETE FROM sessions USING barred WHERE user_id = barred.id
+
 -- name: enable_user
 UPDATE users SET disabled_at = NULL WHERE id = %(id)s RETURNING pg_notify('windlass_tokens', '')
 
