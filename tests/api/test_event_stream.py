@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 STREAM = {"Accept": "text/event-stream"}
-SOON = 10.0
+SOON = 60.0
 HIDDEN = list(enumerate(HIDDEN_FROM_USERS, 2))
 
 

@@ -119,7 +119,7 @@ async def test_an_idle_connection_does_not_keep_the_server_from_stopping(crew: C
         writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await answer_of(reader))[0] == 200
         other.http_server._server.config.timeout_graceful_shutdown = None  # without a bound to the wait for requests
-        await asyncio.wait_for(other.http_server.stop(), 30)
+        await asyncio.wait_for(other.http_server.stop(), 60)
         assert await reader.read() == b""
         writer.close()
 

@@ -52,7 +52,7 @@ async def test_a_waiting_kickoff_is_running_in_the_public_words_with_its_tasks_t
     assert (status["kickoff_id"], status["status"], status["state"]) == (kickoff, "running", "PENDING")
     assert (status["started_at"], status["finished_at"], status["attempt"]) == (None, None, 0)
     assert status["meta"] == {"order": 7}
-    assert abs(datetime.fromisoformat(status["created_at"]) - before) < timedelta(seconds=5)
+    assert abs(datetime.fromisoformat(status["created_at"]) - before) < timedelta(minutes=2)
     assert states(status) == ["pending_run", "pending_run"]
     assert [task["task_id"] for task in status["tasks"]] == ["research", TASKS[1]["key"]]
     assert (status["current_task"], status["progress"]) == (None, {"completed_tasks": 0, "total_tasks": 2})

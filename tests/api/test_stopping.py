@@ -99,8 +99,8 @@ async def test_a_run_that_was_stopped_ends_with_its_reason(crew: Crew) -> None:
 
 async def test_who_waits_for_the_end_of_a_waiting_kickoff_hears_of_its_stop_at_once(crew: Crew) -> None:
     kickoff = await crew.kickoff()
-    waiting = asyncio.create_task(crew.status(kickoff, params={"wait": "8"}))
-    async with asyncio.timeout(4):
+    waiting = asyncio.create_task(crew.status(kickoff, params={"wait": "60"}))
+    async with asyncio.timeout(40):  # less than it would wait
         await crew.stop(kickoff)
         assert (await waiting)["reason"] == "cancelled"
 

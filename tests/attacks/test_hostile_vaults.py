@@ -162,4 +162,4 @@ def answering(answer: Callable[[socket.socket], None]) -> Iterator[int]:
         thread.start()
         yield int(server.getsockname()[1])
         server.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(60)

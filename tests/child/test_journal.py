@@ -54,7 +54,7 @@ def test_what_is_recorded_is_waited_for_until_it_is_written() -> None:
         waiting.join(0.05)
         assert waiting.is_alive()
     journal.written(2)
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
     assert worker.heard == [JournalAppend(1, "a", '{"b":1}', 3), JournalAppend(2, "c", "2")]
 
@@ -85,7 +85,7 @@ def test_many_threads_record_at_once_and_each_waits_for_what_was_recorded_before
     for number in reversed(worker.numbers()):
         journal.written(number)
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
 
 

@@ -176,7 +176,7 @@ def test_a_child_and_what_it_started_end_with_the_worker(
     child = zygote.run(project, tmp_path, do="leave_tree")
     pids = child.numbers("tree")
     zygote.channel.shutdown(2)
-    zygote.process.wait(10)
+    zygote.process.wait(60)
     until_gone(child.pid, *pids)
 
 
@@ -226,7 +226,7 @@ def test_a_process_is_reached_only_while_it_has_the_parent_that_it_was_found_wit
         assert not processes.reach(other.pid, 1, signal.SIGKILL)
         assert other.poll() is None
         assert processes.reach(other.pid, os.getpid(), signal.SIGKILL)
-        assert other.wait(10) == -signal.SIGKILL
+        assert other.wait(60) == -signal.SIGKILL
     finally:
         other.kill()
         other.wait()

@@ -150,7 +150,7 @@ def test_a_zygote_that_is_ready_hears_of_the_end_from_its_socket_alone(
         zygote.ready()
         (serving,) = psutil.Process(zygote.process.pid).children()
         zygote.process.kill()
-        zygote.process.wait(10)
+        zygote.process.wait(60)
         assert run(zygote, order.project, tmp_path)["in_the_child"] is False
     until_gone(serving.pid)
 
@@ -181,7 +181,7 @@ def test_processes_that_the_project_starts_at_import_live_as_long_as_the_zygote(
 def test_a_worker_that_goes_away_before_it_says_what_to_import_ends_it(tmp_path: Path) -> None:
     with DrivenZygote(tmp_path / "zygote", order=order_for(tmp_path / "project")) as zygote:
         zygote.channel.shutdown(2)
-        assert zygote.process.wait(10) == 0
+        assert zygote.process.wait(60) == 0
 
 
 @pytest.mark.xdist_group("crewai")

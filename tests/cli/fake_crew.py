@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 TOKEN = "wlo_of_the_fake_crew"
 KICKOFF = "0199aaaa-0000-7000-8000-000000000001"
 STOPPING = "It is being stopped: its processes are gone within 5 seconds."
-DEADLINE = 30.0
+DEADLINE = 60.0
 SCHEMA = {
     "type": "object",
     "properties": {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ def address_of(command: Started) -> str:
 
 def asked(address: str, prompt: str) -> httpx.Response:
     body = {"model": "any", "messages": [{"role": "user", "content": prompt}]}
-    return httpx.post(f"{address}/chat/completions", json=body, timeout=30)
+    return httpx.post(f"{address}/chat/completions", json=body, timeout=60)
 
 
 def test_the_offline_model_is_served_where_its_line_says(windlass: Command) -> None:
@@ -26,7 +26,7 @@ def test_the_offline_model_is_served_where_its_line_says(windlass: Command) -> N
         line = command.wait_for("OPENAI_BASE_URL")
         given = dict(word.split("=") for word in line.split()[1:])
         assert given["OPENAI_BASE_URL"] == given["OPENAI_API_BASE"]
-        models = httpx.get(f"{given['OPENAI_BASE_URL']}/models", timeout=30).json()
+        models = httpx.get(f"{given['OPENAI_BASE_URL']}/models", timeout=60).json()
         assert [model["id"] for model in models["data"]] == ["offline-model"]
 
 

@@ -37,7 +37,7 @@ NAMES = (OWN,) if OWN else ("chromium", "chromium-browser", "google-chrome", "go
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 PICTURES = os.environ.get("WINDLASS_TESTS_SCREENSHOTS")  # noqa: TID251 - it is the tests' own
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
-DEADLINE = 20.0
+DEADLINE = 60.0
 """Seconds within which what a test waits for on a page has to come."""
 
 FLAGS = [

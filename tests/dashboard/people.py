@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dashboard.browser import Tab, Tabs
 
 PASSWORD = "correct horse battery"
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 _numbers = itertools.count(1)
 

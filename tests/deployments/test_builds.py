@@ -250,22 +250,24 @@ async def test_a_build_fetches_from_git(server: Server) -> None:
 
 
 async def test_a_fetch_from_a_host_that_does_not_answer_ends_with_its_worker(server: Server) -> None:
-    asked = asyncio.Event()
+    asked, gone = asyncio.Event(), asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.set()
         await reader.read()
         writer.close()
+        gone.set()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as silent:
         port = silent.sockets[0].getsockname()[1]
         origin = {"type": "git", "url": f"http://127.0.0.1:{port}/tea.git"}
         build = await server.builds.start(server.deployment, origin, None, None)
         building = asyncio.create_task(server.building().run(str(build.id)))
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), 60)
         building.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(building, 20)
+            await asyncio.wait_for(building, 60)
+        await asyncio.wait_for(gone.wait(), 60)
 
 
 async def test_settings_of_the_deployment_replace_the_limits_of_the_project(server: Server) -> None:
@@ -330,7 +332,7 @@ async def test_a_build_ends_when_its_deployment_is_removed(server: Server, monke
     await server.database.execute(
         "UPDATE deployments SET removed_at = now() WHERE id = %(id)s", {"id": server.deployment}
     )
-    await asyncio.wait_for(building, 20)
+    await asyncio.wait_for(building, 60)
     found = await server.ended(build)
     assert (found.state, "the deployment was removed" in f"{found.error}") == ("failed", True)
 

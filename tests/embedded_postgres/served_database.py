@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 Seen = TypeVar("Seen")
-DEADLINE = 30.0
+DEADLINE = 60.0
 SOURCE = Path(windlass.__file__).parents[1]
 ENVIRONMENT = {
     "PATH": f"{os.defpath}:/usr/sbin:/sbin",

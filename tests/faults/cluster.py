@@ -97,7 +97,7 @@ class Cluster:
             )
             self.audit = Audit(self.url)
             self.audit.install()
-            self.client = await stack.enter_async_context(httpx.AsyncClient(timeout=20, trust_env=False))
+            self.client = await stack.enter_async_context(httpx.AsyncClient(timeout=60, trust_env=False))
             await self._make_nodes(stack)
             self.watch = await stack.enter_async_context(ResourceMonitor(self.witness))
             for node in self.nodes:

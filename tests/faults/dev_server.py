@@ -42,7 +42,7 @@ class DevServer:
     forked: bool = False
     """Whether it is a fork of a process that has imported Windlass, and so without an environment for /proc to show."""
     process: subprocess.Popen[bytes] | ForkedProcess | None = None
-    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=20, trust_env=False))
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60, trust_env=False))
 
     @property
     def home(self) -> Path:

@@ -37,7 +37,7 @@ class Witness:
         self._process = subprocess.Popen([sys.executable, str(PROGRAM)], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._address = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
-        self._client = httpx.Client(base_url=self._address, trust_env=False, timeout=30)
+        self._client = httpx.Client(base_url=self._address, trust_env=False, timeout=60)
         return self
 
     def __exit__(self, *_: object) -> None:

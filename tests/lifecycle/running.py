@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from windlass.store.database import Row
     from windlass.store.deployments import Version
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 KEYS = KeyRing([MasterKey(bytes(32))])
 RESOLVER = Resolver(KEYS, CredentialStore(Database("postgresql://127.0.0.1:1/none")), MemoryManagers().connect)
 """Resolves variables with direct values only: its database is not open."""

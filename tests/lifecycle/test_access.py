@@ -27,7 +27,7 @@ HERE = Source("127.0.0.1", limited=False)
 async def listener(emptied_url: str) -> AsyncIterator[Listener]:
     listener = Listener(emptied_url)
     async with serving(listener):
-        await asyncio.wait_for(listener.listening.wait(), 10)
+        await asyncio.wait_for(listener.listening.wait(), 60)
         yield listener
 
 
@@ -59,11 +59,11 @@ async def test_what_is_no_token_opens_nothing(access: TokenAuthenticator) -> Non
     assert access.use._used == set()
 
 
-async def test_a_revoked_token_opens_nothing_a_moment_later(access: TokenAuthenticator, bench: TokenBench) -> None:
+async def test_a_revoked_token_opens_nothing_any_more(access: TokenAuthenticator, bench: TokenBench) -> None:
     token = await bench.tokens.create(None)
     assert await access.token(header(token), HERE) is not None
     await bench.tokens.revoke(last_four(token.reveal()))
-    await until(lambda: refused(access, token), within=1)
+    assert await refused(access, token)
 
 
 async def test_a_rotated_token_gives_way_to_the_new_one(access: TokenAuthenticator, bench: TokenBench) -> None:
@@ -71,14 +71,17 @@ async def test_a_rotated_token_gives_way_to_the_new_one(access: TokenAuthenticat
     assert await access.token(header(old), HERE) is not None
     new = await bench.tokens.rotate(last_four(old.reveal()))
     assert await access.token(header(new), HERE) is not None
-    await until(lambda: refused(access, old), within=1)
+    assert await refused(access, old)
 
 
 async def test_a_token_that_expires_while_it_is_known_opens_nothing_any_more(
     access: TokenAuthenticator, bench: TokenBench
 ) -> None:
-    token = await bench.tokens.create(None, expires_at=datetime.now(UTC) + timedelta(seconds=0.3))
-    assert await access.token(header(token), HERE) is not None
+    for seconds in (0.3, 3, 30):  # the machine may be too busy for the shorter ones
+        token = await bench.tokens.create(None, expires_at=datetime.now(UTC) + timedelta(seconds=seconds))
+        if known := await access.token(header(token), HERE):
+            break
+    assert known is not None
     await until(lambda: refused(access, token))
 
 
@@ -93,31 +96,24 @@ async def test_a_crew_is_known_with_its_check(bench: TokenBench, listener: Liste
     assert await crews.get("nobody") is None
 
 
-async def test_a_new_version_is_known_a_moment_later(bench: TokenBench, listener: Listener) -> None:
+async def test_a_new_version_is_known_at_once(bench: TokenBench, listener: Listener) -> None:
     store = DeploymentStore(bench.database)
     crews = Crews(store, listener)
     crew = await crews.get("work")
     assert crew is not None
     newer = await store.register("work", digest="newer", source={"kind": "function"}, manifest=crew.manifest)
+    found = await crews.get("work")
     assert newer.version is not None
-    version = newer.version.id
-
-    async def is_known() -> bool:
-        found = await crews.get("work")
-        return found is not None and found.version_id == version
-
-    await until(is_known, within=1)
+    assert found is not None
+    assert found.version_id == newer.version.id
 
 
-async def test_another_profile_is_known_a_moment_later(bench: TokenBench, listener: Listener) -> None:
+async def test_another_profile_is_known_at_once(bench: TokenBench, listener: Listener) -> None:
     store = DeploymentStore(bench.database)
     crews = Crews(store, listener)
     crew = await crews.get("work")
     assert crew is not None
     await store.register("work", digest="d", source={"options": {"profile": "live"}}, manifest=crew.manifest)
-
-    async def is_known() -> bool:
-        found = await crews.get("work")
-        return found is not None and found.profile == "live"
-
-    await until(is_known, within=1)
+    found = await crews.get("work")
+    assert found is not None
+    assert found.profile == "live"

@@ -134,7 +134,7 @@ async def test_lanes_work_side_by_side() -> None:
     first = await answering.hold()
     answering.arrived.clear()
     second = asyncio.create_task(answering.batcher.ask(2))
-    await asyncio.wait_for(answering.arrived.wait(), 10)
+    await asyncio.wait_for(answering.arrived.wait(), 60)
     third = asyncio.create_task(answering.batcher.ask(3))
     await asyncio.sleep(0)
     assert answering.batches == [[0], [2]]
@@ -150,7 +150,7 @@ async def test_a_question_that_comes_as_the_last_batch_ends_is_not_forgotten(tur
     await asyncio.sleep(0)
     answering.allowed.set()
     assert await first == 0
-    assert await asyncio.wait_for(late, 10) == 14
+    assert await asyncio.wait_for(late, 60) == 14
 
 
 async def _ask_after(answering: Answering, turns: int) -> int:

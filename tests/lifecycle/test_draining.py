@@ -23,7 +23,7 @@ async def test_what_runs_may_come_to_its_end_and_nothing_more_is_claimed(world: 
     await until(lambda: drained_from(world, worker.id))
     late = await world.accept()
     place.let_go()
-    await asyncio.wait_for(draining, 20)
+    await asyncio.wait_for(draining, 60)
     assert (await world.status(kickoff)).state is State.SUCCESS
     assert (await world.status(late)).state is State.PENDING
 
@@ -60,12 +60,12 @@ async def test_in_a_hurry_nothing_is_waited_for(world: World, place: Place) -> N
     draining = asyncio.create_task(worker.drain(LONG, stop_now))
     await asyncio.sleep(0)
     stop_now.set()
-    await asyncio.wait_for(draining, 10)
+    await asyncio.wait_for(draining, 60)
 
 
 async def test_a_worker_with_nothing_to_do_drains_at_once(world: World) -> None:
     worker = await world.worker()
-    await asyncio.wait_for(worker.drain(LONG, asyncio.Event()), 10)
+    await asyncio.wait_for(worker.drain(LONG, asyncio.Event()), 60)
 
 
 async def drained_from(world: World, worker: object) -> bool:

@@ -343,7 +343,7 @@ async def test_a_worker_that_stops_gives_up_the_files_of_an_ended_run_and_keeps_
     monkeypatch.setattr(FileStore, "append", refuse)
     worker = await written.worker()
     kickoff = await written.accept(code=f"{WRITE}; result = 'found'")
-    await asyncio.wait_for(asked.wait(), 20)
+    await asyncio.wait_for(asked.wait(), 60)
     await worker.stop()
     status = await written.status(kickoff)
     assert (status.state, loaded(status.output)) == (State.SUCCESS, "found")

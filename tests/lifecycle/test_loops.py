@@ -35,7 +35,7 @@ class Turns:
 async def test_a_step_is_done_again_and_again() -> None:
     turns = Turns(None, None, None)
     async with serving(BackgroundTasks(turns.step)) as loops:
-        await asyncio.wait_for(turns.enough.wait(), 10)
+        await asyncio.wait_for(turns.enough.wait(), 60)
         ran = loops.running
     assert (ran, loops.running, turns.done) == (True, False, 4)
 
@@ -43,8 +43,8 @@ async def test_a_step_is_done_again_and_again() -> None:
 async def test_what_one_turn_raises_is_logged_and_the_loop_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     turns, other = Turns(LookupError("a mistake"), None), Turns(None)
     async with serving(BackgroundTasks(turns.step, other.step)):
-        await asyncio.wait_for(turns.enough.wait(), 10)
-        await asyncio.wait_for(other.enough.wait(), 10)
+        await asyncio.wait_for(turns.enough.wait(), 60)
+        await asyncio.wait_for(other.enough.wait(), 60)
     assert [record.message for record in caplog.records] == ["worker.loop_failed"]
     assert "a mistake" in caplog.text
 
@@ -52,7 +52,7 @@ async def test_what_one_turn_raises_is_logged_and_the_loop_goes_on(caplog: pytes
 async def test_a_database_that_is_away_is_no_failure_of_a_loop(caplog: pytest.LogCaptureFixture) -> None:
     turns = Turns(DatabaseUnavailable("away"), DatabaseUnavailable("away"))
     async with serving(BackgroundTasks(turns.step)):
-        await asyncio.wait_for(turns.enough.wait(), 10)
+        await asyncio.wait_for(turns.enough.wait(), 60)
     assert caplog.records == []
 
 
@@ -67,7 +67,7 @@ async def test_loops_may_be_stopped_twice_and_before_they_are_started() -> None:
 
 async def test_what_needs_the_database_is_tried_until_it_is_there() -> None:
     turns = Turns(DatabaseUnavailable("away"), DatabaseUnavailable("away"), None)
-    await asyncio.wait_for(until_the_database_answers(turns.step), 10)
+    await asyncio.wait_for(until_the_database_answers(turns.step), 60)
     assert turns.done == 3
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from store.proxy import Proxy
 
 SILENT = 1.0
-WITHIN = 30.0
+WITHIN = 60.0
 
 
 class Deeds:

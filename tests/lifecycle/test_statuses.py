@@ -38,7 +38,7 @@ class WatchedRun:
         """Of a kickoff that has begun; the task waits by now."""
         self.claimed = await self.rows.started()
         waiting: Waiting = asyncio.create_task(self.statuses.get_ended(self.claimed.id, seconds))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not self.statuses._ends._waiting:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
         return waiting
@@ -48,7 +48,7 @@ class WatchedRun:
 async def watched(proxy: Proxy) -> AsyncIterator[WatchedRun]:
     listener = Listener(proxy.url)
     async with Database(proxy.url) as database, serving(listener):
-        await asyncio.wait_for(listener.listening.wait(), 10)
+        await asyncio.wait_for(listener.listening.wait(), 60)
         yield WatchedRun(await Rows.make(database), listener)
 
 

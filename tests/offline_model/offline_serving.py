@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
     from starlette.types import ASGIApp
 
-SECONDS_TO_STOP = 10
+SECONDS_TO_STOP = 60
 
 
 @contextmanager

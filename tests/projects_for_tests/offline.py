@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from projects_for_tests.driver import DrivenZygote
 
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
-SECONDS_TO_STOP = 10.0
+SECONDS_TO_STOP = 60.0
 
 CODE = FLOW_PRELUDE + MODEL + "os.environ.update(json.loads('''{environment}'''))\n"
 """What the code of such a project begins with."""

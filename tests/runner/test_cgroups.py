@@ -110,7 +110,7 @@ def test_removal_ends_every_process_of_the_cgroup(hierarchy: Path) -> None:
         process.stdin.write(b"\n")
         process.stdin.close()
         run.remove()
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     assert not run.folder.exists()
 
 
@@ -149,7 +149,7 @@ def test_what_a_killed_server_left_is_removed_at_the_next_start(hierarchy: Path)
     with subprocess.Popen(["sleep", "600"]) as process:
         assert Cgroup(stale).take(found(process.pid))
         Cgroups(hierarchy, controllers=frozenset())
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     assert not stale.exists()
     assert other.exists()
 

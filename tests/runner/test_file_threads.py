@@ -8,7 +8,7 @@ import pytest
 from windlass import accounts
 from windlass.accounts import Account, take_rights_of, with_rights_of
 
-WITHIN = 20
+WITHIN = 60
 
 
 def thread() -> threading.Thread:

@@ -28,7 +28,7 @@ async def test_nothing_that_runs_is_left_of_a_server_that_was_killed(tmp_path: P
         env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert server.stdout is not None
-    line = await asyncio.wait_for(server.stdout.readline(), 30)
+    line = await asyncio.wait_for(server.stdout.readline(), 60)
     pids = [int(pid) for pid in line.split()[1:]]
     below = psutil.Process(server.pid).children(recursive=True)
     assert {*pids} <= {process.pid for process in below}
@@ -44,7 +44,7 @@ async def test_not_even_when_its_zygote_is_killed_with_it(tmp_path: Path, projec
         env={"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert server.stdout is not None
-    pids = [int(pid) for pid in (await asyncio.wait_for(server.stdout.readline(), 30)).split()[1:]]
+    pids = [int(pid) for pid in (await asyncio.wait_for(server.stdout.readline(), 60)).split()[1:]]
     (zygote,) = psutil.Process(server.pid).children()
     os.kill(server.pid, signal.SIGSTOP)  # it must not notice
     zygote.kill()

@@ -102,7 +102,7 @@ async def test_stop_may_come_twice_and_before_start(scratch: Path) -> None:
 
 async def test_stop_while_a_zygote_starts_ends_it(bench: Bench, project: Path, scratch: Path) -> None:
     run = asyncio.create_task(bench.run(project))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not zygotes(scratch):  # noqa: ASYNC110 - nothing tells of the start of a process
             await asyncio.sleep(0.001)
     await bench.runner.stop()
@@ -138,7 +138,7 @@ async def test_a_worker_that_is_busy_with_output_still_hears_messages(bench: Ben
 
     async def report(message: Message | Output | Preparing | Answered) -> None:
         if isinstance(message, Output):
-            await asyncio.wait_for(started.wait(), 10)
+            await asyncio.wait_for(started.wait(), 60)
         await heard.report(message)
         if isinstance(message, TaskStarted):
             started.set()
@@ -171,7 +171,7 @@ async def test_a_worker_that_is_busy_holds_the_crew_up_instead_of_taking_all_its
 
     order = bench.order(recognise(function_project(tmp_path, code)), {"counter": str(counter)}, {})
     run = asyncio.create_task(bench.runner.run(order, report))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not counter.exists():  # noqa: ASYNC110 - a file tells of it
             await asyncio.sleep(0.01)
     go_on.set()

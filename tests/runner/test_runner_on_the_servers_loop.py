@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.outcome import Outcome
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 PYPROJECT = '[project]\nname = "leaves"\nversion = "1"\n'
 CODE = """
 import os, subprocess

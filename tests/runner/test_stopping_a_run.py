@@ -38,7 +38,7 @@ async def test_a_run_that_is_stopped_ends_with_all_its_processes(hasty: Bench, p
     run = asyncio.create_task(hasty.run(project, {"do": deed}, heard=heard, terminator=terminator))
     pids = await heard.pids()
     terminator.end(STOPPED)
-    outcome = await asyncio.wait_for(run, 5)
+    outcome = await asyncio.wait_for(run, 60)
     assert (outcome.state, outcome.reason, outcome.error) == (State.CANCELLED, Reason.CANCELLED, "It was stopped.")
     await gone(*pids)
 

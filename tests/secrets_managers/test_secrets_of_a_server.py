@@ -271,7 +271,7 @@ def search_http(stage: Stage, search: Search, kickoffs: list[str]) -> None:
         "build_id": [build],
     }
     answered = 0
-    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False) as http:
+    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60, trust_env=False) as http:
         for base, document in (("/api/v1", "/api/v1/openapi.json"), (f"/crews/{CREW}", f"/crews/{CREW}/openapi.json")):
             described = http.get(f"{stage.address}{document}").raise_for_status().json()
             for path in readable_paths(described, values):

@@ -96,7 +96,7 @@ class RelyingParty:
 
     def __init__(self, issuer: str) -> None:
         self._issuer = issuer
-        self._http = httpx.Client(timeout=5, trust_env=False)
+        self._http = httpx.Client(timeout=60, trust_env=False)
         self._keys: PyJWKSet | None = None
 
     def verify(self, token: str, audience: str) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _process(folder: Path) -> Iterator[str]:
                 return
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
     raise AssertionError(f"OpenBao did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
 
 

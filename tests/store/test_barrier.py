@@ -17,7 +17,7 @@ from windlass.store.listener import TOKENS, Listener
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 CHANGE = "SELECT pg_notify('windlass_tokens', 'a change')"
 
 

@@ -145,18 +145,18 @@ async def test_a_reader_of_the_log_waits_for_lines_and_for_the_end(world: World)
     builds = Builds(world.store, listener)
     await listener.start()
     try:
-        await asyncio.wait_for(listener.listening.wait(), 20)
+        await asyncio.wait_for(listener.listening.wait(), 60)
         build = await world.start()
         turn = await world.begun(build)
         reading = asyncio.create_task(builds.log(build, wait=20))
         await world.store.add_lines(turn, 0, [NewLine(1.0, "info", "one\x00"), NewLine(2.0, "error", "two")])
-        page = await asyncio.wait_for(reading, 10)
+        page = await asyncio.wait_for(reading, 60)
         assert page is not None
         assert [(line.seq, line.message) for line in page.lines] == [(1, "one\N{REPLACEMENT CHARACTER}"), (2, "two")]
         assert (page.next_after, page.build.state) == (2, "building")
         ending = asyncio.create_task(builds.log(build, after=2, wait=20))
         await world.store.fail(turn, "it can't be built", "correct it")
-        last = await asyncio.wait_for(ending, 10)
+        last = await asyncio.wait_for(ending, 60)
         assert last is not None
         assert (list(last.lines), last.next_after, last.build.error) == ([], 2, "it can't be built")
         assert await builds.log(world.rows.deployment.id) is None

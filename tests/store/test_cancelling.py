@@ -89,7 +89,7 @@ async def test_a_task_that_forgets_a_cancellation_is_cancelled_again(monkeypatch
 
     task, other = asyncio.create_task(stubborn()), asyncio.create_task(asyncio.sleep(60))
     await asyncio.sleep(0)
-    await asyncio.wait_for(cancelled(task, other), 10)
+    await asyncio.wait_for(cancelled(task, other), 60)
     assert task.done()
     assert other.cancelled()
 

@@ -30,7 +30,7 @@ class Heard:
         listener.on_gap(lambda: self.told.put_nowait("gap" if listener.listening.is_set() else "deaf"))
 
     async def next(self) -> str:
-        return await asyncio.wait_for(self.told.get(), 10)
+        return await asyncio.wait_for(self.told.get(), 60)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_it_tells_of_an_absence_once_and_of_its_end_once(
     monkeypatch.setattr("windlass.store.listener.BETWEEN_ATTEMPTS", 0.01)
     await proxy.close()
     assert await heard.next() == "deaf"
-    await asyncio.wait_for(_attempts(heard.listener, 5), 10)
+    await asyncio.wait_for(_attempts(heard.listener, 5), 60)
     await proxy.open()
     assert await heard.next() == "gap"
     told = [record.message for record in caplog.records if record.name == "windlass.store.listener"]
@@ -104,7 +104,7 @@ async def test_its_first_connection_is_no_return(shared_url: str, caplog: pytest
     caplog.set_level(logging.INFO, "windlass")
     listener = Listener(shared_url)
     await listener.start()
-    await asyncio.wait_for(listener.listening.wait(), 10)
+    await asyncio.wait_for(listener.listening.wait(), 60)
     await listener.stop()
     assert caplog.records == []
 
@@ -114,7 +114,7 @@ async def test_stop_may_come_twice_and_before_start(shared_url: str) -> None:
     await listener.stop()
     await listener.start()
     await listener.start()
-    await asyncio.wait_for(listener.listening.wait(), 10)
+    await asyncio.wait_for(listener.listening.wait(), 60)
     await listener.stop()
     await listener.stop()
     assert not listener.listening.is_set()
@@ -125,7 +125,7 @@ async def test_it_starts_while_the_database_is_away(proxy: Proxy) -> None:
     listener = Listener(proxy.url)
     await listener.start()
     await proxy.open()
-    await asyncio.wait_for(listener.listening.wait(), 10)
+    await asyncio.wait_for(listener.listening.wait(), 60)
     await listener.stop()
 
 

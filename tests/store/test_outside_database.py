@@ -69,7 +69,7 @@ def outside_url(programs: Path) -> Iterator[str]:
             break
     yield f"postgresql://owner@/postgres?host={folder}"
     server.terminate()
-    server.wait(30)
+    server.wait(60)
     server.stderr.close()
     shutil.rmtree(folder)
 
