@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,11 +35,24 @@ def folders(scratch: Path) -> list[str]:
 
 def kickoff_folders(scratch: Path) -> list[str]:
     """Folders of runs, within those of their runners, without the spare ones for later runs."""
-    return [path.name for path in scratch.glob("r-*/k*") if path.is_dir() and not is_spare(path)]
+    below = [scratch / path for path in paths_below(scratch, depth=2)]
+    found = [path for path in below if path.parent.name.startswith("r-") and path.name.startswith("k")]
+    return [path.name for path in found if path.is_dir() and not is_spare(path)]
 
 
 def is_spare(folder: Path) -> bool:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")} == {TEMPORARY, STORAGE}
+    return set(paths_below(folder)) == {TEMPORARY, STORAGE}
+
+
+def paths_below(folder: Path, depth: int = 100) -> list[str]:
+    """Paths of all files and folders. `Path.rglob` raises an error for a folder that is removed meanwhile."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        here = Path(place).relative_to(folder)
+        found += [(here / name).as_posix() for name in (*folders, *files)]
+        if len(here.parts) >= depth - 1:
+            folders.clear()
+    return found
 
 
 def zygotes(scratch: Path) -> list[psutil.Process]:
