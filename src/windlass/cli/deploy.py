@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windlass.cli.variables import Given
     from windlass.projects import Recognised
 
-GIT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s]+@[^/\s]+:")
+GIT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s@]++@[^/\s:]++:")
 MOST_NAMED = 5
 """The most files that a message names."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -45,6 +46,8 @@ LONGEST_TRACE = 20_000
 MOST_FILES = 500
 MOST_WARNINGS = 50
 LARGEST_NUMBER = 10**18
+RENDERING = ThreadPoolExecutor(1, "windlass-markdown")
+"""A single thread: it holds the GIL, and the event loop would wait for each of several threads."""
 ADVICE: dict[str, str] = {
     Reason.ERROR: "Correct what the trace names, deploy the crew again, and run it with the same inputs.",
     Reason.TIMED_OUT: "Look in the timeline for what took long. Raise the timeout of the crew if it needs more time.",
@@ -156,8 +159,8 @@ async def _output(visit: Visit, execution: Execution) -> dict[str, Any]:
 
 
 async def _rendered(text: Value) -> Any:
-    """Renders in a thread: hostile Markdown can take a second."""
-    return await asyncio.to_thread(markdown, text.rendered_part)
+    """Renders in a thread: hostile Markdown takes some 300 ms. The next view of the same text has it from a cache."""
+    return await asyncio.get_running_loop().run_in_executor(RENDERING, markdown, text.rendered_part)
 
 
 def _as_json(text: Value) -> Value | None:

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import nh3
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import table as table_rule
 from markupsafe import Markup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from markdown_it.rules_block import StateBlock
 
     from windlass.store.executions import Beginning
 
@@ -22,6 +25,8 @@ MOST_SHOWN = 256 * 1024
 """Characters of a value's JSON text that a page reads."""
 MOST_RENDERED, MOST_LINES = 32 * 1024, 800
 """Characters and lines of Markdown that are rendered. More take longer than a page may."""
+MOST_TABLE_COLUMNS = 32
+"""Vertical bars in the second line of a table in Markdown."""
 DEEPEST, MOST_NODES, MOST_ITEMS, LONGEST_TEXT = 12, 2000, 200, 4000
 """The bounds of a tree: levels, values, items of one list or object, characters of one text."""
 OPEN_LEVELS = 2
@@ -39,10 +44,23 @@ ALLOWED_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
 SCHEMES = {"http", "https", "mailto"}
 REL = "noopener noreferrer nofollow"
 
+
+def narrow_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Reads a table of at most MOST_TABLE_COLUMNS. A wider one is shown as text.
+
+    Rows that are too short get empty cells, so a few characters for each row and for each column would make more cells
+    than characters.
+    """
+    if start + 1 < end and state.src.count("|", state.bMarks[start + 1], state.eMarks[start + 1]) > MOST_TABLE_COLUMNS:
+        return False
+    return table_rule(state, start, end, silent)
+
+
 # Images are shown as links: one of another host would report each reader to it.
 MARKDOWN = (
     MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(["table", "strikethrough"]).disable("image")
 )
+MARKDOWN.block.ruler.at("table", narrow_table, {"alt": ["paragraph", "reference"]})
 
 
 @lru_cache(maxsize=32)

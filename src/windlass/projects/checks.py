@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+HEADER = re.compile(r"\s*\[([^\[\]]+)]")
 AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)")
 """The place in a message of tomllib."""
 
@@ -110,8 +111,8 @@ def line_of(file: Path, table: str, key: str) -> int | None:
     """Returns the line of a key below its table's header. Returns None if it is written in another form."""
     current = ""
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
-        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*]", line):
-            current = header[1].replace('"', "").replace(" ", "")
+        if header := HEADER.match(line):
+            current = header[1].replace('"', "").replace(" ", "").strip()
         elif current == table and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*[.=]""", line):
             return number
         if current == f"{table}.{key}":

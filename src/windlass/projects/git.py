@@ -79,7 +79,8 @@ FAILURES = (
     (r"No user exists for uid",
      "SSH needs a user with an account, and packages are built by a number",
      "Make the user on each worker: useradd --system --create-home windlass-build"),
-    (r"[Rr]epository .*not found|returned error: 404|does not appear to be a git repository|not found: did you run",
+    ((r"(?m:^(?>.*?[Rr]epository )(?>.*?not found))|returned error: 404|does not appear to be a git repository|"
+      r"not found: did you run"),
      "there is no repository at this address, or it is private",
      NEEDS_CREDENTIALS),
     (r"[Ff]ile too large|File size limit|signal 25|[Oo]ut of memory|mmap failed",

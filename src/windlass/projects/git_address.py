@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LONGEST = 2000
 PORTS = {"https": 443, "ssh": 22, "http": 80, "git": 9418, "file": 0}
 PUBLIC_SCHEMES = ("https", "ssh")
-HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 USER = re.compile(r"[A-Za-z0-9_][\w.-]*")
 SCP = re.compile(r"(?P<user>[A-Za-z0-9_][\w.-]*)@(?P<host>[A-Za-z0-9][\w.-]*):(?P<path>[^:].*)")
 FORBIDDEN = re.compile(r"[\s\\?#\x00-\x20\x7f-\x9f]")

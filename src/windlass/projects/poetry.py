@@ -14,7 +14,7 @@ from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from windlass.errors import ProjectError
 
@@ -25,21 +25,35 @@ if TYPE_CHECKING:
     Environment = Mapping[str, str]
 
 CARET, TILDE = "^", "~"
+OPERATORS = "<>=!~^"
+LONGEST_CONSTRAINT = 2000
 
 
 def specifiers(constraint: str) -> list[SpecifierSet]:
     """Returns the alternatives of a constraint, such as "^1.2 || >=3,<4", in the form of PEP 440. Raises ValueError."""
-    return [_specifier(part) for part in re.split(r"\s*\|\|?\s*", constraint.strip())]
+    if len(constraint) > LONGEST_CONSTRAINT:
+        raise InvalidSpecifier(f"a constraint of more than {LONGEST_CONSTRAINT:,} characters")
+    return [_specifier(part) for part in constraint.replace("||", "|").split("|")]
 
 
 def _specifier(text: str) -> SpecifierSet:
-    parts = [part for part in re.split(r"\s*,\s*|(?<=[\w*])\s+(?=[<>=!~^])", text.strip()) if part]
+    parts = [clause for part in text.split(",") for clause in _clauses(part.split())]
     return SpecifierSet(",".join(filter(None, map(_clause, parts))))
+
+
+def _clauses(words: list[str]) -> list[str]:
+    """Joins words to clauses. A clause begins with an operator after a word that ends a version: ">= 1 <2" has two."""
+    clauses: list[list[str]] = []
+    for word in words:
+        if clauses and not (word[0] in OPERATORS and (clauses[-1][-1][-1].isalnum() or clauses[-1][-1][-1] in "_*")):
+            clauses[-1].append(word)
+        else:
+            clauses.append([word])
+    return ["".join(clause) for clause in clauses]
 
 
 def _clause(text: str) -> str:
     """Returns one clause in the form of PEP 440: ^1.2 is >=1.2,<2, ~1.2 is >=1.2,<1.3, and 1.2 is ==1.2."""
-    text = text.replace(" ", "")
     if text == "*":
         return ""
     if text.startswith(CARET):
@@ -47,7 +61,7 @@ def _clause(text: str) -> str:
     if text.startswith(TILDE) and not text.startswith("~="):
         return _between(text[1:], lambda release: release[:2] if len(release) > 1 else release[:1])
     if text[0] in "<>=!~":
-        return re.sub(r"^=(?!=)", "==", text)
+        return f"={text}" if text.startswith("=") and not text.startswith("==") else text
     return f"=={text}"
 
 
@@ -66,7 +80,7 @@ def satisfies(version: str, constraint: str) -> bool:
     """Returns whether the version satisfies the constraint. A constraint that can't be read is satisfied."""
     try:
         return any(one.contains(version, prereleases=True) for one in specifiers(constraint))
-    except (InvalidSpecifier, InvalidVersion):
+    except ValueError:
         return True
 
 
@@ -74,7 +88,7 @@ def newest_range(constraint: str) -> str:
     """Returns the last alternative of the constraint, or "" if the constraint can't be read."""
     try:
         return str(specifiers(constraint)[-1])
-    except (InvalidSpecifier, InvalidVersion):
+    except ValueError:
         return ""
 
 
@@ -153,7 +167,7 @@ def _line_of(one: Wanted) -> Iterator[str]:
         return
     try:
         alternatives = specifiers(one.constraint)
-    except (InvalidSpecifier, InvalidVersion):
+    except ValueError:
         raise ProjectError(
             f"the version {one.constraint!r} of {one.name} in pyproject.toml can't be read.", "Correct it."
         ) from None

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from windlass_child.process.validation import Apart
 
 BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+"""Matches a string without its end too: the search would begin again at each of its quotes. Such JSON is refused."""
 CHARACTERS = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+')
 HIGH_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
 PIECE = 256 * 1024

@@ -29,7 +29,7 @@ from windlass.errors import WindlassError
 from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 VARIABLE = "OIDC_PRIVATE_KEY"
 ALGORITHM = "RS256"
@@ -45,7 +45,8 @@ CLOCK_DIFFERENCE = 30
 MOST_CACHED = 1000
 """Audiences whose tokens are cached."""
 
-_PEM = re.compile(r"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.+?-----END \1PRIVATE KEY-----", re.DOTALL)
+_EDGE = re.compile(r"-----(BEGIN|END) ((?:[A-Z]+ )*)PRIVATE KEY-----")
+"""The first or the last line of a PEM block."""
 
 
 class BadSigningKey(WindlassError):  # noqa: N818 - describes the key
@@ -111,7 +112,7 @@ def keys_of_variable(text: str) -> list[SigningKey]:
     Line ends may be written as a backslash and an n. The first key signs, so it has the highest `signs_from`. Raises
     BadSigningKey.
     """
-    blocks = [found[0] for found in _PEM.finditer(text.replace("\\n", "\n"))]
+    blocks = list(_blocks(text.replace("\\n", "\n")))
     if not blocks:
         raise BadSigningKey(f"{VARIABLE} holds no PEM private key.", HOW_TO_MAKE_ONE)
     if len(blocks) > MOST_KEYS:
@@ -121,6 +122,17 @@ def keys_of_variable(text: str) -> list[SigningKey]:
         SigningKey.from_pem(block, place, signs_from=-number)
         for number, (block, place) in enumerate(zip(blocks, places, strict=True))
     ]
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Yields the PEM blocks of private keys."""
+    begun: re.Match[str] | None = None
+    for edge in _EDGE.finditer(text):
+        if edge[1] == "BEGIN":
+            begun = begun or edge
+        elif begun and edge[2] == begun[2]:
+            yield text[begun.start() : edge.end()]
+            begun = None
 
 
 def doubt_about(url: str) -> str | None:

@@ -34,6 +34,8 @@ WORKLOAD_IDENTITY = "workload_identity"
 """
 
 LARGEST_VALUE = 64 * 1024
+LONGEST_ANSWER = 20_000
+"""The characters of an answer in which a meaning is searched."""
 """Bytes of the largest value, as of every variable."""
 
 Subject = Callable[[str], str]
@@ -197,7 +199,8 @@ class Meaning(NamedTuple):
 
 def first_meaning(table: Sequence[Meaning], answer: str) -> SecretError | None:
     """Returns the error with the words of the first meaning that fits. The text of the answer is never quoted."""
+    beginning = answer[:LONGEST_ANSWER]
     for meaning in table:
-        if re.search(meaning.pattern, answer, re.IGNORECASE):
+        if re.search(meaning.pattern, beginning, re.IGNORECASE):
             return meaning.kind(meaning.message, meaning.hint)
     return None

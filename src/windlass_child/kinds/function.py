@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
-PARAMETER_DOC = re.compile(r"^\s*(?::param )?(?:\w+ )?(\w+)(?: \([^)]*\))?: (\S.*)$", re.MULTILINE)
+PARAMETER_DOC = re.compile(r"^[ \t]*(?::param )?(?:\w+ )?(\w+)(?: \([^)\n]*\))?: (\S.*)$", re.MULTILINE)
 """"Matches ":param name: text", and "name: text" and "name (type): text" under Args."""
 
 

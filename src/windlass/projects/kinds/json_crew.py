@@ -20,9 +20,9 @@ NOWHERE = Node(None, 0)
 
 CREWAI_MESSAGE = {
     "jsonc_syntax": re.compile(r"invalid JSON at line|unterminated block comment"),
-    "agent_file_missing": re.compile(r"agent '.*' not found in "),
-    "unknown_agent": re.compile(r"references agent '(.*)' which does not match"),
-    "unknown_context": re.compile(r"has context reference '.*' but"),
+    "agent_file_missing": re.compile(r"^(?>.*?agent ')(?>.*?' not found in )", re.DOTALL),
+    "unknown_agent": re.compile(r"^(?>.*?references agent ')((?>.*?(?=' which does not match)))", re.DOTALL),
+    "unknown_context": re.compile(r"^(?>.*?has context reference ')(?>.*?' but)", re.DOTALL),
 }
 """Messages of crewai for errors that this module reports too, with the line."""
 

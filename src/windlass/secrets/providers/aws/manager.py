@@ -53,82 +53,82 @@ SESSION_NAME = "windlass"
 PAGE = 100
 MEANINGS = (
     Meaning(
-        r"\w+ \w*(Throttl|TooManyRequests|RequestLimitExceeded|SlowDown)",
+        r"^\w+ \w*(Throttl|TooManyRequests|RequestLimitExceeded|SlowDown)",
         ProviderUnavailable,
         "AWS limits the number of requests now.",
         "Try again later.",
     ),
     Meaning(
-        r"\w+ ResourceNotFoundException",
+        r"^\w+ ResourceNotFoundException",
         SecretNotFound,
         "AWS Secrets Manager has no such secret in this region.",
         "Check the name and the region.",
     ),
     Meaning(
-        r"\w+ InvalidRequestException",
+        r"^\w+ InvalidRequestException",
         SecretNotFound,
         "The secret can't be read: it is marked for deletion.",
         "Restore it in AWS.",
     ),
-    Meaning(r"\w+ DecryptionFailure", AccessDenied, "AWS can't decrypt the secret.", "Check its KMS key."),
+    Meaning(r"^\w+ DecryptionFailure", AccessDenied, "AWS can't decrypt the secret.", "Check its KMS key."),
     Meaning(
-        r"AssumeRoleWithWebIdentity AccessDenied",
+        r"^AssumeRoleWithWebIdentity AccessDenied",
         CredentialRefused,
         "The role does not trust this server, or does not exist.",
         f"The trust policy of the role must name the identity provider, the audience {aws.AUDIENCE} and the subject "
         "that `windlass identity` prints.",
     ),
     Meaning(
-        r"AssumeRoleWithWebIdentity ExpiredToken",
+        r"^AssumeRoleWithWebIdentity ExpiredToken",
         CredentialRefused,
         "AWS considers the token of the server expired.",
         "Set the clock of the server.",
     ),
     Meaning(
-        r"AssumeRoleWithWebIdentity .*No OpenIDConnect provider",
+        r"^AssumeRoleWithWebIdentity .*No OpenIDConnect provider",
         CredentialRefused,
         "The AWS account has no identity provider for the issuer of this server.",
         "Add one in IAM, with the issuer and the audience that `windlass identity` prints.",
     ),
     Meaning(
-        r"AssumeRoleWithWebIdentity .*audience",
+        r"^AssumeRoleWithWebIdentity .*audience",
         CredentialRefused,
         "The identity provider in AWS does not accept the audience of this server.",
         f"Add the audience {aws.AUDIENCE} to the identity provider in IAM.",
     ),
     Meaning(
-        r"AssumeRoleWithWebIdentity (IDPCommunicationError|.*retrieve verification key)",
+        r"^AssumeRoleWithWebIdentity (IDPCommunicationError|.*retrieve verification key)",
         CredentialRefused,
         "AWS can't fetch the keys of this server from its issuer.",
         "The issuer must answer on the internet, over https, within 5 s; `windlass identity` prints its address.",
     ),
     Meaning(
-        r"AssumeRoleWithWebIdentity ",
+        r"^AssumeRoleWithWebIdentity ",
         CredentialRefused,
         "AWS refuses the token of the server.",
         "The identity provider in IAM must have the issuer that `windlass identity` prints, and fetch its keys there.",
     ),
     Meaning(
-        r"AssumeRole AccessDenied",
+        r"^AssumeRole AccessDenied",
         CredentialRefused,
         "AWS does not let the user assume the role.",
         "The user needs sts:AssumeRole for this role, and the trust policy of the role must name the user and, if "
         "there is one, the external ID of the credential.",
     ),
     Meaning(
-        r"\w+ (InvalidSignature|SignatureDoesNotMatch|IncompleteSignature)",
+        r"^\w+ (InvalidSignature|SignatureDoesNotMatch|IncompleteSignature)",
         CredentialRefused,
         "AWS refuses the credential: the secret access key is wrong, or the clock of the server is.",
         "Check the secret access key.",
     ),
     Meaning(
-        r"\w+ (ExpiredToken|InvalidClientTokenId|UnrecognizedClient|MissingAuthenticationToken)",
+        r"^\w+ (ExpiredToken|InvalidClientTokenId|UnrecognizedClient|MissingAuthenticationToken)",
         CredentialRefused,
         "AWS refuses the credential: the access key does not exist, is inactive or has expired.",
         "Check the access keys.",
     ),
     Meaning(
-        r"\w+ \w*AccessDenied",
+        r"^\w+ \w*AccessDenied",
         AccessDenied,
         "AWS does not let the credential do this.",
         "Its policy must allow secretsmanager:GetSecretValue for the secret, kms:Decrypt for a KMS key of your own, "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from windlass.secrets.provider import Manager, Subject
     from windlass.secrets.providers.endpoints import Endpoints
 
-HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
+HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*", re.ASCII)
 NAME = re.compile(r"[^\x00-\x1f\x7f/]+(?:/[^\x00-\x1f\x7f/]+)*")
 LONGEST_NAME = 512
 

@@ -63,7 +63,7 @@ HANDSHAKES = (
         "Run: vault auth enable -path=AUTH_PATH jwt",
     ),
     Meaning(
-        "role .*not (be )?found",
+        r"^(?>.*?role )(?>.*?not (be )?found)",
         CredentialRefused,
         "The JWT method of Vault has no such role.",
         "Check `role` of the credential.",
