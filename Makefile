@@ -12,7 +12,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run serve test browser test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak clean help
+.PHONY: run serve test browser servers test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -25,7 +25,7 @@ serve: $(STAMPS)/run $(STAMPS)/assets  ## install, then start a server for deplo
 # The older releases of crewai that `make test` runs too: one before 1.0, and one before crewai had its hooks.
 OLDER := 0.186.1 1.9.3
 
-test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMPS)/crewai/%/built) browser  ## install what the tests need, then run them all
+test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMPS)/crewai/%/built) browser servers  ## install what the tests need, then run them all
 	@echo "==> running the tests"
 	CREWAI_ENVIRONMENTS="$(OLDER)" $(BIN)/python -m pytest $(ARGS)
 
@@ -36,6 +36,14 @@ browser:
 		echo "==> installing Chromium, for the tests of pages (once)" && \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1; \
 	} || echo "==> no browser is installed, and it can't be installed here: its tests are skipped. Install the package \`chromium\` to run them."
+
+# Without them, the store is tested only on the embedded PostgreSQL.
+servers:
+	@test -n "$$(ls /usr/lib/postgresql/*/bin/postgres 2>/dev/null)" -a -x /usr/sbin/pgbouncer || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		echo "==> installing Debian's PostgreSQL and PgBouncer, for the tests of the store (once; no server is started)" && \
+		tests/store/install_servers.sh >/dev/null 2>&1; \
+	} || echo "==> PostgreSQL or PgBouncer is not installed, and can't be installed here: their tests are skipped. Install \`postgresql\` and \`pgbouncer\` to run them."
 
 test-versions: $(STAMPS)/dev  ## run small crews and flows on a dozen releases of crewai, and write their table (ARGS="0.80.0-3.10 newest-3.13" for some)
 	$(BIN)/python tests/versions/every_version.py $(ARGS)

@@ -108,8 +108,17 @@ def cached(path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The URL of a PostgreSQL that the tests of one process share; TEMPLATE in it has all our tables."""
+def postgres(request: pytest.FixtureRequest) -> str:
+    """The URL of a PostgreSQL that the tests of one process share; TEMPLATE in it has all our tables.
+
+    It is the embedded one, unless a test is parametrised with another fixture.
+    """
+    url: str = request.getfixturevalue(getattr(request, "param", None) or "embedded_postgres")
+    return url
+
+
+@pytest.fixture(scope="session")
+def embedded_postgres() -> Iterator[str]:
     with folder_for_all() as folder:
         give_database(folder / "home")
         server = EmbeddedPostgres(folder / "home")

@@ -67,6 +67,28 @@ KEEPALIVES = {
     "tcp_user_timeout": 10_000,
 }
 """With these, a broken network connection is detected within about 10 s."""
+SESSION = {
+    "jit": "off",  # the compilation of a statement takes longer than the statement
+    "client_encoding": "UTF8",
+    "standard_conforming_strings": "on",
+    "bytea_output": "hex",
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",
+    "default_transaction_isolation": "read committed",  # each change of state is a compare-and-set, never repeated
+    "statement_timeout": "0",  # Windlass limits its statements itself, and a migration may take long
+    "lock_timeout": "0",
+    "transaction_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+}
+"""Settings of each connection. Those of the user's database, role or postgresql.conf may have other values."""
+SET_SESSION = (
+    "SELECT set_config(name, value, false) "
+    "FROM unnest(%(names)s::text[], %(values)s::text[]) AS given (name, value) "
+    "WHERE current_setting(name, true) IS NOT NULL"  # each PostgreSQL version has other timeouts
+)
 LARGE_WRITES = 2
 """Transactions with large values that run at once. Each holds a connection of the pool for seconds."""
 POOL_WAIT_SECONDS = 2.0
@@ -94,6 +116,14 @@ def _bare(body: str) -> str:
     return "\n".join(line for line in body.strip().splitlines() if not line.startswith("--"))
 
 
+async def prepare_session(connection: AsyncConnection[Any]) -> None:
+    """Sets SESSION on a new connection in autocommit mode.
+
+    The settings are not sent as options of the connection, because PgBouncer refuses such options.
+    """
+    await connection.execute(SET_SESSION, {"names": list(SESSION), "values": list(SESSION.values())})
+
+
 class Database:
     """A pool of connections to PostgreSQL.
 
@@ -115,6 +145,7 @@ class Database:
             open=False,
             timeout=POOL_WAIT_SECONDS,
             reconnect_timeout=0.5,  # afterwards, the pool reconnects when a caller needs a connection
+            configure=prepare_session,
             kwargs={
                 "autocommit": True,
                 "row_factory": dict_row,

@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Identifier
 from windlass import log
 from windlass.aio import cancelled
 from windlass.store.barrier import BARRIERS, LISTENER, NOTIFY, PASSED
-from windlass.store.database import KEEPALIVES
+from windlass.store.database import KEEPALIVES, prepare_session
 
 KICKOFFS, ENDED, STOPS = "windlass_kickoffs", "windlass_ended", "windlass_stops"
 DEPLOYMENTS, TOKENS, BUILDS = "windlass_deployments", "windlass_tokens", "windlass_builds"
@@ -74,6 +74,7 @@ class Listener:
             autocommit=True,
         )
         async with connection:
+            await prepare_session(connection)
             for channel in CHANNELS:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
             await connection.execute("SELECT set_config('application_name', %s, false)", [LISTENER])

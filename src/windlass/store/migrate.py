@@ -45,7 +45,7 @@ async def migrate(database: Database) -> list[int]:
     Replaces the functions and triggers if the last server that migrated this database had others.
     """
     async with database.transaction(patient=True) as connection:
-        _refuse_old_server(connection)
+        _check_server(connection)
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         applied = await _applied(connection)
         known = known_migrations()
@@ -123,9 +123,17 @@ def _failure(what: str, error: psycopg.Error) -> MigrationError:
     return MigrationError(f"{what} failed: {reason}.", HINTS.get(error.sqlstate, HINT))
 
 
-def _refuse_old_server(connection: Connection) -> None:
+def _check_server(connection: Connection) -> None:
+    """Raises MigrationError for a server or a database that can't hold our tables."""
     if connection.info.server_version < OLDEST_SERVER:
         raise MigrationError(
             f"PostgreSQL {connection.info.server_version // 10000} is too old.",
             "Windlass needs PostgreSQL 14 or newer.",
+        )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise MigrationError(
+            f"The encoding of the database {connection.info.dbname} is {encoding}. Windlass needs UTF8.",
+            "Make another database, and name it in WINDLASS_DATABASE_URL: "
+            "CREATE DATABASE windlass ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0",
         )

@@ -19,13 +19,20 @@ from psycopg_pool import AsyncConnectionPool
 
 from windlass import log
 from windlass.errors import DatabaseUnavailable
-from windlass.store.database import CONNECT_SECONDS, KEEPALIVES, POOL_WAIT_SECONDS, UNAVAILABLE_ERRORS
+from windlass.store.database import (
+    CONNECT_SECONDS,
+    KEEPALIVES,
+    POOL_WAIT_SECONDS,
+    UNAVAILABLE_ERRORS,
+    prepare_session,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from procrastinate.jobs import Job
     from procrastinate.worker import Worker
+    from psycopg import AsyncConnection
 
     from windlass.store.database import Connection
 
@@ -185,13 +192,25 @@ def _timeless(work: Work) -> Work:
 async def _pool(url: str) -> AsyncIterator[AsyncConnectionPool]:
     settings = {"connect_timeout": CONNECT_SECONDS, "application_name": "windlass side jobs", **KEEPALIVES}
     pool = AsyncConnectionPool(
-        url, min_size=1, max_size=1, open=False, timeout=POOL_WAIT_SECONDS, reconnect_timeout=0.5, kwargs=settings
+        url,
+        min_size=1,
+        max_size=1,
+        open=False,
+        timeout=POOL_WAIT_SECONDS,
+        reconnect_timeout=0.5,
+        kwargs=settings,
+        configure=_prepare,
     )
     try:
         await pool.open(wait=True, timeout=CONNECT_SECONDS)
         yield pool
     finally:
         await pool.close(timeout=POOL_WAIT_SECONDS)
+
+
+async def _prepare(connection: AsyncConnection) -> None:
+    await prepare_session(connection)
+    await connection.commit()
 
 
 @contextmanager

@@ -128,10 +128,11 @@ class DatabaseLoad:
 
 NO_SCANS = (
     "SELECT set_config(name, 'off', true) "
-    "FROM unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) AS name"
+    "FROM unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'jit']) AS name"
 )
 """For the statements that read a short time of kickoffs. With old statistics of the planner, it could expect that most
-kickoffs are of this time, and read all of them.
+kickoffs are of this time, and read all of them. JIT would compile the plans that have no alternative: they count as
+very expensive.
 """
 
 

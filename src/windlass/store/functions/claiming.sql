@@ -1,6 +1,7 @@
 -- The claim: a worker starts kickoffs for its free slots. All plans except index scans are disabled, sorting too. The planner's statistics
 -- are outdated just after a backlog has been accepted. It would then choose a plan that reads the whole backlog. So each ORDER BY determines
--- the index that is read.
+-- the index that is read. A disabled plan that has no alternative adds 10,000,000,000 to the estimated cost, so PostgreSQL would compile
+-- each statement first (JIT), which takes seconds. So every function that disables plans disables JIT too.
 
 -- The first two conditions are those of the index kickoffs_ready.
 CREATE OR REPLACE FUNCTION is_claimable(kickoff kickoffs) RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -11,8 +12,8 @@ $$;
 -- A claim holds a lock, so it sees the claims of all other workers. Concurrency limits and keys therefore apply across all workers. The
 -- function is one statement for its caller, and finishes without further input. So a worker that is stopped (SIGSTOP) in the middle can't
 -- keep the lock.
--- The time of a start is that of the update, not of the transaction: the claim may have waited for the lock, and for the end of the last
--- kickoff of a key.
+-- The time of a start and the end of a lease count from the update, not from the begin of the transaction: the claim may have waited for the
+-- lock, and for the end of the last kickoff of a key.
 -- Arguments about the worker: `only_slugs` are the deployments whose kickoffs it runs, NULL for all. `ended` are its kickoffs that have no
 -- process any more and are not settled yet: they count in the concurrency of their deployments, but not in their shares. `recent` are the
 -- deployments of its last starts, the latest one last. Between deployments with equal shares, the one that started least recently is next.
@@ -21,7 +22,7 @@ CREATE OR REPLACE FUNCTION claim_kickoffs(
 ) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('claim', 0));
@@ -82,7 +83,7 @@ BEGIN
         SELECT id FROM ranked ORDER BY (active + rank) / weight, recency NULLS FIRST, id LIMIT free_slots
     ), claimed AS (  -- an array, not a join: a join planned for a small table reads all kickoffs to find these
         UPDATE kickoffs
-           SET state = 'STARTED', attempt = attempt + 1, worker_id = by_worker, lease_until = now() + lease,
+           SET state = 'STARTED', attempt = attempt + 1, worker_id = by_worker, lease_until = clock_timestamp() + lease,
                started_at = coalesce(started_at, clock_timestamp()), waiting_for = NULL
          WHERE id = ANY (ARRAY(SELECT id FROM chosen))
         RETURNING kickoffs.id, kickoffs.version_id, kickoffs.attempt, kickoffs.started_at
@@ -110,25 +111,27 @@ BEGIN
 END
 $$;
 
--- Returns what a worker needs to run the kickoffs that it has claimed.
+-- Returns what a worker needs to run the kickoffs that it has claimed. Each table is read by id. A range of one id, in the order of the ids,
+-- can only be read from the primary key: a session that planned while the table was small would else keep a plan that reads all kickoffs.
 CREATE OR REPLACE FUNCTION read_claimed(ids uuid[], by_worker uuid) RETURNS TABLE (id uuid, content json) LANGUAGE sql STABLE AS $$
-    SELECT kickoffs.id, json_build_object(
-               'id', kickoffs.id, 'attempt', attempt, 'inputs', inputs, 'limits', limits, 'isolated', isolated, 'retries', retries,
+    SELECT claimed.id, json_build_object(
+               'id', claimed.id, 'attempt', attempt, 'inputs', inputs, 'limits', limits, 'isolated', isolated, 'retries', retries,
                'concurrency_key', concurrency_key, 'usage', token_usage, 'model_calls', model_calls,
                'stop_requested', stop_requested_at IS NOT NULL,
-               'ran_for', CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM now() - started_at)::float8 END,
-               'deployment_id', deployments.id, 'slug', deployments.slug, 'settings', deployments.settings,
-               'digest', versions.digest, 'source', versions.source, 'manifest', versions.manifest,
+               'ran_for', CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM clock_timestamp() - started_at)::float8 END,
+               'deployment_id', deployment_id, 'slug', deployment.slug, 'settings', deployment.settings,
+               'digest', version.digest, 'source', version.source, 'manifest', version.manifest,
                'variables', (
                    SELECT coalesce(json_agg(json_build_object(
                               'name', name, 'value', value, 'secret', secret, 'provider', provider,
                               'credential_id', credential_id, 'secret_name', secret_name)), '[]')
                      FROM variables
-                    WHERE variables.deployment_id = kickoffs.deployment_id))
-      FROM kickoffs
-      JOIN versions ON versions.id = kickoffs.version_id
-      JOIN deployments ON deployments.id = kickoffs.deployment_id
-     WHERE kickoffs.id = ANY (ids) AND worker_id = by_worker AND state = 'STARTED';
+                    WHERE variables.deployment_id = claimed.deployment_id))
+      FROM unnest(ids) AS one (id)
+     CROSS JOIN LATERAL (SELECT * FROM kickoffs WHERE kickoffs.id BETWEEN one.id AND one.id ORDER BY kickoffs.id LIMIT 1) AS claimed
+     CROSS JOIN LATERAL (SELECT digest, source, manifest FROM versions WHERE versions.id = claimed.version_id OFFSET 0) AS version
+     CROSS JOIN LATERAL (SELECT slug, settings FROM deployments WHERE deployments.id = claimed.deployment_id OFFSET 0) AS deployment
+     WHERE worker_id = by_worker AND state = 'STARTED';
 $$;
 
 -- Claims kickoffs, and returns them with what `read_claimed` returns. `content` is NULL for those whose content is large, which the worker
@@ -139,8 +142,8 @@ CREATE OR REPLACE FUNCTION claim_and_read(
     by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[], ended uuid[], recent uuid[]
 ) RETURNS TABLE (id uuid, content json)
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 DECLARE
     claimed uuid[] := ARRAY(SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, only_slugs, ended, recent));
@@ -150,12 +153,13 @@ BEGIN
         RETURN;
     END IF;
     small := ARRAY(
-        SELECT kickoffs.id
-          FROM kickoffs
-          JOIN versions ON versions.id = kickoffs.version_id
-         WHERE kickoffs.id = ANY (claimed) AND pg_column_compression(inputs) IS NULL
-           AND pg_column_size(inputs) + pg_column_size(versions.manifest) + coalesce((
-               SELECT sum(pg_column_size(value)) FROM variables WHERE variables.deployment_id = kickoffs.deployment_id), 0) < 8192);
+        SELECT one.id
+          FROM unnest(claimed) AS one (id)
+         CROSS JOIN LATERAL (SELECT * FROM kickoffs WHERE kickoffs.id BETWEEN one.id AND one.id ORDER BY kickoffs.id LIMIT 1) AS kickoff
+         CROSS JOIN LATERAL (SELECT manifest FROM versions WHERE versions.id = kickoff.version_id OFFSET 0) AS version
+         WHERE pg_column_compression(inputs) IS NULL
+           AND pg_column_size(inputs) + pg_column_size(manifest) + coalesce((
+               SELECT sum(pg_column_size(value)) FROM variables WHERE variables.deployment_id = kickoff.deployment_id), 0) < 8192);
     RETURN QUERY
     SELECT one.id, CASE WHEN sum(octet_length(found.content::text)) OVER (ORDER BY one.id) <= 32768 THEN found.content END
       FROM unnest(claimed) AS one (id)

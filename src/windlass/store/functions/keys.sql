@@ -15,7 +15,7 @@ $$;
 -- also where a session planned the query while the table was small.
 CREATE OR REPLACE FUNCTION key_is_held(of_deployment uuid, held_key text, begun boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 AS $$
 BEGIN
     RETURN EXISTS (
