@@ -18,7 +18,7 @@ from windlass.config import environment
 from windlass.errors import ProjectError
 from windlass.projects import virtual_environments
 from windlass.projects.environments import Environments
-from windlass.projects.packages import PINS, Packages
+from windlass.projects.packages import packages_of
 from windlass.projects.setup import set_up
 from windlass.projects.uv import Builder, Uv
 from windlass.projects.virtual_environments import alone, install
@@ -100,7 +100,7 @@ async def test_an_environment_of_a_deployed_project_belongs_to_root_and_no_proce
     builder = Builder(uv, {**environment(), **index(project.parent / "wheels")}, reaches, BUILDER, downloads=False)
     environments = Environments(project.parent / "environments", lambda: nullcontext(builder))
     lines: list[str] = []
-    prepared = await environments.prepare(project, "s", None, None, {}, lines.append)
+    prepared = await environments.prepare(project, "s", None, None, {}, lines.append, deployment="d")
     assert prepared.key is not None
     place = project.parent / "environments" / prepared.key
     assert {path.lstat().st_uid for path in [place, *place.rglob("*")]} == {0}
@@ -124,19 +124,34 @@ async def test_nothing_is_left_of_a_build_that_makes_endlessly_deep_folders(proj
     builder = Builder(uv, {**environment(), **index(project.parent / "wheels")}, reaches, BUILDER, downloads=False)
     environments = Environments(project.parent / "environments", lambda: nullcontext(builder))
     with pytest.raises(ProjectError, match="too deep in one another"):
-        await environments.prepare(project, "s", None, None, {}, lambda _: None)
+        await environments.prepare(project, "s", None, None, {}, lambda _: None, deployment="d")
     assert [path.name for path in (project.parent / "environments").iterdir()] == [".locks"]
 
 
-def test_the_pins_are_not_written_through_a_link(
-    project: Path, secret: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("name", ["uv.toml", "requirements.txt"])
+def test_what_uv_gets_is_not_written_through_a_link(
+    project: Path, secret: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     monkeypatch.setattr(Uv, "run", lambda *_: written(tmp_path / "env", {"pyvenv.cfg": ""}))
-    (tmp_path / PINS).symlink_to(secret)
-    packages = Packages("poetry.lock", [], ("-r", PINS), lambda _: ["tiny==1"])
+    (written(tmp_path / "work", {"other": ""}) / name).symlink_to(secret)
     with pytest.raises(FileExistsError):
-        install(project, None, packages, tmp_path, Builder(tmp_path, {}, lambda _: True, BUILDER), print)
+        install(None, packages_of(project), tmp_path, Builder(tmp_path, {}, lambda _: True, BUILDER), print)
     assert secret.read_text() == "root:x"
+
+
+def test_what_uv_gets_is_not_written_into_another_folder(
+    project: Path, secret: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def exchange(*_: object) -> None:
+        written(tmp_path / "env", {"pyvenv.cfg": ""})
+        if not (tmp_path / "work").is_symlink():
+            (tmp_path / "work").rename(tmp_path / "former")
+            (tmp_path / "work").symlink_to(secret.parent)
+
+    monkeypatch.setattr(Uv, "run", exchange)
+    written(tmp_path / "work", {"other": ""})
+    install(None, packages_of(project), tmp_path, Builder(tmp_path, {}, lambda _: True, BUILDER), print)
+    assert [path.name for path in secret.parent.iterdir()] == ["shadow"]
 
 
 def test_one_setup_by_root_builds_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

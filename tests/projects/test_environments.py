@@ -54,8 +54,11 @@ class Machine:
         snapshot: str = "s",
         framework: str | None = None,
         python: str | None = None,
+        deployment: str = "d",
     ) -> Wanted:
-        found = await self.environments.wanted(root, snapshot, python, framework, variables or {})
+        found = await self.environments.wanted(
+            root, snapshot, python, framework, variables or {}, deployment=deployment
+        )
         assert found is not None
         return found
 
@@ -133,7 +136,7 @@ async def test_a_locked_project_shares_by_its_lock(machine: Machine) -> None:
 
 async def test_a_project_that_names_no_packages_needs_no_environment(machine: Machine) -> None:
     root = written(machine.folder / "bare", {"pyproject.toml": '[tool.windlass]\nentrypoint = "work:run"\n'})
-    assert await machine.environments.wanted(root, "s", None, "crewai", {}) is None
+    assert await machine.environments.wanted(root, "s", None, "crewai", {}, deployment="d") is None
 
 
 async def test_the_reason_of_the_resolver_is_the_error_and_nothing_is_left(machine: Machine) -> None:

@@ -18,6 +18,7 @@ from windlass.projects.interpreter import version_of
 from windlass.projects.packages import packages_of
 from windlass.projects.setup import Made, move, set_up
 from windlass.projects.uv import Builder, uv_program
+from windlass.projects.virtual_environments import FORM
 
 TINY = '[project]\nname = "steeping"\nversion = "1"\ndependencies = ["tiny>=1"]\n'
 
@@ -240,4 +241,4 @@ def test_the_stamp_names_what_the_environment_was_made_from(tmp_path: Path, whee
     root = written(tmp_path / "project", {"requirements.txt": "tiny\n"})
     packages = made(root, wheels).packages
     stamp = json.loads((root / ".venv" / "windlass-setup.json").read_text())
-    assert stamp == {"form": 1, "digest": packages.digest, "asked": None}
+    assert stamp == {"form": FORM, "digest": packages.digest, "asked": None}

@@ -210,7 +210,13 @@ class Building:
         lines.add(f"the project is a {recognised.project.kind}: {recognised.project.entrypoint}")
         options = recognised.options.replaced_by(turn.settings)
         prepared = await self._environments.prepare(
-            root, snapshot, options.python, recognised.preload, variables, lines.output_of_thread
+            root,
+            snapshot,
+            options.python,
+            recognised.preload,
+            variables,
+            lines.output_of_thread,
+            deployment=str(turn.deployment_id),
         )
         if prepared.key is None:
             lines.add(f"the project names no packages: it runs on {prepared.interpreter}")

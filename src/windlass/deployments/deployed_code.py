@@ -56,9 +56,16 @@ class DeployedCode:
             return found
         logger.event("environment.making", deployment=claimed.slug, environment=key)
         variables = (await self._resolver.resolve(claimed.deployment_id, claimed.variables)).values
-        python, framework = key.rpartition("-py")[2], claimed.source["preload"]
-        snapshot = claimed.source["snapshot"]
-        prepared = await self._environments.prepare(root, snapshot, python, framework, variables, ignore)
+        minor, asked, framework = key.rpartition("-py")[2], options.python or "", claimed.source["preload"]
+        prepared = await self._environments.prepare(
+            root,
+            claimed.source["snapshot"],
+            asked if asked.startswith(f"{minor}.") else minor,
+            framework,
+            variables,
+            ignore,
+            deployment=str(claimed.deployment_id),
+        )
         if prepared.key != key:
             raise ProjectError(
                 "the environment of this version can't be made any more: the package indexes of the deployment have "

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from windlass.aio import abortable, shielded
 from windlass.errors import ProjectError
-from windlass.projects.environment_keys import key_of
+from windlass.projects.environment_keys import absolute, key_of
 from windlass.projects.interpreter import VERSION, python_named, version_of
 from windlass.projects.packages import Packages, packages_in
 from windlass.projects.virtual_environments import FORM, base_interpreter, built, try_to_lock, write_new
@@ -50,12 +50,10 @@ OF_INDEXES = re.compile(
 class Wanted:
     """An environment that a project needs. `key` identifies its content, and the minor version of its Python.
 
-    `root` is the folder of the project. `framework` is the package that the project's kind needs. `indexes` are the
-    deployment's variables for uv.
+    `framework` is the package that the project's kind needs. `indexes` are the deployment's variables for uv.
     """
 
     key: str
-    root: Path
     base: Path
     packages: Packages
     framework: str | None
@@ -95,13 +93,15 @@ class Environments:
         framework: str | None,
         variables: Mapping[str, str],
         report: Report,
+        *,
+        deployment: str,
     ) -> Prepared:
         """Returns the interpreter for the project in this folder. Makes its environment if need be.
 
         A project that names no packages has none: it runs on Windlass's own interpreter, or on the version that it
         names. The arguments are those of `wanted` and `get`. Raises ProjectError.
         """
-        wanted = await self.wanted(root, snapshot, python, framework, variables)
+        wanted = await self.wanted(root, snapshot, python, framework, variables, deployment=deployment)
         if wanted is not None:
             return Prepared(self.interpreter(wanted.key) or await self.get(wanted, report), wanted.key)
         return Prepared(await asyncio.to_thread(self.own, python), None)
@@ -112,17 +112,30 @@ class Environments:
         return python_named(python, self._folder, BY) if python else Path(sys.executable)
 
     async def wanted(
-        self, root: Path, snapshot: str, python: str | None, framework: str | None, variables: Mapping[str, str]
+        self,
+        root: Path,
+        snapshot: str,
+        python: str | None,
+        framework: str | None,
+        variables: Mapping[str, str],
+        *,
+        deployment: str,
     ) -> Wanted | None:
         """Returns the environment that the project in this folder needs, None when it names no packages.
 
         `snapshot` identifies all files of the project. `python` is a version, None for any that fits. `variables` are
-        those of the deployment. Raises ProjectError.
+        those of the deployment, and `deployment` its id. Raises ProjectError.
         """
-        return await asyncio.to_thread(self._wanted, root, snapshot, python, framework, variables)
+        return await asyncio.to_thread(self._wanted, root, snapshot, python, framework, variables, deployment)
 
     def _wanted(
-        self, root: Path, snapshot: str, python: str | None, framework: str | None, variables: Mapping[str, str]
+        self,
+        root: Path,
+        snapshot: str,
+        python: str | None,
+        framework: str | None,
+        variables: Mapping[str, str],
+        deployment: str,
     ) -> Wanted | None:
         check_python(python)
         packages = packages_in(root)
@@ -134,7 +147,11 @@ class Environments:
         version = version_of(base) if base else None
         if base is None or version is None:
             raise ProjectError(f"the version of {base or 'Python'} is not known.", "Name another Python.")
-        return Wanted(key_of(root, snapshot, packages, version, indexes), root, base, packages, framework, indexes)
+        check_places(packages)
+        key = key_of(
+            packages, snapshot=snapshot, deployment=deployment, python=python, version=version, indexes=indexes
+        )
+        return Wanted(key, base, packages, framework, absolute(root, indexes))
 
     async def get(self, wanted: Wanted, report: Report) -> Path:
         """Returns the interpreter of the environment. Makes the environment if it is not on this machine.
@@ -174,7 +191,6 @@ class Environments:
                 remove(leftover)
             report(f"making an environment from {wanted.packages.file} on {wanted.base}")
             with built(
-                wanted.root,
                 wanted.base,
                 wanted.packages,
                 builder=with_indexes(builder, wanted.indexes),
@@ -247,6 +263,15 @@ def check_python(python: str | None) -> None:
     if python is not None and not VERSION.fullmatch(python):
         raise ProjectError(
             f"{BY} is {python!r}, and a deployed project can name only a version.", 'Name a version such as "3.12".'
+        )
+
+
+def check_places(packages: Packages) -> None:
+    """Raises ProjectError for packages at places of the server that are no files of the project."""
+    if packages.inputs is not None and (place := packages.inputs.outside(packages.root)):
+        raise ProjectError(
+            f"{packages.file} names {place[:200]}, which is not in the folder of the project.",
+            "A deployed project has its own files alone: move the package into its folder, or to a package index.",
         )
 
 

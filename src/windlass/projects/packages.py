@@ -6,36 +6,76 @@ import hashlib
 import re
 import tomllib
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.errors import ProjectError
 from windlass.projects import poetry
 from windlass.projects.interpreter import NEWEST, OLDEST
+from windlass.projects.requirement_lines import RequirementLines
+from windlass.projects.uv_inputs import (
+    PYPROJECT,
+    REQUIREMENTS,
+    UV_LOCK,
+    Inputs,
+    Settings,
+    of_poetry,
+    of_pyproject,
+    of_requirements,
+    of_uv_lock,
+    places_of,
+    table,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
-PYPROJECT, UV_LOCK, POETRY_LOCK, REQUIREMENTS = "pyproject.toml", "uv.lock", "poetry.lock", "requirements.txt"
-FILES = (PYPROJECT, UV_LOCK, POETRY_LOCK)
+POETRY_LOCK, UV_TOML = "poetry.lock", "uv.toml"
+FILES = (PYPROJECT, UV_LOCK, POETRY_LOCK, UV_TOML)
 LARGEST = 64 << 20
-PINS = "pins.txt"
-SYNC = ("sync", "--frozen", "--no-dev", "--no-install-project")
 
 
 @dataclass(frozen=True, slots=True)
 class Packages:
     """The packages of a project, as one of its files names them.
 
-    `python` are the constraints on the Python. `install` are the arguments of uv that install the packages. With `pins`
-    they install from a file PINS whose lines `pins` returns for the environment markers of an interpreter.
+    `python` are the constraints on the Python. `inputs` is what uv gets for them, None if that depends on the
+    interpreter too: then `poetry` has the contents of poetry's files.
     """
 
+    root: Path
     file: str
     python: list[str]
-    install: tuple[str, ...]
-    pins: Callable[[Mapping[str, str]], list[str]] | None = None
+    settings: Settings
+    inputs: Inputs | None = None
+    poetry: PoetryFiles | None = None
     digest: str = field(default="", repr=False)
+
+    def inputs_on(self, markers: Mapping[str, str]) -> Inputs:
+        """Returns what uv gets on an interpreter with these environment markers. Raises ProjectError."""
+        if self.poetry is None:
+            assert self.inputs is not None  # noqa: S101 - one of them is there
+            return self.inputs
+        found = of_poetry(
+            self.poetry.pins(self.root, markers), self.root, self.settings, locked=self.poetry.lock is not None
+        )
+        if found.is_own and not self.is_own:
+            raise ProjectError(
+                f"{self.file} names a package in a way that can't be read: {', '.join(found.own)[:200]}.", "Correct it."
+            )
+        return found
+
+    @property
+    def is_own(self) -> bool:
+        """Whether other files of the project than those that name packages decide on the packages."""
+        return self.poetry.is_own if self.poetry is not None else self.inputs is not None and self.inputs.is_own
+
+    @property
+    def content(self) -> object:
+        """All that decides on what uv gets."""
+        given = [self.inputs.files, self.inputs.arguments] if self.inputs is not None else None
+        return [self.file, given, self.poetry and self.poetry.content, self.settings.values]
 
     def runs_on(self, version: str) -> bool:
         return all(poetry.satisfies(version, constraint) for constraint in self.python)
@@ -71,34 +111,58 @@ def packages_in(root: Path) -> Packages | None:
     document = document_of(root / PYPROJECT)
     project, of_poetry = table(document, "project"), table(document, "tool", "poetry")
     own = [text for text in (project.get("requires-python"), table(of_poetry, "dependencies").get("python")) if text]
-    python, digest = [str(one) for one in own], digest_of(root)
+    python, settings = [str(one) for one in own], Settings.of(root, document_of(root / UV_TOML), document)
+    found = partial(Packages, root, settings=settings, digest=digest_of(root))
     if (root / UV_LOCK).is_file():
-        locked = document_of(root / UV_LOCK).get("requires-python")
-        return Packages(UV_LOCK, [*python, *([str(locked)] if locked else [])], SYNC, None, digest)
+        lock = document_of(root / UV_LOCK)
+        locked = [str(lock["requires-python"])] if lock.get("requires-python") else []
+        return found(UV_LOCK, [*python, *locked], inputs=of_uv_lock(root, lock, document, settings))
     if (root / POETRY_LOCK).is_file():
-        lock = poetry.Lock.of(root / POETRY_LOCK, document_of(root / POETRY_LOCK))
-
-        def pins(environment: Mapping[str, str]) -> list[str]:
-            return lock.pins(poetry.own_dependencies(document, environment), environment)
-
-        # the lock has all packages, so uv must not look for more
-        return Packages(POETRY_LOCK, [*python, lock.python], ("--no-deps", "-r", PINS), pins, digest)
+        files = PoetryFiles(document_of(root / POETRY_LOCK), document)
+        constraint = str(table(files.lock or {}, "metadata").get("python-versions", "*"))
+        return found(POETRY_LOCK, [*python, constraint], poetry=files)
     if of_poetry.get("dependencies") and not project.get("dependencies"):
-        return Packages(
-            PYPROJECT, python, ("-r", PINS), lambda environment: poetry.requirements(document, environment), digest
-        )
-    if project.get("dependencies") or "dependencies" in project.get("dynamic", ()):
-        return Packages(PYPROJECT, python, ("-r", PYPROJECT), None, digest)
+        return found(PYPROJECT, python, poetry=PoetryFiles(None, document))
+    if project.get("dependencies") or "dependencies" in list_in(project, "dynamic"):
+        return found(PYPROJECT, python, inputs=of_pyproject(root, document, settings))
     if (root / REQUIREMENTS).is_file():
-        return Packages(REQUIREMENTS, python, ("-r", REQUIREMENTS), None, digest)
+        return found(REQUIREMENTS, python, inputs=of_requirements(root, settings))
     return None
 
 
-def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    found: Any = document
-    for name in names:
-        found = found.get(name, {}) if isinstance(found, dict) else {}
-    return found if isinstance(found, dict) else {}
+@dataclass(frozen=True, slots=True)
+class PoetryFiles:
+    """The contents of a poetry.lock, which may be missing, and of the pyproject.toml beside it."""
+
+    lock: Mapping[str, Any] | None
+    document: Mapping[str, Any]
+
+    def pins(self, root: Path, markers: Mapping[str, str]) -> list[str]:
+        if self.lock is None:
+            return poetry.requirements(self.document, markers)
+        lock = poetry.Lock.of(root / POETRY_LOCK, self.lock)
+        return lock.pins(poetry.own_dependencies(self.document, markers), markers)
+
+    @property
+    def content(self) -> object:
+        """All of these files from which pins are made."""
+        return [self.lock, table(self.document, "tool", "poetry").get("dependencies"), self._dependencies]
+
+    @property
+    def is_own(self) -> bool:
+        lines = RequirementLines(Path("/"))
+        for text in self._dependencies:
+            lines.requirement(text, f"dependencies of {PYPROJECT}")
+        return bool(lines.own) or any(places_of(self.content))
+
+    @property
+    def _dependencies(self) -> list[Any]:
+        return list_in(table(self.document, "project"), "dependencies")
+
+
+def list_in(values: Mapping[str, Any], name: str) -> list[Any]:
+    found = values.get(name)
+    return found if isinstance(found, list) else []
 
 
 def document_of(file: Path) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from packaging.version import InvalidVersion
 
 from windlass.errors import ProjectError
 from windlass.projects import poetry
-from windlass.projects.packages import PYPROJECT, REQUIREMENTS, document_of, table
+from windlass.projects.packages import document_of
+from windlass.projects.uv_inputs import PYPROJECT, REQUIREMENTS, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,10 +16,10 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windlass.errors import WindlassError
-from windlass.projects.packages import Packages, explained
+from windlass.projects.packages import Packages, document_of, explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +39,19 @@ PASSED = re.compile(
     re.IGNORECASE,
 )
 """Variables that uv gets, and with it the builds of packages: foreign code that must see no other."""
+
+NOT_PASSED = {
+    "UV_PROJECT", "UV_WORKING_DIR", "UV_WORKING_DIRECTORY", "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "UV_SYSTEM_PYTHON",
+    "UV_BREAK_SYSTEM_PACKAGES", "UV_CONFIG_FILE", "UV_NO_CONFIG", "UV_ENV_FILE", "UV_NO_ENV_FILE", "UV_FROZEN",
+    "UV_LOCKED", "UV_NO_SYNC", "UV_ISOLATED", "UV_DEV", "UV_NO_DEV", "UV_NO_GROUP", "UV_NO_DEFAULT_GROUPS",
+    "UV_NO_EDITABLE", "UV_VENV_SEED", "UV_VENV_CLEAR", "UV_VENV_RELOCATABLE",
+}  # fmt: skip
+"""Variables that decide on the project, the interpreter, the environment or the configuration. Windlass does so."""
+CONFIGURATION = "uv.toml"
+
+
+def is_passed(name: str) -> bool:
+    return PASSED.fullmatch(name) is not None and name.upper() not in NOT_PASSED
 
 
 class Aborted(WindlassError):  # noqa: N818 - describes the build
@@ -101,9 +114,12 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class Uv:
-    """Runs uv as the builder, in a session of its own, and reports the lines that it prints."""
+    """Runs uv in the folder `work` as the builder, in a session of its own, and reports the lines that it prints.
 
-    root: Path
+    uv looks for no configuration: it gets the file CONFIGURATION in `work`.
+    """
+
+    work: Path
     folder: Path
     builder: Builder
     packages: Packages
@@ -113,8 +129,8 @@ class Uv:
         """Raises ProjectError with uv's reason when uv fails."""
         account = self.builder.account
         process = subprocess.Popen(  # noqa: S603 - uv, with arguments of this module
-            [self.builder.uv, *arguments],
-            cwd=self.root,
+            [self.builder.uv, "--no-config", "--config-file", str(self.work / CONFIGURATION), *arguments],
+            cwd=self.work,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -139,7 +155,7 @@ class Uv:
         kept: deque[str] = deque(maxlen=LAST_LINES)
         failed = False
         for line in lines_of(process):
-            text = line.rstrip()
+            text = line.rstrip().replace(f"{self.work}/", "")
             kept.append(text)
             failed = failed or text.startswith("error")
             if text.strip() and not QUIET.match(text) and not failed:
@@ -147,7 +163,7 @@ class Uv:
         return list(kept)
 
     def _environment(self) -> dict[str, str]:
-        given = {name: value for name, value in self.builder.environment.items() if PASSED.fullmatch(name)}
+        given = {name: value for name, value in self.builder.environment.items() if is_passed(name)}
         given.setdefault("UV_SYSTEM_CERTS", "true")
         given |= {
             "UV_PROJECT_ENVIRONMENT": str(self.folder / "env"),
@@ -201,6 +217,32 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 def end_session(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def operator_settings(builder: Builder) -> dict[str, Any]:
+    """Returns the configuration of uv that the operator of this machine has made: the file of UV_CONFIG_FILE, else that
+    of the user, and of the system. Raises ProjectError for a file that can't be read.
+    """
+    given = builder.environment
+    if named := given.get("UV_CONFIG_FILE"):
+        return document_of(Path(named))
+    system = next(filter(None, map(document_of, (Path("/etc/xdg/uv/uv.toml"), Path("/etc/uv/uv.toml")))), {})
+    if builder.account is not None:  # root, whose own configuration its builds don't get
+        return system
+    home = given.get("XDG_CONFIG_HOME") or (f"{given['HOME']}/.config" if given.get("HOME") else None)
+    return combined(document_of(Path(home) / "uv" / "uv.toml"), system) if home else system
+
+
+def combined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns both configurations, as uv combines them: lists one after the other, and of two values the first."""
+    found = {**second, **first}
+    for name in first.keys() & second.keys():
+        one, other = first[name], second[name]
+        if isinstance(one, list) and isinstance(other, list):
+            found[name] = [*one, *other]
+        elif isinstance(one, dict) and isinstance(other, dict):
+            found[name] = combined(one, other)
+    return found
 
 
 def uv_program() -> Path:

@@ -31,17 +31,18 @@ from windlass.projects.interpreter import (
     version_of,
     with_version,
 )
-from windlass.projects.packages import PINS, Packages
-from windlass.projects.uv import Uv
+from windlass.projects.uv import CONFIGURATION, Uv, combined, operator_settings
+from windlass.projects.uv_inputs import document_text
 from windlass.removal import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from windlass.accounts import Account
+    from windlass.projects.packages import Packages
     from windlass.projects.uv import Builder
 
-FORM = 1
+FORM = 2
 """The version of the way in which environments are made. A new number makes all again."""
 BUILDS_LOCK = Path("/var/run/windlass-build.lock")
 """The lock of all builds by root on this machine: they run as one user."""
@@ -85,7 +86,6 @@ another one.
 
 @contextlib.contextmanager
 def built(
-    root: Path,
     base: Path | None,
     packages: Packages,
     *,
@@ -96,11 +96,11 @@ def built(
 ) -> Iterator[Path]:
     """Yields a new environment with these packages, for the caller to move to its place.
 
-    `root` is the folder of the project. The name of the folder in which the environment is made begins with `beside`.
+    The name of the folder in which the environment is made begins with `beside`.
     `framework` is the package that the project's kind needs. Raises ProjectError.
     """
     with alone(builder, report), making(beside, builder) as folder:
-        install(root, base, packages, folder, builder, report)
+        install(base, packages, folder, builder, report)
         if framework and not is_installed(framework, folder / "env"):
             raise ProjectError(
                 f"{packages.file} does not name {framework}, which the project needs: its environment could not run "
@@ -157,17 +157,35 @@ def fits(python: Path, packages: Packages) -> bool:
 
 
 def install(
-    root: Path, base: Path | None, packages: Packages, folder: Path, builder: Builder, report: Callable[[str], None]
+    base: Path | None, packages: Packages, folder: Path, builder: Builder, report: Callable[[str], None]
 ) -> None:
-    environment = folder / "env"
-    uv = Uv(root, folder, builder, packages, report)
-    chosen = str(base or packages.any_python)
-    uv.run("venv", "--relocatable", "--no-project", "--python", chosen, str(environment))
-    if packages.pins is not None:
-        write_new(folder / PINS, "\n".join(packages.pins(markers_of(environment))) + "\n")
-    arguments = [str(folder / PINS) if one == PINS else one for one in packages.install]
-    target = [] if arguments[0] == "sync" else ["pip", "install", "--python", str(environment / "bin" / "python")]
-    uv.run(*target, *arguments, "--compile-bytecode")
+    """Installs the packages. uv runs in a folder with the generated files alone, and reads no configuration but the
+    generated one.
+    """
+    environment, work = folder / "env", folder / "work"
+    for name in packages.settings.ignored:
+        report(f"the setting {name} of uv does not count here")
+    settings = combined(packages.settings.values, operator_settings(builder))
+    uv = Uv(work, folder, builder, packages, report)
+    with opened(work) as place:  # its path is in a folder of the builder, which could replace it
+        write_new(Path(CONFIGURATION), document_text(settings), place)
+        chosen = str(base or packages.any_python)
+        uv.run("venv", "--relocatable", "--no-project", "--python", chosen, str(environment))
+        inputs = packages.inputs_on(markers_of(environment))
+        for name, text in inputs.files.items():
+            write_new(Path(name), text, place)
+    target = [] if inputs.arguments[0] == "sync" else ["pip", "install"]
+    python = str(environment / "bin" / "python")
+    uv.run(*target, *inputs.arguments, "--python", python, "--compile-bytecode")
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def markers_of(environment: Path) -> dict[str, str]:
@@ -206,9 +224,9 @@ def making(beside: str, builder: Builder) -> Iterator[Path]:
             "Make room on the disk, or run the command as the user who owns the folder.",
         ) from None
     try:
-        for one in (folder, folder / "cache"):
+        for one in (folder, folder / "cache", folder / "work"):
             one.mkdir(exist_ok=True)
-            if builder.account is not None:
+            if builder.account is not None and one.name != "work":  # root writes there what uv gets
                 builder.account.give(one)
         yield folder
     finally:
@@ -252,12 +270,14 @@ def give_to_root(environment: Path) -> None:
                 os.chmod(name, stat.S_IMODE(mode) & CLOSED_TO_OTHERS, dir_fd=here)
 
 
-def write_new(file: Path, text: str) -> None:
-    """Writes a new file that all users can read. Raises FileExistsError, also for a link, which it does not follow."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+def write_new(file: Path, text: str, folder: int | None = None) -> None:
+    """Writes a new file that all users can read, at a path from the open folder. Raises FileExistsError, also for a
+    link, which it does not follow.
+    """
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as new:
         os.fchmod(descriptor, 0o644)
-        opened.write(text)
+        new.write(text)
 
 
 @contextlib.contextmanager
