@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import re
+import signal
 from compileall import compile_dir
 from contextlib import suppress
 from pathlib import Path
@@ -51,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Rewrites the assertions of changed modules once, also where Python may write no byte code: otherwise each process
     of pytest-xdist does so for all modules, which takes seven seconds. Compiles the other modules once, too.
     """
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        let_signals_reach_what_is_started()
     if hasattr(config, "workerinput"):
         gc.disable()  # until all tests are collected
         share(Path(config.workerinput["home"]))
@@ -94,6 +97,17 @@ def pytest_configure_node(node: Any) -> None:
 @functools.cache
 def _folder_of_homes() -> Path:
     return new_folder()
+
+
+def let_signals_reach_what_is_started() -> None:
+    """Replaces ignored signals by a handler that does nothing.
+
+    `nohup`, or a script that starts the tests in the background, ignores some. Each program that a test starts would
+    inherit that, and not end at an interrupt.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def modules_of(config: pytest.Config) -> list[Path]:
