@@ -212,7 +212,8 @@ async def test_a_file_that_is_deleted_while_it_is_sent_breaks_off(crew: Crew) ->
 
 async def test_a_deleted_kickoff_leaves_no_file(crew: Crew) -> None:
     kickoff = await with_files(crew, FILES)
-    assert (await crew.request("DELETE", f"/kickoffs/{kickoff}")).status_code == 200
+    deleted = await crew.request("DELETE", f"/kickoffs/{kickoff}", token=await crew.organization_token())
+    assert deleted.status_code == 200
     for table in ("files", "file_chunks"):
         query = f"SELECT FROM {table} WHERE kickoff_id = %(id)s::uuid"
         assert await crew.server.database.rows(query, {"id": kickoff}) == []

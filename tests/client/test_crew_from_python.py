@@ -162,11 +162,11 @@ async def test_all_that_match_are_stopped_with_one_call(ask: Any) -> None:
         await ask("stop_all", before=datetime(2026, 1, 15))  # noqa: DTZ001 - what is refused
 
 
-async def test_a_kickoff_is_deleted_for_good(ask: Any) -> None:
-    kickoff = await ask("kickoff", GOOD)
+async def test_a_kickoff_is_deleted_for_good(ask: Any, served: Served) -> None:
+    kickoff, token = await ask("kickoff", GOOD), await served.organization_token()
     with pytest.raises(Conflict, match="has not ended"):
-        await ask("delete", kickoff)
-    assert await ask("delete", kickoff, stop=True) is None
+        await ask("delete", kickoff, token=token)
+    assert await ask("delete", kickoff, stop=True, token=token) is None
     with pytest.raises(NotFound):
         await ask("status", kickoff)
 

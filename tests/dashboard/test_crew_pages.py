@@ -140,7 +140,9 @@ async def test_a_token_is_shown_on_request_and_each_time_is_in_the_audit_log(
     assert token in page.text
     assert page.headers["cache-control"] == "no-store"
     seen = await audited(server, anna, "token.show")
-    assert seen[: len(seen) - before] == [{"kind": kind, "deployment": crew.deployment.slug}] * 2
+    whose = None if kind == "organization" else "owner"
+    facts = {"kind": kind, "last_four": token[-4:], "deployment": crew.deployment.slug, "user": whose}
+    assert seen[: len(seen) - before] == [facts] * 2
 
 
 async def test_a_rotated_token_is_refused_and_the_new_one_is_shown(server: Server, anna: Visitor) -> None:

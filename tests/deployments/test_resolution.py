@@ -21,6 +21,7 @@ from windlass.kickoffs.states import State
 from windlass.lifecycle.accept import Stops
 from windlass.metrics import REGISTRY
 from windlass.secrets.provider import AccessDenied, ProviderUnavailable
+from windlass.store.audit import COMMAND_LINE
 from windlass.store.variables import VariableStore
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ async def test_a_kickoff_that_waits_for_its_secrets_shows_so_and_can_be_stopped(
     event = server.managers.hold("key")
     kickoff = await server.kickoff(names=["KEY"])
     await server.waits_for(kickoff, "secrets")
-    await Stops(server.kickoffs).stop(kickoff)
+    await Stops(server.kickoffs).stop(kickoff, COMMAND_LINE)
     status = await server.result(kickoff)
     assert (status.state, server.managers.reads) == (State.CANCELLED, {"key": 2})
     event.set()

@@ -15,6 +15,7 @@ from windlass.kickoffs.outcome import STOPPED
 from windlass.kickoffs.states import State
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.worker_config import CrewEnvironment
+from windlass.store.audit import COMMAND_LINE
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -39,7 +40,7 @@ async def test_a_queued_kickoff_never_starts(world: World, stops: Stops, place: 
     await world.worker(slots=1)
     first, second = await world.accept(**place.inputs()), await world.accept(**place.inputs())
     await place.until_held()
-    assert await stops.stop(second) is State.CANCELLED
+    assert await stops.stop(second, COMMAND_LINE) is State.CANCELLED
     place.let_go()
     assert (await world.ended(first)).state is State.SUCCESS
     await is_cancelled(world, second, 0)
@@ -53,7 +54,7 @@ async def test_a_running_kickoff_ends(
     await world.worker(renewal=600.0)  # it hears of it, it does not find out
     kickoff = await world.accept(**place.inputs())
     (pid,) = await place.until_held()
-    assert await stops.stop(kickoff) is State.STARTED
+    assert await stops.stop(kickoff, COMMAND_LINE) is State.STARTED
     await is_cancelled(world, kickoff, 1)
     await gone(pid)
     assert "kickoff.stop_requested" in [record.message for record in caplog.records]
@@ -64,7 +65,7 @@ async def test_a_stop_that_nobody_heard_is_found_at_the_next_renewal(world: Worl
     kickoff = await world.accept(**place.inputs())
     await place.until_held()
     await world.listener.stop()
-    await stops.stop(kickoff)
+    await stops.stop(kickoff, COMMAND_LINE)
 
     async def has_ended() -> bool:
         return (await world.status(kickoff)).state.ended
@@ -83,7 +84,7 @@ async def test_a_stop_that_comes_while_the_claim_is_under_way_is_remembered(
     async def claim_and_be_slow_to_tell(*given: Any, **named: Any) -> list[Claimed]:
         claimed = await claim(*given, **named)
         for one in claimed:
-            await stops.stop(one.id)
+            await stops.stop(one.id, COMMAND_LINE)
             await heard.wait()
         return claimed
 
@@ -105,7 +106,7 @@ async def test_a_stop_that_comes_while_the_environment_is_asked_for_is_obeyed(
     world.listener.on("windlass_stops", lambda _: heard.set())
 
     async def environment(claimed: Claimed) -> CrewEnvironment:
-        await stops.stop(claimed.id)
+        await stops.stop(claimed.id, COMMAND_LINE)
         await heard.wait()
         return CrewEnvironment({})
 
@@ -119,7 +120,7 @@ async def test_a_kickoff_of_a_worker_that_died_is_not_run_again(world: World, st
     kickoff = await world.accept(**place.inputs())
     await place.until_held()
     await die(dying)
-    assert await stops.stop(kickoff) is State.STARTED
+    assert await stops.stop(kickoff, COMMAND_LINE) is State.STARTED
     await world.worker(renewal=0.1)
     await is_cancelled(world, kickoff, 1)
     assert len(place.pids()) == 1
@@ -131,7 +132,7 @@ async def test_a_kickoff_that_is_stopped_while_its_worker_drains_is_not_given_ba
     worker = await world.worker(renewal=600.0)
     kickoff = await world.accept(**place.inputs())
     await place.until_held()
-    await asyncio.gather(stops.stop(kickoff), worker.stop())
+    await asyncio.gather(stops.stop(kickoff, COMMAND_LINE), worker.stop())
     await is_cancelled(world, kickoff, 1)
 
 
@@ -139,7 +140,7 @@ async def test_one_that_has_ended_stays_as_it_ended(world: World, stops: Stops) 
     await world.worker()
     kickoff = await world.accept()
     await world.ended(kickoff)
-    assert await stops.stop(kickoff) is State.SUCCESS
+    assert await stops.stop(kickoff, COMMAND_LINE) is State.SUCCESS
     assert (await world.status(kickoff)).state is State.SUCCESS
 
 
@@ -147,7 +148,7 @@ async def test_of_two_who_stop_at_once_none_does_harm(world: World, stops: Stops
     await world.worker()
     kickoff, other = await world.accept(**place.inputs()), await world.accept(**place.inputs())
     await place.until_held(2)
-    await asyncio.gather(stops.stop(kickoff), stops.stop(kickoff))
+    await asyncio.gather(stops.stop(kickoff, COMMAND_LINE), stops.stop(kickoff, COMMAND_LINE))
     await is_cancelled(world, kickoff, 1)
     place.let_go()
     assert (await world.ended(other)).state is State.SUCCESS
@@ -155,7 +156,7 @@ async def test_of_two_who_stop_at_once_none_does_harm(world: World, stops: Stops
 
 async def test_nothing_is_said_of_a_kickoff_that_is_none(stops: Stops, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "windlass")
-    assert await stops.stop(new_id()) is None
+    assert await stops.stop(new_id(), COMMAND_LINE) is None
     assert caplog.records == []
 
 

@@ -158,7 +158,7 @@ async def test_to_count_a_users_share_and_to_find_what_to_stop_touches_no_kickof
     if statistics == "up to date":
         await rows.database.execute("ANALYZE kickoffs")
     settings = {"keep": timedelta(hours=24), "max_waiting": 100, "user_share": 0.25}
-    careful = ACCEPT_WHAT_FITS.as_string()
+    careful = ACCEPT_WHAT_FITS[False].as_string()
     of_user, of_organization = columns_of([rows.new(user_id=user)]), columns_of([rows.new()])
     without_share = await rows_touched(rows, careful, of_organization | settings)
     assert await rows_touched(rows, careful, of_user | settings) < without_share + FEW

@@ -13,17 +13,16 @@ from windlass import log
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import new_id, parse_id
 from windlass.kickoffs.roles import Role
-from windlass.kickoffs.states import SCOPES_OF_KIND
+from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
 from windlass.secrets.key_ring import Sealed
 from windlass.secrets.secret import Secret, TokenKind, digest, last_four, masked, new_token
 from windlass.store.audit import COMMAND_LINE, Actor, Change
-from windlass.store.tokens import NewToken, TokenRow, TokenStore, UserRow
+from windlass.store.tokens import NewToken, TokenFacts, TokenRow, TokenStore, UserRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from uuid import UUID
 
-    from windlass.kickoffs.states import Scope
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.deployments import Deployment
 
@@ -36,6 +35,11 @@ MOST_PERSONAL = 100
 """Tokens of one user that are valid at once."""
 OF_CREWS = (TokenKind.ORGANIZATION, TokenKind.USER)
 """The kinds of the two shown tokens of a crew."""
+SCOPES_OF_SHOWN: dict[TokenKind, tuple[Scope, ...] | None] = {
+    TokenKind.ORGANIZATION: (Scope.READ, Scope.RUN),
+    TokenKind.USER: None,
+}
+"""Developers see these tokens, and a developer deletes nothing."""
 
 END_OF_TOKEN = re.compile("[0-9A-Za-z]{4}")
 
@@ -275,7 +279,7 @@ class Tokens:
     async def revoke(self, name: str, *, by: Actor = COMMAND_LINE) -> TokenRow:
         """Revokes a token. `name` is its id or its last four characters."""
         token = await self._named(name)
-        revoked = await self._store.revoke(token, Change(by, "token.revoke", str(token)))
+        revoked = await self._store.revoke(token, lambda row: Change(by, "token.revoke", str(token), _facts(row)))
         if revoked is None:
             raise _no_such_token()
         logger.event("token.revoked", token_id=token)
@@ -291,7 +295,10 @@ class Tokens:
             made.append(token)
             return self._new(replace(row, id=new_id()), token, shown=shown)
 
-        added = await self._store.replace(old, new, Change(by, "token.rotate", str(old)))
+        def change(row: TokenFacts, new: TokenRow) -> Change:
+            return Change(by, "token.rotate", str(old), {**_facts(row), "new_id": str(new.id)})
+
+        added = await self._store.replace(old, new, change)
         if added is None:
             raise _no_such_token()
         logger.event("token.rotated", token_id=old, new_token_id=added.id)
@@ -326,13 +333,16 @@ class Tokens:
         return Secret(self._key_ring.open(row["shown_copy"], Sealed.SHOWN_TOKEN.of(row["id"])))
 
     async def _make_shown(self, deployment: UUID, kind: TokenKind, user: UUID | None) -> None:
-        await self._add(TokenRow(new_id(), kind, deployment, user, None, None), shown=True)
+        row = TokenRow(new_id(), kind, deployment, user, None, None, SCOPES_OF_SHOWN[kind])
+        await self._add(row, shown=True)
 
     async def _add(self, row: TokenRow, *, shown: bool, by: Actor = COMMAND_LINE) -> Secret:
         token = new_token(TokenKind(row.kind))
-        details = {"kind": row.kind, "user_id": row.user_id and str(row.user_id), "name": row.name}
-        change = None if shown else Change(by, "token.create", str(row.id), details)
-        if await self._store.add(self._new(row, token, shown=shown), change):
+
+        def change(facts: TokenFacts) -> Change:
+            return Change(by, "token.create", str(row.id), _facts(facts))
+
+        if await self._store.add(self._new(row, token, shown=shown), None if shown else change):
             logger.event("token.created", token_id=row.id, kind=row.kind)
         return token
 
@@ -360,7 +370,22 @@ class TokenUse:
 
 
 def _shown_to(by: Actor, row: Mapping[str, Any], deployment: Deployment) -> Change:
-    return Change(by, "token.show", str(row["id"]), {"kind": row["kind"], "deployment": deployment.slug})
+    details = {"kind": row["kind"], "last_four": row["last_four"], "deployment": deployment.slug, "user": row["user"]}
+    return Change(by, "token.show", str(row["id"]), details)
+
+
+def _facts(row: TokenFacts) -> dict[str, Any]:
+    """Returns what names a token in the audit log for a reader."""
+    return {
+        "kind": row.kind,
+        "last_four": row.last_four,
+        "deployment": row.deployment or ("(all)" if row.kind != TokenKind.PERSONAL else None),
+        "user": row.user,
+        "user_id": row.user_id and str(row.user_id),
+        "name": row.name,
+        "scopes": row.scopes,
+        "expires_at": row.expires_at.isoformat() if row.expires_at else None,
+    }
 
 
 def _no_such_token() -> NoSuchToken:

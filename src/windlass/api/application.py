@@ -186,6 +186,12 @@ class TrustedProxies:
         await self._app(scope, receive, send)
 
 
+def address_of(scope: Scope) -> str:
+    """Returns the address of the client for the audit log."""
+    client = scope.get("client")
+    return str(client[0])[:LONGEST_SOURCE] if client else source_of(None).name
+
+
 def source_of_request(scope: Scope) -> Source:
     client = scope.get("client")
     return source_of(client[0] if client else None)

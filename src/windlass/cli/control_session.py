@@ -68,18 +68,22 @@ def crew_of_server(access: Access, token: Secret | None, kickoff_id: str) -> Cre
             "serve`, or log in to one with `windlass login URL`. For a server with another home, set WINDLASS_HOME."
         )
         raise
-    slug = access.deployment or (_crew_of(server, kickoff_id) if kickoff_id else _only_crew(server))
+    kickoff = _kickoff(server, kickoff_id) if kickoff_id and not access.deployment else {}
+    slug = str(access.deployment or kickoff.get("deployment") or _only_crew(server))
     words = server.options if kickoff_id else (*server.options, *(("--deployment", slug) if access.deployment else ()))
     not_of_crew = f"The token of WINDLASS_TOKEN or --token is not one of {slug}. Without it, the command uses yours."
     hints: dict[type[Refused], str] = {Unauthorized: not_of_crew if token else server.login_again}
     if not kickoff_id:
         hints[NotFound] = "A crew can be used once it has a version. `windlass deployments list` shows the crews."
-    return CrewClient(f"{server.url}/crews/{slug}", token or server.token, words, hints)
+    client = CrewClient(f"{server.url}/crews/{slug}", token or server.token, words, hints)
+    client.actors = {name: kickoff[name] for name in ("started_by", "stopped_by") if kickoff.get(name)}
+    return client
 
 
-def _crew_of(server: Server, kickoff_id: str) -> str:
+def _kickoff(server: Server, kickoff_id: str) -> dict[str, Any]:
     with control_of(server) as control:
-        return str(control.get("kickoffs", kickoff_id)["deployment"])
+        found: dict[str, Any] = control.get("kickoffs", kickoff_id)
+    return found
 
 
 def _only_crew(server: Server) -> str:

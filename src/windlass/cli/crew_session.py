@@ -49,7 +49,8 @@ class CrewClient:
     """A client of one crew. It sends every request once, except in `content`.
 
     Raises Unreachable when no answer arrives, and RequestRefused for an answer that is no success. `words` are those
-    with which a command finds the crew, by default its URL. `hints` are what to do after refusals.
+    with which a command finds the crew, by default its URL. `hints` are what to do after refusals. `actors` are who
+    started and who stopped the kickoff of the command, if it was found on a server.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class CrewClient:
         self.base_url = base_url
         self._hints = hints or {}
         self._token = token
+        self.actors: dict[str, Any] = {}
         self._words = (base_url,) if words is None else words
         self._line = Transport(base_url, token.reveal())
 

@@ -72,7 +72,7 @@ def why(kickoff: KickoffAt, access: Access, *, json_output: bool) -> None:
     Also prints what to do next. Without URL, the kickoff is looked up on the chosen server.
     """
     with client_at(kickoff, access) as crew:
-        status = crew.status(kickoff.id)
+        status = {**crew.status(kickoff.id), **crew.actors}
     if json_output:
         print_json(status)
         return
@@ -90,7 +90,7 @@ def show(kickoff: KickoffAt, access: Access, *, json_output: bool) -> None:
     Without URL, the kickoff is looked up on the chosen server.
     """
     with client_at(kickoff, access) as crew:
-        status = crew.status(kickoff.id)
+        status = {**crew.status(kickoff.id), **crew.actors}
         attempts = crew.attempts(kickoff.id).get("attempts") or []
     if json_output:
         print_json({**status, "attempts": attempts})

@@ -81,7 +81,7 @@ def _shown_facts(crew: Deployment, tokens: ShownTokens, kind: str | None, server
 
 def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
     if kind != "user":
-        notify("  Bearer Token, of the organization: may do everything on this crew")
+        notify("  Bearer Token, of the organization: may do everything on this crew but delete kickoffs")
         print_result(tokens.organization.reveal())
     if kind != "organization":
         notify(f"  User Bearer Token, of {tokens.user_name}: sees the kickoffs of this user only")

@@ -50,7 +50,14 @@ def explain(status: Status, at: datetime) -> list[str]:
     else:
         lines = _ended_badly(status) if did_fail(status) else _ended_well(status)
     warnings = [f"Warning: {warning.get('message')}" for warning in status.get("warnings") or []]
-    return [line for line in (*lines, *warnings) if line]
+    return [line for line in (*lines, _actors(status), *warnings) if line]
+
+
+def _actors(status: Status) -> str:
+    """Returns who started and who stopped the kickoff, as far as the command knows it."""
+    known = {"Started": status.get("started_by"), "stopped": status.get("stopped_by")}
+    parts = ", ".join(f"{words} by {by}" for words, by in known.items() if by)
+    return f"{parts[:1].upper()}{parts[1:]}." if parts else ""
 
 
 def _waits(status: Status, at: datetime) -> list[str]:

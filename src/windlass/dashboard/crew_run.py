@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windlass.api.crew_api.kickoff_requests import new_kickoff
+from windlass.api.crew_api.kickoff_requests import Starter, new_kickoff
 from windlass.api.errors import Problem, no_such_crew, no_such_kickoff, problem_of
 from windlass.dashboard.call_examples import kickoff_command
 from windlass.dashboard.crew_frame import crew_page
@@ -78,7 +78,9 @@ async def run(visit: Visit) -> Response:
     try:
         api.rates.take(crew.deployment_id, crew.rate_limit, visit.person.session)
         body = {"inputs": form.typed.inputs}
-        kickoff = await api.acceptor.accept(new_kickoff(body, _key(visit, body), crew, None, api.rules))
+        kickoff = await api.acceptor.accept(
+            new_kickoff(body, _key(visit, body), crew, Starter(None, visit.actor), api.rules)
+        )
     except Exception as error:
         problem = problem_of(error)
         if problem is None:

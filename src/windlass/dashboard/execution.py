@@ -326,7 +326,7 @@ async def stop(visit: Visit) -> Response:
     execution = await _found(visit)
     if execution.state.ended:
         return visit.redirect(path_of(execution), notice="It had ended before: nothing is left to stop.")
-    state = await visit.dashboard.crew_api.stops.stop(execution.id)
+    state = await visit.dashboard.crew_api.stops.stop(execution.id, visit.actor)
     word = "It is stopped." if state is State.CANCELLED else "It is being stopped. Its processes end within seconds."
     return visit.redirect(path_of(execution), notice=word)
 
@@ -337,6 +337,6 @@ async def delete(visit: Visit) -> Response:
     execution = await _found(visit)
     if not execution.state.ended:
         raise Problem(409, "The execution has not ended. Stop it first, then delete it.")
-    await visit.dashboard.crew_api.deletions.delete([execution.id])
+    await visit.dashboard.crew_api.deletions.delete([execution.id], visit.actor)
     notice = f"The execution {short_id(execution.id)} is deleted for good, with its events, journal and files."
     return visit.redirect(f"/ui/crews/{execution.slug}/executions", notice=notice)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from starlette.responses import StreamingResponse
 
-from windlass.api.crew_api.kickoff_requests import new_kickoff
+from windlass.api.crew_api.kickoff_requests import Starter, new_kickoff
 from windlass.api.errors import Problem, forbidden_by_role, problem_of
 from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.output import first_input
@@ -58,7 +58,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of a cell that a spreadsheet would run as a formula."""
 COLUMNS = (
     *("id", "crew", "state", "reason", "version", "user"),
-    *("created_at", "started_at", "finished_at", "tokens", "inputs"),
+    *("created_at", "started_at", "finished_at", "tokens", "inputs", "started_by", "stopped_by"),
 )
 
 
@@ -221,7 +221,7 @@ async def stop_some(visit: Visit) -> Response:
     for kickoff in ids:
         found = await visit.dashboard.control.overview.executions.get(kickoff)
         if found is not None and not found.state.ended:
-            await visit.dashboard.crew_api.stops.stop(kickoff)
+            await visit.dashboard.crew_api.stops.stop(kickoff, visit.actor)
             stopped += 1
     return visit.redirect(_back(visit), notice=f"{_executions(stopped)} stopped, of {len(ids)} selected.")
 
@@ -248,7 +248,7 @@ async def start_again(visit: Visit, request: RequestRow) -> UUID:
     if crew is None or request.inputs is None:
         raise Problem(409, "its inputs are too large to start it from a list. Open it, and run it again from there.")
     body = {"inputs": json.loads(request.inputs), "meta": json.loads(request.meta or "null")}
-    return await api.acceptor.accept(new_kickoff(body, None, crew, None, api.rules))
+    return await api.acceptor.accept(new_kickoff(body, None, crew, Starter(None, visit.actor), api.rules))
 
 
 @ROUTES.get("/executions.csv", Role.VIEWER)
@@ -275,7 +275,8 @@ async def _csv(store: ExecutionStore, wanted: ExecutionFilter | None, ids: list[
 def cells(row: ExecutionRow) -> tuple[str, ...]:
     times = [at.isoformat() if at else "" for at in (row.created_at, row.started_at, row.finished_at)]
     known = (row.id, row.slug, shown_state(row)[1], row.reason or "", row.version or "", row.user or "")
-    return tuple(_cell(str(one)) for one in (*known, *times, row.tokens or "", row.inputs or ""))
+    by = (row.started_by or "", row.stopped_by or "")
+    return tuple(_cell(str(one)) for one in (*known, *times, row.tokens or "", row.inputs or "", *by))
 
 
 def _cell(text: str) -> str:

@@ -85,7 +85,7 @@ class Visit:
     @property
     def actor(self) -> Actor:
         """Returns the person as the audit log names them."""
-        return Actor(self.person.user_id, self.person.name, address=self.client.address)
+        return Actor(self.person.user_id, self.person.name, address=self.client.address, way="dashboard")
 
     @property
     def path(self) -> Mapping[str, str]:

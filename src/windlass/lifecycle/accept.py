@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from windlass.store.audit import Actor
     from windlass.store.kickoffs import Holder, KickoffStore, NewKickoff, Reserved, StopFilter
 
 
@@ -143,18 +144,18 @@ class Stops:
     def __init__(self, store: KickoffStore) -> None:
         self._store = store
 
-    async def stop(self, kickoff: UUID) -> State | None:
+    async def stop(self, kickoff: UUID, by: Actor) -> State | None:
         """Returns the state of the kickoff after the request.
 
         CANCELLED means that the kickoff was waiting. STARTED means that its worker is going to end it. Any other state
         means that the kickoff had ended before. Returns None for an unknown kickoff.
         """
-        state = await self._store.stop(kickoff)
+        state = await self._store.stop(kickoff, by)
         if state is not None:
             logger.event("kickoff.stop_requested", kickoff_id=kickoff, state=state)
         return state
 
-    async def stop_all(self, wanted: StopFilter) -> int:
+    async def stop_all(self, wanted: StopFilter, by: Actor) -> int:
         """Stops the kickoffs that match now, in bounded transactions. Returns their number.
 
         Each transaction is durable. After an interruption the same call stops the rest.
@@ -163,10 +164,10 @@ class Stops:
         while found := await self._store.matching(wanted):
             wanted = replace(wanted, before=wanted.before or found.read_at)
             for start in range(0, len(found.waiting), AT_ONCE):
-                stopped += await self._store.stop_waiting(found.waiting[start : start + AT_ONCE])
+                stopped += await self._store.stop_waiting(found.waiting[start : start + AT_ONCE], by)
                 await asyncio.sleep(PAUSE)
             for kickoff in found.running:
-                stopped += await self._store.stop(kickoff) in {State.STARTED, State.CANCELLED}
+                stopped += await self._store.stop(kickoff, by) in {State.STARTED, State.CANCELLED}
         if stopped:
             logger.event("kickoffs.stop_requested", deployment_id=wanted.deployment, count=stopped)
         return stopped

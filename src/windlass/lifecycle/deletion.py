@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import WindlassError
+from windlass.store.audit import COMMAND_LINE, REMOVAL, Change
 from windlass.store.kickoffs import StopFilter
 from windlass.store.retention import DETAILS, EVER, FIRST, LARGE, TABLES
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from windlass.access.tokens import Tokens
     from windlass.kickoffs.retention import Retention
     from windlass.lifecycle.accept import Stops
+    from windlass.store.audit import Actor
     from windlass.store.deployments import DeploymentStore
     from windlass.store.kickoffs import KickoffStore
     from windlass.store.retention import Details, RetentionSettings, RetentionStore, Table
@@ -133,11 +135,13 @@ class Deletions:
     def __init__(self, store: RetentionStore) -> None:
         self._store = store
 
-    async def delete(self, kickoffs: Sequence[UUID]) -> int:
-        """Returns the number of deleted kickoffs. Deletes the rows of the kickoffs themselves last."""
+    async def delete(self, kickoffs: Sequence[UUID], by: Actor) -> int:
+        """Returns the number of deleted kickoffs. Deletes the rows of the kickoffs themselves last, with an entry of
+        the audit log for each.
+        """
         for table in LARGE:
             await drop_all(self._store, table, kickoffs, PAUSE)
-        deleted = await self._store.delete_kickoffs(kickoffs)
+        deleted = await self._store.delete_kickoffs(kickoffs, by)
         for kickoff in deleted:
             logger.event("kickoff.deleted", kickoff_id=kickoff)
         return len(deleted)
@@ -147,13 +151,16 @@ class Deletions:
         deleted, after = 0, FIRST
         while (page := await self._store.kickoffs_of(user, after)).last:
             for start in range(0, len(page.ended), self._store.at_once):
-                deleted += await self.delete(page.ended[start : start + self._store.at_once])
+                deleted += await self.delete(page.ended[start : start + self._store.at_once], REMOVAL)
                 await asyncio.sleep(PAUSE)
             after = page.last
         return deleted
 
     async def open_kickoffs(self, user: UUID) -> int:
         return await self._store.open_kickoffs(user)
+
+    async def note(self, change: Change) -> None:
+        await self._store.note(change)
 
     async def delete_user(self, user: UUID) -> None:
         await self._store.delete_user(user)
@@ -179,9 +186,10 @@ class UserDeletion:
     async def open_kickoffs(self, name: str) -> int:
         return await self._deletions.open_kickoffs((await self.find(name)).id)
 
-    async def delete(self, name: str, *, stop: bool, data_only: bool) -> int:
+    async def delete(self, name: str, *, stop: bool, data_only: bool, by: Actor = COMMAND_LINE) -> int:
         """Returns the number of deleted kickoffs. With `data_only`, keeps the user and the tokens.
 
+        The audit log has an entry of it by `by`, from before the first kickoff is stopped, unless `by` is the server.
         Raises NoSuchUser. Raises KickoffsStillOpen if a kickoff is open without `stop`, or if a stopped kickoff does
         not end in time.
         """
@@ -190,8 +198,10 @@ class UserDeletion:
             raise _still_open(user, count, "Stop them first, or give --stop.")
         if not data_only:
             # No new kickoff of the user is accepted from here on.
-            await self._tokens.disable_user(name)
+            await self._tokens.disable_user(name, by=by)
             await asyncio.sleep(KNOWN_WITHIN)
+        if by.kind != "server":
+            await self._deletions.note(Change(by, "user.delete_kickoffs" if data_only else "user.remove", name))
         if stop:
             await self._stop(user)
         deleted = await self._deletions.delete_all_of(user.id)
@@ -201,7 +211,7 @@ class UserDeletion:
 
     async def _stop(self, user: UserRow) -> None:
         for row in await self._deployments.all():
-            await self._stops.stop_all(StopFilter(row["id"], owner=user.id))
+            await self._stops.stop_all(StopFilter(row["id"], owner=user.id), REMOVAL)
         clock = asyncio.get_running_loop()
         deadline = clock.time() + self._patience
         while count := await self._deletions.open_kickoffs(user.id):

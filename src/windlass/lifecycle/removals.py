@@ -9,6 +9,7 @@ from uuid import UUID
 from windlass import log
 from windlass.access.tokens import NoSuchUser
 from windlass.lifecycle.deletion import BETWEEN_LOOKS, KNOWN_WITHIN, PAUSE, Deletions, KickoffsStillOpen
+from windlass.store.audit import REMOVAL
 from windlass.store.kickoffs import StopFilter
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Removals:
         await self._stop(removed)
         while (found := await self._retention.ended(removed, 0)).kickoffs:
             for start in range(0, len(found.kickoffs), self._retention.at_once):
-                await self._deletions.delete(found.kickoffs[start : start + self._retention.at_once])
+                await self._deletions.delete(found.kickoffs[start : start + self._retention.at_once], REMOVAL)
                 await asyncio.sleep(PAUSE)
         await self._managing.delete_rows(removed)
         logger.event("deployment.deleted", deployment_id=deployment)
@@ -55,14 +56,14 @@ class Removals:
         except NoSuchUser:
             return
         if found.disabled_at:
-            await self._users.delete(user, stop=True, data_only=False)
+            await self._users.delete(user, stop=True, data_only=False, by=REMOVAL)
 
     async def _stop(self, deployment: UUID) -> None:
         clock = asyncio.get_running_loop()
         deadline = clock.time() + STOPPED_WITHIN
-        await self._stops.stop_all(StopFilter(deployment))
+        await self._stops.stop_all(StopFilter(deployment), REMOVAL)
         while count := await self._managing.open_kickoffs(deployment):
             if clock.time() > deadline:
                 raise KickoffsStillOpen(f"{count} kickoffs of the removed deployment have not ended.", "")
             await asyncio.sleep(BETWEEN_LOOKS)
-            await self._stops.stop_all(StopFilter(deployment))
+            await self._stops.stop_all(StopFilter(deployment), REMOVAL)

@@ -15,18 +15,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
+    from windlass.store.audit import Actor
     from windlass.store.database import Database, Row
 
 SQL = queries("accepting")
 
 
-def _accept(admission: sql.SQL, placing: sql.SQL, refusals: sql.SQL) -> sql.SQL:
-    statement = SQL["accept"].format(admission=admission, placing=placing, refusals=refusals)
+def _accept(admission: sql.SQL, placing: sql.SQL, refusals: sql.SQL, recording: sql.SQL) -> sql.SQL:
+    statement = SQL["accept"].format(admission=admission, placing=placing, refusals=refusals, recording=recording)
     return sql.SQL(statement.as_string())
 
 
-ACCEPT_ALL = _accept(SQL["admit_all"], SQL["place_at_once"], SQL["no_refusals"])
-ACCEPT_WHAT_FITS = _accept(SQL["admit_what_fits"], SQL["place_by_key"], SQL["refusals"])
+RECORDING = {False: sql.SQL(""), True: SQL["record_starts"]}
+"""Whether persons are among those who started the kickoffs of a batch. Only their starts are in the audit log."""
+ACCEPT_ALL = {
+    persons: _accept(SQL["admit_all"], SQL["place_at_once"], SQL["no_refusals"], recording)
+    for persons, recording in RECORDING.items()
+}
+ACCEPT_WHAT_FITS = {
+    persons: _accept(SQL["admit_what_fits"], SQL["place_by_key"], SQL["refusals"], recording)
+    for persons, recording in RECORDING.items()
+}
 KNOWN_FOR = 1.0
 """Seconds for which a counted room of a queue is used."""
 MOST_KNOWN = 10_000
@@ -43,7 +52,8 @@ class NewKickoff:
 
     `inputs`, `meta`, `unacted` and `limits` are JSON text. `request_digest` is set together with `idempotency_key`.
     The kickoff starts at `run_at` or later. Waiting kickoffs of a deployment with a higher `priority` start first.
-    `concurrency_strategy` is "enqueue", "reject", "cancel_running", or None for the strategy of the deployment.
+    `concurrency_strategy` is "enqueue", "reject", "cancel_running", or None for the strategy of the deployment. `by` is
+    who starts the kickoff.
     """
 
     id: UUID
@@ -61,6 +71,7 @@ class NewKickoff:
     concurrency_key: str | None = None
     concurrency_strategy: str | None = None
     limits: str | None = None
+    by: Actor | None = None
 
     @property
     def reservation(self) -> tuple[UUID, UUID, str] | None:
@@ -135,14 +146,16 @@ class Accepting:
 
     async def accept(self, batch: Sequence[NewKickoff]) -> Accepted:
         values = _columns(batch) | self._settings
+        if persons := any(new.by is not None and new.by.is_person for new in batch):
+            values |= _entries(batch)
         if self._is_ordinary(batch):
-            (row,) = await self._database.rows(ACCEPT_ALL, values)
+            (row,) = await self._database.rows(ACCEPT_ALL[persons], values)
             return Accepted(set(row["accepted"] or ()))
         keys = {f"{deployment} {key}" for deployment, key in filter(None, (new.claim_to_key for new in batch))}
         if keys:
-            row = await self._accept_one_by_key(values, list(keys))
+            row = await self._accept_one_by_key(ACCEPT_WHAT_FITS[persons], values, list(keys))
         else:
-            (row,) = await self._database.rows(ACCEPT_WHAT_FITS, values)
+            (row,) = await self._database.rows(ACCEPT_WHAT_FITS[persons], values)
         self._note_room(row)
         return _accepted(row)
 
@@ -160,7 +173,7 @@ class Accepting:
         room = self._room.get(queue)
         return room is not None and room.take(count)
 
-    async def _accept_one_by_key(self, values: dict[str, Any], keys: list[str]) -> Row:
+    async def _accept_one_by_key(self, statement: sql.SQL, values: dict[str, Any], keys: list[str]) -> Row:
         """Stores a batch under locks on its concurrency keys.
 
         So two servers can't both find a key free: the second one sees the rows of the first one.
@@ -168,7 +181,7 @@ class Accepting:
         newer = {"ids": values["ids"], "strategies": values["strategies"], "error": SUPERSEDED}
         async with self._database.connection() as connection, connection.pipeline(), connection.transaction():
             await connection.execute(SQL["lock_keys"], {"names": keys})
-            accepting = await connection.execute(ACCEPT_WHAT_FITS, values)
+            accepting = await connection.execute(statement, values)
             await connection.execute(SQL["supersede"], newer)
         (row,) = await accepting.fetchall()
         return row
@@ -225,6 +238,20 @@ def _columns(batch: Sequence[NewKickoff]) -> dict[str, list[Any]]:
         "concurrency_keys": [new.concurrency_key for new in batch],
         "strategies": [new.concurrency_strategy for new in batch],
         "limits": [new.limits for new in batch],
+        "starters": [new.by.words if new.by else None for new in batch],
+    }
+
+
+def _entries(batch: Sequence[NewKickoff]) -> dict[str, list[Any]]:
+    """Returns the entries of the audit log for the kickoffs that persons start."""
+    started = [(new.id, new.by.columns()) for new in batch if new.by is not None and new.by.is_person]
+    return {
+        "started": [kickoff for kickoff, _ in started],
+        "entries": [one["entry"] for _, one in started],
+        "by_users": [one["user_id"] for _, one in started],
+        "by_names": [one["user"] for _, one in started],
+        "by_tokens": [one["token_id"] for _, one in started],
+        "by_addresses": [one["address"] for _, one in started],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
@@ -19,14 +19,41 @@ SQL = queries("audit")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Identifies who makes a change. `address` is the address of the client, None on the server's own machine."""
+    """Identifies who makes a change. `address` is the address of the client, None on the server's own machine.
+
+    `way` is what the user made the change with, such as `dashboard` or a token.
+    """
 
     user_id: UUID | None
     user: str
     token_id: UUID | None = None
     address: str | None = None
+    way: str | None = None
+    kind: Literal["person", "client", "server"] = "person"
+    """`client` has a token of a crew. `server` does what a recorded change has caused."""
+
+    @property
+    def words(self) -> str:
+        """Returns who it is for a reader: the words stay when the user and the token are removed."""
+        return f"{self.user} ({self.way})" if self.way else self.user
+
+    @property
+    def is_person(self) -> bool:
+        return self.kind == "person"
+
+    def columns(self) -> dict[str, Any]:
+        """Returns the values of `record` for an entry by this actor, with a new id."""
+        return {
+            "entry": new_id(),
+            "user_id": self.user_id,
+            "user": self.user,
+            "token_id": self.token_id,
+            "address": self.address,
+        }
 
 
+REMOVAL = Actor(None, "(removal)", kind="server")
+"""The server, which stops and deletes the kickoffs of a crew or a user that somebody has removed."""
 COMMAND_LINE = Actor(None, "(command line)")
 """A command that opens the database of its machine and has no token."""
 
@@ -44,14 +71,10 @@ class Change:
 async def record(connection: Connection, change: Change) -> None:
     """Writes the entry. It becomes visible with the other changes of the connection's transaction."""
     values = {
-        "id": new_id(),
-        "user_id": change.by.user_id,
-        "user": change.by.user,
-        "token_id": change.by.token_id,
+        **change.by.columns(),
         "action": change.action,
         "target": change.target,
         "details": to_json(dict(change.details)),
-        "address": change.by.address,
     }
     await connection.execute(SQL["record"], values)
 

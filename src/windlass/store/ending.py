@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.files import FileChanges
     from windlass.kickoffs.outcome import Outcome, TokenUsage
     from windlass.kickoffs.tasks import Warning_
+    from windlass.store.audit import Actor
     from windlass.store.database import Database, Row
     from windlass_child.process.fields import Text
 
@@ -189,8 +190,8 @@ async def end_all_leases(database: Database) -> int:
     return await database.execute(SQL["end_all_leases"])
 
 
-async def stop(database: Database, kickoff: UUID) -> State | None:
-    asked = await database.row(SQL["stop"], {"kickoff": kickoff, "error": STOPPED}, soon=True)
+async def stop(database: Database, kickoff: UUID, by: Actor) -> State | None:
+    asked = await database.row(SQL["stop"], {"kickoff": kickoff, **_asked_by(by)}, soon=True)
     return _state(asked or await database.row(SQL["state"], {"kickoff": kickoff}, soon=True))
 
 
@@ -211,8 +212,12 @@ async def matching(database: Database, wanted: StopFilter) -> Matching | None:
     return Matching(waiting, running, rows[0]["read_at"])
 
 
-async def stop_waiting(database: Database, kickoffs: Sequence[UUID]) -> int:
-    return len(await database.rows(SQL["stop_waiting"], {"kickoffs": list(kickoffs), "error": STOPPED}))
+async def stop_waiting(database: Database, kickoffs: Sequence[UUID], by: Actor) -> int:
+    return len(await database.rows(SQL["stop_waiting"], {"kickoffs": list(kickoffs), **_asked_by(by)}))
+
+
+def _asked_by(by: Actor) -> Row:
+    return {**by.columns(), "by": by.words, "recorded": by.kind != "server", "error": STOPPED}
 
 
 def _state(row: Row | None) -> State | None:

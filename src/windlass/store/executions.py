@@ -62,7 +62,10 @@ class ExecutionFilter:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRow:
-    """A kickoff in a list. `inputs` is JSON text, None for large inputs. `stopping` is whether a stop is requested."""
+    """A kickoff in a list. `inputs` is JSON text, None for large inputs. `stopping` is whether a stop is requested.
+
+    `started_by` and `stopped_by` are words, None if nobody was recorded.
+    """
 
     id: UUID
     slug: str
@@ -76,6 +79,8 @@ class ExecutionRow:
     finished_at: datetime | None
     tokens: int | None
     inputs: str | None
+    started_by: str | None
+    stopped_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,8 @@ class Execution:
     completed_tasks: int
     failed_task: str | None
     last_event: int
+    started_by: str | None
+    stopped_by: str | None
 
 
 class Beginning(NamedTuple):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from windlass.store import accepting, claiming, ending, reading, reporting
 from windlass.store.accepting import Accepted, Backlog, Holder, NewKickoff, Reserved
+from windlass.store.audit import COMMAND_LINE
 from windlass.store.claiming import Claimed, JournalRow, Promoted, WorkerStore
 from windlass.store.ending import OPEN, Interruption, Matching, StopFilter
 from windlass.store.files import FileStore
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.states import Attempt, State
     from windlass.kickoffs.tasks import TaskRecord, Warning_
     from windlass.kickoffs.waiting import Facts
+    from windlass.store.audit import Actor
     from windlass.store.database import Database
 
 __all__ = [
@@ -230,21 +232,24 @@ class KickoffStore:
         """
         return await ending.end_all_leases(self._database)
 
-    async def stop(self, kickoff: UUID) -> State | None:
-        """Records a stop request, and returns the state of the kickoff afterwards.
+    async def stop(self, kickoff: UUID, by: Actor = COMMAND_LINE) -> State | None:
+        """Records a stop request, and who sent it. Returns the state of the kickoff afterwards.
 
         A waiting kickoff is now CANCELLED. A running one is still STARTED, and its worker is notified. An ended kickoff
-        keeps its state. Returns None for an unknown kickoff.
+        keeps its state. Returns None for an unknown kickoff. The audit log has an entry of the first request.
         """
-        return await ending.stop(self._database, kickoff)
+        return await ending.stop(self._database, kickoff, by)
 
     async def matching(self, wanted: StopFilter) -> Matching | None:
         """Returns some of the open kickoffs that match and have no stop request; None when there are none."""
         return await ending.matching(self._database, wanted)
 
-    async def stop_waiting(self, kickoffs: Sequence[UUID]) -> int:
-        """Cancels the waiting kickoffs among these in one transaction, and returns their number."""
-        return await ending.stop_waiting(self._database, kickoffs)
+    async def stop_waiting(self, kickoffs: Sequence[UUID], by: Actor) -> int:
+        """Cancels the waiting kickoffs among these in one transaction, and returns their number.
+
+        The kickoffs are of one deployment. They have one entry of the audit log.
+        """
+        return await ending.stop_waiting(self._database, kickoffs, by)
 
     async def statuses(self, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
         return await reading.statuses(self._database, ids)

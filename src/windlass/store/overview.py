@@ -108,6 +108,8 @@ class KickoffRow:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    started_by: str | None
+    stopped_by: str | None
 
 
 @dataclass(frozen=True, slots=True)

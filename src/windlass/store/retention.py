@@ -10,11 +10,13 @@ from uuid import UUID
 from psycopg import sql
 
 from windlass.kickoffs.retention import Retention
-from windlass.store.database import queries
+from windlass.store.audit import REMOVAL, Change, record
+from windlass.store.database import fetch, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from windlass.store.audit import Actor
     from windlass.store.database import Database
 
 SQL = queries("retention")
@@ -126,13 +128,23 @@ class RetentionStore:
     async def drop_kickoffs(self, kickoffs: Sequence[UUID]) -> int:
         return len(await self._database.rows(SQL["drop_kickoffs"], {"kickoffs": list(kickoffs)}))
 
-    async def delete_kickoffs(self, kickoffs: Sequence[UUID]) -> list[UUID]:
+    async def delete_kickoffs(self, kickoffs: Sequence[UUID], by: Actor = REMOVAL) -> list[UUID]:
         """Deletes the ended kickoffs among these, with their idempotency keys, and returns them.
 
-        Remove their events and journals before: these can be many rows.
+        Each has an entry of the audit log, unless `by` is the server. Remove their events and journals before: these
+        can be many rows.
         """
-        rows = await self._database.rows(SQL["delete_kickoffs"], {"kickoffs": list(kickoffs)})
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, SQL["delete_kickoffs"], {"kickoffs": list(kickoffs)})
+            for row in rows if by.kind != "server" else ():
+                facts = {name: row[name] for name in ("deployment", "state", "started_by")}
+                await record(connection, Change(by, "kickoff.delete", str(row["id"]), facts))
         return [row["id"] for row in rows]
+
+    async def note(self, change: Change) -> None:
+        """Writes an entry of the audit log before the deletions that it is about."""
+        async with self._database.transaction() as connection:
+            await record(connection, change)
 
     async def kickoffs_of(self, user: UUID, after: UUID = FIRST) -> Page:
         """Checks the next kickoffs of all users after `after`, and returns those of this user that have ended."""

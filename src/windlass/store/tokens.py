@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from psycopg.errors import UniqueViolation
 
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.roles import SCOPES_OF_ROLE, Role
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
-from windlass.store.audit import Change, record
+from windlass.store.audit import Actor, Change, record
 from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
 from windlass.store.side_jobs import defer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SQL = queries("tokens")
 MEMBERS = ("id", "kind", "deployment_id", "user_id", "profile", "expires_at", "scopes", "name")
 PERSONAL = "personal"
+KINDS = {"organization": "Bearer Token", "user": "User Bearer Token", PERSONAL: "personal token"}
 USER_REMOVAL = "remove_user"
 """The name of the side job that deletes a user."""
 OF_THE_COMMAND_LINE = "tokens_of_the_command_line"
@@ -33,7 +34,7 @@ class TokenRow:
 
     None means every deployment for `deployment_id`, the deployment's profile for `profile`, and all scopes of the
     token's kind for `scopes`. The scopes of a personal token are those of its user's `role`. `user` is the name of the
-    user, `name` that of a personal token. `digest` is empty unless the token was found by it.
+    user, `name` that of a personal token. `last_four` and `digest` are empty unless the token was found by it.
     """
 
     id: UUID
@@ -46,6 +47,7 @@ class TokenRow:
     name: str | None = None
     user: str | None = None
     role: Role | None = None
+    last_four: str = field(default="", compare=False)
     digest: bytes = field(default=b"", repr=False, compare=False)
 
     def allows(self, scope: Scope) -> bool:
@@ -57,6 +59,14 @@ class TokenRow:
     def asker(self) -> UUID | None:
         """Returns the user to whose kickoffs the token is limited in the API of a crew, or None for no limit."""
         return None if self.kind == PERSONAL else self.user_id
+
+    def actor(self, address: str | None) -> Actor:
+        """Returns who makes a change with this token, from the client with this address."""
+        words = f"{KINDS[self.kind]}{f' {self.name}' if self.name else ''} …{self.last_four}"
+        if self.user_id is None:
+            return Actor(None, words, self.id, address, kind="client")
+        kind: Literal["person", "client"] = "person" if self.kind == PERSONAL else "client"
+        return Actor(self.user_id, self.user or "", self.id, address, words, kind)
 
     @property
     def expired(self) -> bool:
@@ -74,6 +84,20 @@ class NewToken:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenFacts:
+    """What names a token for a reader of the audit log. `deployment` None: every one."""
+
+    kind: str
+    last_four: str
+    deployment: str | None
+    user: str | None
+    user_id: UUID | None
+    name: str | None
+    scopes: list[str] | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class UserRow:
     id: UUID
     name: str
@@ -86,19 +110,26 @@ class TokenStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, token: NewToken, change: Change | None = None) -> bool:
-        """Adds a token. Returns False, and adds none, when the crew already has a shown token of this kind, or the
-        command line has one.
+    async def add(self, token: NewToken, change: Callable[[TokenFacts], Change] | None = None) -> bool:
+        """Adds a token, and records the change that `change` makes. Returns False, and adds none, when the crew already
+        has a shown token of this kind, or the command line has one.
         """
         try:
-            return bool(await self._write(SQL["add"], _values(token), change))
+            async with self._database.transaction() as connection:
+                added = bool(await fetch(connection, SQL["add"], _values(token)))
+                if added and change:
+                    await record(connection, change(await _facts(connection, token.row.id)))
         except UniqueViolation as error:
             if error.diag.constraint_name != OF_THE_COMMAND_LINE:
                 raise
             return False
+        return added
 
     async def replace(
-        self, old: UUID, new: Callable[[TokenRow, bool], NewToken], change: Change | None = None
+        self,
+        old: UUID,
+        new: Callable[[TokenRow, bool], NewToken],
+        change: Callable[[TokenFacts, TokenRow], Change] | None = None,
     ) -> TokenRow | None:
         """Revokes a token and adds the token that `new` makes from the old row and whether it was a shown token.
 
@@ -111,7 +142,7 @@ class TokenStore:
             token = new(*_revoked(rows[0]))
             await connection.execute(SQL["add"], _values(token))
             if change:
-                await record(connection, change)
+                await record(connection, change(await _facts(connection, old), token.row))
         return token.row
 
     async def by_digests(self, digests: Sequence[bytes]) -> dict[bytes, TokenRow]:
@@ -152,9 +183,12 @@ class TokenStore:
         """Returns id and encrypted copy of the personal token that commands on the server's machine use."""
         return await self._database.row(SQL["of_the_command_line"], {"user": user})
 
-    async def revoke(self, token: UUID, change: Change | None = None) -> TokenRow | None:
+    async def revoke(self, token: UUID, change: Callable[[TokenFacts], Change] | None = None) -> TokenRow | None:
         """Revokes a token on every server. Returns None when it is unknown or already revoked."""
-        rows = await self._write(SQL["revoke"], {"id": token}, change, everywhere=True)
+        async with self._database.change() as connection:
+            rows = await fetch(connection, SQL["revoke"], {"id": token})
+            if rows and change:
+                await record(connection, change(await _facts(connection, token)))
         return _revoked(rows[0])[0] if rows else None
 
     async def note_use(self, tokens: list[UUID], at: datetime) -> None:
@@ -236,6 +270,11 @@ class TokenStore:
             if change:
                 await record(connection, change)
         return True
+
+
+async def _facts(connection: Connection, token: UUID) -> TokenFacts:
+    (row,) = await fetch(connection, SQL["facts"], {"id": token})
+    return TokenFacts(**row)
 
 
 async def _is_last_owner(connection: Connection, user: UUID) -> bool:

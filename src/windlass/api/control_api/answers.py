@@ -124,6 +124,11 @@ class KickoffItem(BaseModel):
     state: Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
     reason: str | None = Field(description="Why it ended without success, such as `cancelled` or `timed_out`.")
     user: str | None = Field(description="The user whose user token started it. Null: another token started it.")
+    started_by: str | None = Field(
+        description="Who started it: a person and how, or a token of the crew by its last four characters. The words "
+        "stay when the user or the token is removed."
+    )
+    stopped_by: str | None = Field(description="Who asked for its stop. Null: nobody.")
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -9,11 +9,10 @@ from fastapi import Depends, Request, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from windlass.api.application import source_of_request
+from windlass.api.application import address_of, source_of_request
 from windlass.api.bodies import parse, read_body
 from windlass.api.control_api.errors import no_control_access, role_missing, unauthorized_to_control
 from windlass.kickoffs.roles import Role
-from windlass.store.audit import Actor
 from windlass.store.tokens import PERSONAL, TokenRow
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from windlass.access.authentication import TokenAuthenticator
+    from windlass.store.audit import Actor
 
-LONGEST_ADDRESS = 64
 BEARER = HTTPBearer(
     auto_error=False,
     scheme_name="bearer",
@@ -43,7 +42,7 @@ class Caller:
 
     @property
     def actor(self) -> Actor:
-        return Actor(self.token.user_id, self.name, self.token.id, self.address)
+        return self.token.actor(self.address)
 
 
 class HasRole:
@@ -107,5 +106,4 @@ async def authorized(request: Request, access: TokenAuthenticator, role: Role) -
         raise no_control_access()
     if not token.role.includes(role):
         raise role_missing(role, token.role)
-    client = request.client.host if request.client else source.name
-    return Caller(token, token.user or "", token.role, client[:LONGEST_ADDRESS])
+    return Caller(token, token.user or "", token.role, address_of(request.scope))

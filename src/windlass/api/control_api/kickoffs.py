@@ -67,6 +67,8 @@ def _item(row: KickoffRow) -> KickoffItem:
         state=cast("WireState", row.state.state_on_the_wire),
         reason=row.reason,
         user=row.user,
+        started_by=row.started_by,
+        stopped_by=row.stopped_by,
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from windlass.api.bodies import Batch, Object
     from windlass.deployments.crews import Crew
     from windlass.lifecycle.accept import Acceptor
+    from windlass.store.audit import Actor
 
 
 Seal = Callable[[str, str], str]
@@ -61,8 +62,16 @@ class KickoffRules:
     user_max_ahead: timedelta = timedelta(days=7)
 
 
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """Who starts a kickoff. `user` is the user whom it belongs to, None for the organization."""
+
+    user: UUID | None
+    actor: Actor
+
+
 def new_kickoff(
-    body: dict[str, Any], key_in_header: str | None, crew: Crew, user: UUID | None, rules: KickoffRules
+    body: dict[str, Any], key_in_header: str | None, crew: Crew, by: Starter, rules: KickoffRules
 ) -> NewKickoff:
     """Returns the row to store. Missing or null `inputs` count as {}, because some clients send null for no inputs.
 
@@ -71,7 +80,7 @@ def new_kickoff(
     body = body if body.get("inputs") is not None else {**body, "inputs": {}}
     _check_inputs(body["inputs"], crew)
     given = _members(body)
-    if user:
+    if by.user:
         _check_bounds_of_users(given, rules)
     key = one_key(body.get("idempotencyKey"), key_in_header)
     kickoff = new_id()
@@ -80,7 +89,7 @@ def new_kickoff(
         id=kickoff,
         deployment_id=crew.deployment_id,
         version_id=crew.version_id,
-        user_id=user,
+        user_id=by.user,
         inputs=to_json(body["inputs"]),
         meta=None if body.get("meta") is None else to_json(body["meta"]),
         # Webhooks contain credentials.
@@ -95,6 +104,7 @@ def new_kickoff(
         concurrency_key=given.concurrencyKey,
         concurrency_strategy=given.concurrencyStrategy,
         limits=_limits(given),
+        by=by.actor,
     )
 
 
@@ -204,7 +214,7 @@ def _warnings(unsupported: Mapping[str, Any]) -> str:
 
 
 async def accept_each(
-    batch: Batch, key_in_header: str | None, crew: Crew, user: UUID | None, rules: KickoffRules, acceptor: Acceptor
+    batch: Batch, key_in_header: str | None, crew: Crew, by: Starter, rules: KickoffRules, acceptor: Acceptor
 ) -> list[Answer]:
     """Returns the answers in the order of the items. With an idempotency key for the whole batch, the same batch
     returns the same kickoffs.
@@ -216,7 +226,7 @@ async def accept_each(
     for place, item in enumerate(batch.items):
         if place % AT_A_TIME == AT_A_TIME - 1:
             await asyncio.sleep(0)
-        made.append(_made(item, place, key, crew, user, rules))
+        made.append(_made(item, place, key, crew, by, rules))
     return await asyncio.gather(*(_answer(one, crew, acceptor) for one in made))
 
 
@@ -239,13 +249,13 @@ def key_of_item(key: str, place: int) -> str:
 
 
 def _made(
-    item: Object, place: int, key: str | None, crew: Crew, user: UUID | None, rules: KickoffRules
+    item: Object, place: int, key: str | None, crew: Crew, by: Starter, rules: KickoffRules
 ) -> NewKickoff | Problem:
     if isinstance(item, Problem):
         return item
     derived = None if key is None or item.get("idempotencyKey") is not None else key_of_item(key, place)
     try:
-        return new_kickoff(item, derived, crew, user, rules)
+        return new_kickoff(item, derived, crew, by, rules)
     except Exception as error:  # noqa: BLE001 - the error of one item must not affect the others
         return _problem(error, crew)
 

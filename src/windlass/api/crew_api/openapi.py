@@ -78,7 +78,8 @@ SCOPES = (
     "A token of the crew. Each operation names the scopes that the token needs, in its `security`. "
     "`read`: inputs, status, list, attempts, events, files. `run`: kickoff and stop. "
     "`admin`: delete; for organization tokens only. "
-    "A token has all scopes of its kind unless it was created with fewer."
+    "A token has all scopes of its kind unless it was created with fewer. The Bearer Token on the page of a crew has "
+    "`read` and `run`."
 )
 MODELS = (
     KickoffRequest,

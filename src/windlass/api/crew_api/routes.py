@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from windlass.access.authentication import CrewRates
 from windlass.access.tickets import VALID_SECONDS
-from windlass.api.application import source_of_request
+from windlass.api.application import address_of, source_of_request
 from windlass.api.bodies import read_list, read_object
 from windlass.api.cors import permission
 from windlass.api.crew_api.event_stream import last_event_id, stream_response, wants_stream, with_first
@@ -21,6 +21,7 @@ from windlass.api.crew_api.files import file_response, find_file, zip_response
 from windlass.api.crew_api.kickoff_requests import (
     MEMBER,
     KickoffRules,
+    Starter,
     accept_each,
     key_in,
     members_of,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.deletion import Deletions
     from windlass.lifecycle.event_streams import EventStreams
     from windlass.lifecycle.statuses import Statuses
+    from windlass.store.audit import Actor
     from windlass.store.files import FileStore
     from windlass.store.kickoffs import KickoffStatus
     from windlass.store.tokens import TokenRow
@@ -139,7 +141,7 @@ class CrewApi:
     async def kickoff(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.RUN)
         body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
-        new = new_kickoff(body, key_in(request.headers), crew, token.asker, self.rules)
+        new = new_kickoff(body, key_in(request.headers), crew, _starter(request, token), self.rules)
         kickoff = await self.acceptor.accept(new)
         return Response(b'{"kickoff_id":"%s"}' % str(kickoff).encode(), media_type="application/json")
 
@@ -152,7 +154,7 @@ class CrewApi:
             request, MEMBER, most=LARGEST_BATCH, largest=self.largest_body, seconds=self.request_timeout
         )
         key = key_in(request.headers)
-        answers = await accept_each(batch, key, crew, token.asker, self.rules, self.acceptor)
+        answers = await accept_each(batch, key, crew, _starter(request, token), self.rules, self.acceptor)
         return await json_text([json.dumps({MEMBER: answers}, separators=(",", ":"))])
 
     async def status(self, request: Request) -> Response:
@@ -243,7 +245,7 @@ class CrewApi:
     async def stopped(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.RUN)
         before = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
-        state = before.state if before.state.ended else await self.stops.stop(before.id)
+        state = before.state if before.state.ended else await self.stops.stop(before.id, _actor(request, token))
         if state is None:
             raise no_such_kickoff()
         return answer(stop_body(before, state, self.stop_grace))
@@ -254,18 +256,19 @@ class CrewApi:
         members = members_of(StopRequest, body)
         states = [State(members.state)] if members.state else OPEN
         kickoffs = StopFilter(crew.deployment_id, states, token.asker, members.user, members.before)
-        return answer(stop_all_body(await self.stops.stop_all(kickoffs), self.stop_grace))
+        stopped = await self.stops.stop_all(kickoffs, _actor(request, token))
+        return answer(stop_all_body(stopped, self.stop_grace))
 
     async def delete(self, request: Request) -> Response:
         crew, token = await self._authenticated(request, Scope.ADMIN)
-        stop = _flag(request, "stop")
+        stop, by = _flag(request, "stop"), _actor(request, token)
         kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
         if stop and not kickoff.state.ended:
-            await self.stops.stop(kickoff.id)
+            await self.stops.stop(kickoff.id, by)
             kickoff = await self._find(kickoff.id, crew, token, self.stop_grace + MARGIN)
         if not kickoff.state.ended:
             raise not_ended(kickoff.id, stopping=stop)
-        if not await self.deletions.delete([kickoff.id]):
+        if not await self.deletions.delete([kickoff.id], by):
             raise no_such_kickoff()
         message = "The kickoff is deleted for good, with its events, journal, files, attempts and task records."
         return answer({"kickoff_id": str(kickoff.id), "message": message})
@@ -357,6 +360,14 @@ class CrewApi:
 
 def answer(value: Any) -> Response:
     return Response(json.dumps(value, separators=(",", ":")), media_type="application/json")
+
+
+def _actor(request: Request, token: TokenRow) -> Actor:
+    return token.actor(address_of(request.scope))
+
+
+def _starter(request: Request, token: TokenRow) -> Starter:
+    return Starter(token.asker, _actor(request, token))
 
 
 def _forbidden(scope: Scope, token: TokenRow) -> Problem:

@@ -2,17 +2,18 @@
 
 -- name: accept
 -- Stores a batch in one statement: one commit, one notification. `admission` lists the rows that are accepted if their idempotency key is
--- free, as `admitted`. `placing` adds `ready` to them. A row whose idempotency key is in use inserts nothing. The idempotency keys of a
+-- free, as `admitted`. `recording` writes to the audit log. `placing` adds `ready` to them. A row whose idempotency key is in use inserts nothing. The idempotency keys of a
 -- batch must be distinct: INSERT ... ON CONFLICT can't change a row twice.
 WITH given AS (
     SELECT *
       FROM unnest(
            %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
            %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
-           %(run_ats)b::timestamptz[], %(concurrency_keys)b::text[], %(strategies)b::text[], %(limits)b::text[]
+           %(run_ats)b::timestamptz[], %(concurrency_keys)b::text[], %(strategies)b::text[], %(limits)b::text[],
+           %(starters)b::text[]
          ) WITH ORDINALITY
            AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, concurrency_key,
-                   strategy, limits, place)
+                   strategy, limits, started_by, place)
 ), {admission}, reserved AS (
     INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
     SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
@@ -29,12 +30,12 @@ WITH given AS (
      WHERE key IS NULL OR id IN (SELECT kickoff_id FROM reserved)
 ), {placing}, accepted AS (
     INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, concurrency_key,
-                          limits)
+                          limits, started_by)
     SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority, not_before, ready,
-           concurrency_key, limits::json
+           concurrency_key, limits::json, started_by
       FROM placed
-    RETURNING id
-)
+    RETURNING id, deployment_id
+){recording}
 SELECT (SELECT array_agg(id) FROM accepted) AS accepted, {refusals}, pg_notify('windlass_kickoffs', '')
 
 -- name: admit_all
@@ -138,6 +139,17 @@ placed AS (
   WHERE user_id IS NOT NULL) AS room_of_users,
 (SELECT json_agg(json_build_array(id, holder, holder_user)) FROM taken) AS taken
 
+-- name: record_starts
+, recorded AS (
+    INSERT INTO audit_log (id, user_id, "user", token_id, action, target, details, address)
+    SELECT entry, by_user, by_name, by_token, 'kickoff.start', accepted.id::text,
+           json_build_object('deployment', (SELECT slug FROM deployments WHERE deployments.id = accepted.deployment_id)), by_address
+      FROM unnest(%(started)b::uuid[], %(entries)b::uuid[], %(by_users)b::uuid[], %(by_names)b::text[], %(by_tokens)b::uuid[],
+                  %(by_addresses)b::text[])
+           AS started (kickoff, entry, by_user, by_name, by_token, by_address)
+      JOIN accepted ON accepted.id = started.kickoff
+)
+
 -- name: lock_keys
 -- Locks in the order of the numbers, as each batch does. Otherwise two batches could deadlock.
 SELECT count(pg_advisory_xact_lock(number))
@@ -153,12 +165,12 @@ WITH newer AS MATERIALIZED (
     SELECT accepted.*
       FROM unnest(%(ids)b::uuid[], %(strategies)b::text[]) AS given (id, strategy)
      CROSS JOIN LATERAL (
-           SELECT id, deployment_id, concurrency_key, user_id FROM kickoffs WHERE id = given.id AND concurrency_key IS NOT NULL OFFSET 0
+           SELECT id, deployment_id, concurrency_key, user_id, started_by FROM kickoffs WHERE id = given.id AND concurrency_key IS NOT NULL OFFSET 0
            ) AS accepted
       JOIN deployments ON deployments.id = accepted.deployment_id
      WHERE coalesce(given.strategy, deployments.concurrency_strategy) = 'cancel_running'
 ), older AS (
-    SELECT open.id
+    SELECT open.id, newer.started_by
       FROM newer
      CROSS JOIN LATERAL (
            SELECT kickoffs.id
@@ -174,6 +186,8 @@ WITH newer AS MATERIALIZED (
            reason = CASE kickoffs.state WHEN 'STARTED' THEN NULL ELSE 'cancelled' END,
            finished_at = CASE kickoffs.state WHEN 'STARTED' THEN NULL ELSE now() END,
            error = CASE WHEN stop_requested_at IS NULL THEN %(error)s ELSE error END,
+           stopped_by = CASE WHEN stop_requested_at IS NULL
+                             THEN (SELECT older.started_by FROM older WHERE older.id = kickoffs.id LIMIT 1) ELSE stopped_by END,
            stop_requested_at = coalesce(stop_requested_at, now())
      WHERE id = ANY (ARRAY (SELECT id FROM older)) AND state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
     RETURNING kickoffs.id, kickoffs.state

@@ -1,6 +1,6 @@
 -- name: record
 INSERT INTO audit_log (id, user_id, "user", token_id, action, target, details, address)
-VALUES (%(id)s, %(user_id)s, %(user)s, %(token_id)s, %(action)s, %(target)s, %(details)s::json, %(address)s)
+VALUES (%(entry)s, %(user_id)s, %(user)s, %(token_id)s, %(action)s, %(target)s, %(details)s::json, %(address)s)
 
 -- name: listed
 SELECT id, at, "user", token_id, action, target, details, address

@@ -68,9 +68,16 @@ WITH asked AS (
            reason = CASE state WHEN 'STARTED' THEN NULL ELSE 'cancelled' END,
            finished_at = CASE state WHEN 'STARTED' THEN NULL ELSE now() END,
            error = CASE WHEN stop_requested_at IS NULL THEN %(error)s ELSE error END,
+           stopped_by = CASE WHEN stop_requested_at IS NULL THEN %(by)s::text ELSE stopped_by END,
            stop_requested_at = coalesce(stop_requested_at, now())
      WHERE id = %(kickoff)s AND state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT')
-    RETURNING id, state
+    RETURNING id, deployment_id, state, stop_requested_at = now() AS is_first
+), recorded AS (
+    INSERT INTO audit_log (id, user_id, "user", token_id, action, target, details, address)
+    SELECT %(entry)s::uuid, %(user_id)s::uuid, %(user)s::text, %(token_id)s::uuid, 'kickoff.stop', asked.id::text, json_build_object('deployment', slug), %(address)s::text
+      FROM asked
+      JOIN deployments ON deployments.id = asked.deployment_id
+     WHERE is_first AND %(recorded)s::bool
 )
 SELECT state, CASE state WHEN 'STARTED' THEN pg_notify('windlass_stops', id::text) END FROM asked
 
@@ -100,15 +107,27 @@ SELECT id, state, now() AS read_at
 
 -- name: stop_waiting
 -- Locks the rows in the order of their ids, so that two such statements can't deadlock. Kickoffs that were claimed meanwhile are omitted.
+-- All are of one deployment.
 WITH chosen AS (
     SELECT id FROM kickoffs WHERE id = ANY (%(kickoffs)s) AND state IN ('PENDING', 'PENDING_HUMAN_INPUT') ORDER BY id FOR UPDATE
+), ended AS (
+    UPDATE kickoffs
+       SET state = 'CANCELLED', reason = 'cancelled', finished_at = now(),
+           error = CASE WHEN stop_requested_at IS NULL THEN %(error)s ELSE error END,
+           stopped_by = CASE WHEN stop_requested_at IS NULL THEN %(by)s::text ELSE stopped_by END,
+           stop_requested_at = coalesce(stop_requested_at, now())
+      FROM chosen
+     WHERE kickoffs.id = chosen.id
+    RETURNING kickoffs.id, deployment_id
+), recorded AS (
+    INSERT INTO audit_log (id, user_id, "user", token_id, action, target, details, address)
+    SELECT %(entry)s::uuid, %(user_id)s::uuid, %(user)s::text, %(token_id)s::uuid, 'kickoff.stop_all', min(slug), json_build_object('kickoffs', count(*)), %(address)s::text
+      FROM ended
+      JOIN deployments ON deployments.id = ended.deployment_id
+     WHERE %(recorded)s::bool
+    HAVING count(*) > 0
 )
-UPDATE kickoffs
-   SET state = 'CANCELLED', reason = 'cancelled', finished_at = now(), error = CASE WHEN stop_requested_at IS NULL THEN %(error)s ELSE error END,
-       stop_requested_at = coalesce(stop_requested_at, now())
-  FROM chosen
- WHERE kickoffs.id = chosen.id
-RETURNING kickoffs.id
+SELECT id FROM ended
 
 -- name: state
 SELECT state FROM kickoffs WHERE id = %(kickoff)s

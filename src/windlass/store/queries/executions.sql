@@ -20,7 +20,7 @@ WITH seen AS MATERIALIZED (
      LIMIT %(limit)s
 )
 SELECT found.id, found.state, found.reason, found.created_at, found.started_at, found.finished_at,
-       found.stop_requested_at IS NOT NULL AS stopping, slug, number AS version, users.name AS "user",
+       found.stop_requested_at IS NOT NULL AS stopping, found.started_by, found.stopped_by, slug, number AS version, users.name AS "user",
        (found.token_usage ->> 'total_tokens')::bigint AS tokens,
        CASE WHEN pg_column_size(found.inputs) <= 2000
             THEN CASE WHEN octet_length(found.inputs::text) <= 8000 THEN found.inputs::text END
@@ -46,7 +46,7 @@ deployment_id = (SELECT id FROM deployments WHERE slug = %(deployment)s::text AN
 
 -- name: head
 SELECT kickoffs.id, slug, kickoffs.deployment_id, version_id, number AS version, kickoffs.state, reason, error, attempt, users.name AS "user",
-       kickoffs.created_at, started_at, finished_at, run_at, stop_requested_at IS NOT NULL AS stopping, priority, concurrency_key,
+       kickoffs.created_at, started_at, finished_at, run_at, stop_requested_at IS NOT NULL AS stopping, started_by, stopped_by, priority, concurrency_key,
        limits::text AS limits, token_usage::text AS token_usage, model_calls, file_count, waiting_for,
        coalesce(tasks.total, 0) AS total_tasks, coalesce(tasks.completed, 0) AS completed_tasks, tasks.failed AS failed_task,
        (SELECT coalesce(max(seq), 0) FROM events WHERE kickoff_id = kickoffs.id) AS last_event

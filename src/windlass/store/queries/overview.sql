@@ -66,7 +66,7 @@ SELECT code, (array_agg(message ORDER BY id DESC))[1] AS message, (array_agg(id 
 -- Returns one page of the kickoffs of all crews or of one, newest first, and in each row the edge of the search, as `listed` of reading.sql
 -- does. Ids are in the order of creation, so `before` and `from` narrow the range that is read.
 WITH seen AS MATERIALIZED (
-    SELECT id, deployment_id, version_id, user_id, state, reason, created_at, started_at, finished_at
+    SELECT id, deployment_id, version_id, user_id, state, reason, created_at, started_at, finished_at, started_by, stopped_by
       FROM kickoffs
      WHERE {which} AND id < %(before)s::uuid AND id >= %(from)s::uuid
      ORDER BY id DESC
@@ -97,7 +97,8 @@ true
 deployment_id = (SELECT id FROM deployments WHERE slug = %(deployment)s::text AND removed_at IS NULL)
 
 -- name: kickoff
-SELECT kickoffs.id, kickoffs.state, reason, kickoffs.created_at, started_at, finished_at, users.name AS "user", slug, number AS version
+SELECT kickoffs.id, kickoffs.state, reason, kickoffs.created_at, started_at, finished_at, users.name AS "user", slug, number AS version,
+       started_by, stopped_by
   FROM kickoffs
   JOIN deployments ON deployments.id = deployment_id
   LEFT JOIN versions ON versions.id = version_id

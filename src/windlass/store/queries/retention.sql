@@ -53,7 +53,7 @@ SELECT id FROM gone
 WITH gone AS (
     DELETE FROM kickoffs
      WHERE id = ANY (%(kickoffs)s) AND state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED')
-    RETURNING id, deployment_id, coalesce(user_id, deployment_id) AS principal
+    RETURNING id, deployment_id, coalesce(user_id, deployment_id) AS principal, state, started_by
 ), tasks AS (
     DELETE FROM task_records WHERE kickoff_id IN (SELECT id FROM gone)
 ), tries AS (
@@ -62,7 +62,7 @@ WITH gone AS (
     DELETE FROM idempotency_keys
      WHERE (deployment_id, principal) IN (SELECT DISTINCT deployment_id, principal FROM gone) AND kickoff_id IN (SELECT id FROM gone)
 )
-SELECT id FROM gone
+SELECT id, state, started_by, (SELECT slug FROM deployments WHERE deployments.id = gone.deployment_id) AS deployment FROM gone
 
 -- name: kickoffs_of
 -- Reads the next kickoffs of all users, and returns the ended ones of one user. There is no index by user for this.

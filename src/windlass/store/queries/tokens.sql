@@ -5,7 +5,7 @@ VALUES (%(id)s, %(kind)s, %(deployment)s, %(user)s, %(digest)s, %(last_four)s, %
 RETURNING id
 
 -- name: by_digests
-SELECT digest, tokens.id, kind, deployment_id, user_id, profile, expires_at, scopes, tokens.name, users.name AS "user", role
+SELECT digest, tokens.id, kind, deployment_id, user_id, profile, expires_at, scopes, tokens.name, users.name AS "user", role, last_four
   FROM tokens
   LEFT JOIN users ON users.id = tokens.user_id
  WHERE digest = ANY (%(digests)s) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AND disabled_at IS NULL
@@ -33,6 +33,13 @@ SELECT tokens.id, tokens.kind, users.name AS "user", shown_copy, last_four
 -- name: revoke
 UPDATE tokens SET revoked_at = now() WHERE id = %(id)s AND revoked_at IS NULL
 RETURNING id, kind, deployment_id, user_id, profile, expires_at, scopes, name, shown_copy IS NOT NULL AS shown, pg_notify('windlass_tokens', '')
+
+-- name: facts
+SELECT tokens.kind, last_four, slug AS deployment, users.name AS "user", user_id, tokens.name, scopes, expires_at
+  FROM tokens
+  LEFT JOIN deployments ON deployments.id = deployment_id
+  LEFT JOIN users ON users.id = user_id
+ WHERE tokens.id = %(id)s
 
 -- name: of_the_command_line
 SELECT id, shown_copy FROM tokens WHERE user_id = %(user)s AND kind = 'personal' AND shown_copy IS NOT NULL AND revoked_at IS NULL
