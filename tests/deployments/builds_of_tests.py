@@ -28,6 +28,7 @@ from windlass.lifecycle.background_tasks import SideJobWorker
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
 from windlass.lifecycle.worker_config import WorkerConfig
+from windlass.projects.bounded_reader import BoundedReader
 from windlass.projects.environments import Environments
 from windlass.projects.snapshot import pack
 from windlass.projects.uv import Builder, uv_program
@@ -128,6 +129,7 @@ class Server:
             sources=Sources(self.sources, self.folder / "uploads", self._builder, allow_private=True),
             checkouts=self.checkouts,
             environments=self.environments,
+            reader=BoundedReader(),
             runner=self.runner,
             crew_environments=self.crews,
             resolver=self.resolver,

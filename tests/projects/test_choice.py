@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,6 @@ from windlass.errors import ProjectError
 from windlass.projects import recognise
 from windlass.projects.kinds import code
 from windlass.projects.kinds.declared import placed
-
-if TYPE_CHECKING:
-    import ast
 
 NAMED = '[project]\nname = "talk"\n'
 FACTORY = MAKE.replace("def make", "def build_crew")
@@ -198,15 +194,15 @@ def test_hostile_files_are_left_out_and_read_once(tmp_path: Path, monkeypatch: p
     os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "loop").symlink_to(".")
     (tmp_path / "out.py").symlink_to("/dev/zero")
-    read, parsed = [], code.parsed
+    names, read = [], code.read
 
-    def counted(path: Path) -> ast.Module:
-        read.append(path.name)
-        return parsed(path)
+    def counted(path: Path, left: int) -> bytes:
+        names.append(path.name)
+        return read(path, left)
 
-    monkeypatch.setattr(code, "parsed", counted)
+    monkeypatch.setattr(code, "read", counted)
     assert chosen(tmp_path) == ("crew", "crew")
-    assert sorted(read) == ["crew.py", "deep.py", "large.py", "nul.py", "out.py", "pipe.py"]
+    assert sorted(names) == ["crew.py", "deep.py", "large.py", "nul.py", "out.py", "pipe.py"]
     assert set(recognised_code(tmp_path).unread) >= {"large.py", "nul.py", "pipe.py", "out.py"}
 
 

@@ -19,7 +19,7 @@ from windlass.deployments.task_identities import check_identities
 from windlass.errors import DatabaseUnavailable, ProjectError, WindlassError
 from windlass.kickoffs.manifest import changes
 from windlass.lifecycle.background_tasks import until_the_database_answers
-from windlass.projects import Interpreter, recognise
+from windlass.projects import Interpreter
 from windlass.runner import Output
 from windlass.runner.inspection import LoadFailed
 from windlass.store.builds import NewVersion
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from windlass.deployments.sources import Sources
     from windlass.kickoffs.manifest import Manifest
     from windlass.projects import Options, Recognised
+    from windlass.projects.bounded_reader import BoundedReader
     from windlass.projects.environments import Environments, Prepared
     from windlass.runner import Runner
     from windlass.store.builds import BuildStore, BuildTurn
@@ -75,9 +76,9 @@ class Loaded:
 class Building:
     """Does builds on this machine.
 
-    `sources` fetches files from git, `environments` makes the environments of projects, and `crew_environments`
-    has the variables that their crews get. `resolver` reads those from secret managers. `seconds` is the time limit of
-    a build.
+    `sources` fetches files from git, `reader` reads the files of projects, `environments` makes the environments of
+    projects, and `crew_environments` has the variables that their crews get. `resolver` reads those from secret
+    managers. `seconds` is the time limit of a build.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Building:
         sources: Sources,
         checkouts: Checkouts,
         environments: Environments,
+        reader: BoundedReader,
         runner: Runner,
         crew_environments: CrewEnvironments,
         resolver: Resolver,
@@ -96,6 +98,7 @@ class Building:
         self._sources = sources
         self._checkouts = checkouts
         self._environments = environments
+        self._reader = reader
         self._runner = runner
         self._crew_environments = crew_environments
         self._resolver = resolver
@@ -206,7 +209,7 @@ class Building:
     async def _prepare(
         self, turn: BuildTurn, root: Path, snapshot: str, variables: Mapping[str, str], lines: BuildLog
     ) -> Loaded:
-        recognised = await asyncio.to_thread(recognise, root, turn.slug)
+        recognised = await self._reader.recognised(root, turn.slug)
         lines.add(f"the project is a {recognised.project.kind}: {recognised.project.entrypoint}")
         options = recognised.options.replaced_by(turn.settings)
         prepared = await self._environments.prepare(
@@ -237,7 +240,7 @@ class Building:
 
     async def _report_findings(self, loaded: Loaded, lines: BuildLog) -> None:
         interpreter = Interpreter(loaded.prepared.interpreter, "of the build")
-        found = await additional_findings(loaded.root, self._runner, loaded.environment, interpreter)
+        found = await additional_findings(loaded.root, self._runner, loaded.environment, interpreter, self._reader)
         for line in (line for one in found for line in one.lines()):
             lines.add(for_deployer(loaded.root, line))
 

@@ -11,10 +11,9 @@ from windlass.deployments.environment import is_withheld, unread_lines
 from windlass.errors import ProjectError, WindlassError
 from windlass.offline_model.app import NOBODY_LISTENS, model_environment
 from windlass.projects import Interpreters
-from windlass.projects.checks import declared_project
 from windlass.projects.findings import Finding, Level, from_json, in_order
-from windlass.projects.kinds import folder_of, function_project, kind_named, used_classes
-from windlass.projects.requirements import wanted_versions
+from windlass.projects.kinds import folder_of, function_project, kind_named
+from windlass.projects.reader import DirectReader
 from windlass.runner import RunSpec, Terminator
 from windlass.runner.inspection import while_loading
 from windlass.runner.run_spec import discard
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from windlass.projects import Interpreter, Recognised
+    from windlass.projects.reader import Needs, Reader
     from windlass.runner import Runner
 
 EXAMINER = "windlass_child.checks:examine"
@@ -46,10 +46,10 @@ async def findings(
     `environment` is the environment that the project's code would have in a kickoff. The runner treats the code as in a
     kickoff: it uses the same system user and the same limits.
     """
-    offline = model_environment(environment, NOBODY_LISTENS)
+    offline, reader = model_environment(environment, NOBODY_LISTENS), DirectReader()
 
     async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
-        return await Examiner(runner, recognised, interpreter, {**environment, **offline}).findings()
+        return await Examiner(runner, recognised, interpreter, {**environment, **offline}, reader).findings()
 
     def choose(recognised: Recognised) -> Path:
         root = Path(recognised.project.root)
@@ -58,41 +58,41 @@ async def findings(
             chosen(found)
         return found.path
 
-    return await _all(path, examined, choose)
+    return await _all(path, examined, choose, reader)
 
 
 async def additional_findings(
-    path: Path, runner: Runner, environment: Mapping[str, str], chosen: Interpreter
+    path: Path, runner: Runner, environment: Mapping[str, str], chosen: Interpreter, reader: Reader
 ) -> list[Finding]:
-    """Returns the `findings` that need no second interpreter and that an inspection does not report."""
+    """Returns the `findings` that need no second interpreter and that an inspection does not report.
+
+    `reader` reads the project's files.
+    """
 
     async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
-        found, _ = await Examiner(runner, recognised, interpreter, dict(environment)).load_findings()
+        found, _ = await Examiner(runner, recognised, interpreter, dict(environment), reader).load_findings()
         return found
 
-    return await _all(path, examined, lambda _: chosen.path)
+    return await _all(path, examined, lambda _: chosen.path, reader)
 
 
 async def _all(
     path: Path,
     examined: Callable[[Recognised, Path], Awaitable[list[Finding]]],
     choose: Callable[[Recognised], Path],
+    reader: Reader,
 ) -> list[Finding]:
-    recognised, found = await asyncio.to_thread(declared_project, path)
+    recognised, found = await reader.declared(path)
     found += map(of_env_line, await asyncio.to_thread(lambda: unread_lines(folder_of(path))))
     if recognised is None:
         return in_order(found)
     try:
         interpreter = choose(recognised)
     except ProjectError as error:
-        return in_order([*found, *of_files(recognised, []), of_interpreter(error, recognised.project.root)])
+        of_files = await reader.findings(recognised.project, [])
+        return in_order([*found, *of_files, of_interpreter(error, recognised.project.root)])
     reported = await examined(recognised, interpreter)
-    return in_order([*found, *of_files(recognised, reported)])
-
-
-def of_files(recognised: Recognised, reported: list[Finding]) -> list[Finding]:
-    """Returns the findings that the child reported, with those in the project's files."""
-    return kind_named(recognised.project.kind).findings(recognised.project, reported)
+    return in_order([*found, *await reader.findings(recognised.project, reported)])
 
 
 def of_env_line(line: int) -> Finding:
@@ -114,6 +114,8 @@ class Examiner:
     recognised: Recognised
     interpreter: Path
     environment: dict[str, str]
+    reader: Reader
+    _needs: Needs | None = None
 
     async def findings(self) -> list[Finding]:
         found, tasks = await self.load_findings()
@@ -152,8 +154,7 @@ class Examiner:
     async def _examine(self, *, later: bool = False) -> tuple[Any, Finding]:
         """Returns the child's answer, and a `load_failed` finding. The finding applies when the answer is None."""
         project = await self.runner.access.reachable(self.recognised.project)
-        root = Path(self.recognised.project.root)
-        wanted, used = await asyncio.to_thread(lambda: (wanted_versions(root), used_classes(root, project.entrypoint)))
+        self._needs = self._needs or await self.reader.needs(self.recognised.project)
         terminator = Terminator()
         spec = RunSpec(
             kickoff_id="check",
@@ -167,8 +168,8 @@ class Examiner:
                 "root": project.root,
                 "entrypoint": project.entrypoint,
                 "later": later,
-                "wanted": wanted,
-                "used": used,
+                "wanted": self._needs.wanted,
+                "used": self._needs.used,
             },
             limits=self.runner.limits_of(self.recognised.options.limits),
             start="exec" if later else "fork",

@@ -14,6 +14,7 @@ from windlass.errors import ProjectError
 from windlass.projects import Interpreter, Interpreters, Recognised, digest, recognise
 from windlass.projects.checks import declared_project
 from windlass.projects.findings import Level, counts
+from windlass.projects.reader import DirectReader
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
@@ -155,7 +156,9 @@ async def loaded(
         notify(f"warning: {message}")
 
     async def findings() -> list[Finding]:
-        return await additional_findings(registration.path, runner, environment.variables, registration.chosen)
+        return await additional_findings(
+            registration.path, runner, environment.variables, registration.chosen, DirectReader()
+        )
 
     try:
         deployment = await registration.inspect(

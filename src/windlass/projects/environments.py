@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from windlass.aio import abortable, shielded
 from windlass.errors import ProjectError
+from windlass.projects.bounded_reader import BoundedReader
 from windlass.projects.environment_keys import absolute, key_of
 from windlass.projects.interpreter import VERSION, python_named, version_of
-from windlass.projects.packages import Packages, packages_in
 from windlass.projects.virtual_environments import FORM, base_interpreter, built, try_to_lock, write_new
 from windlass.removal import remove
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from windlass.projects.packages import Packages
     from windlass.projects.uv import Builder
 
     Report = Callable[[str], None]
@@ -69,11 +70,16 @@ class Prepared:
 
 
 class Environments:
-    """Makes environments in `folder`. `builder` opens the builder of one environment."""
+    """Makes environments in `folder`. `builder` opens the builder of one environment. `reader` reads the files of
+    projects, by default as this process's own user.
+    """
 
-    def __init__(self, folder: Path, builder: Callable[[], AbstractContextManager[Builder]]) -> None:
+    def __init__(
+        self, folder: Path, builder: Callable[[], AbstractContextManager[Builder]], reader: BoundedReader | None = None
+    ) -> None:
         self._folder = folder
         self._builder = builder
+        self._reader = reader or BoundedReader()
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def interpreter(self, key: str) -> Path | None:
@@ -126,22 +132,25 @@ class Environments:
         `snapshot` identifies all files of the project. `python` is a version, None for any that fits. `variables` are
         those of the deployment, and `deployment` its id. Raises ProjectError.
         """
-        return await asyncio.to_thread(self._wanted, root, snapshot, python, framework, variables, deployment)
-
-    def _wanted(
-        self,
-        root: Path,
-        snapshot: str,
-        python: str | None,
-        framework: str | None,
-        variables: Mapping[str, str],
-        deployment: str,
-    ) -> Wanted | None:
         check_python(python)
-        packages = packages_in(root)
+        packages = await self._reader.packages(root)
         if packages is None:
             return None
         indexes = {name: value for name, value in variables.items() if OF_INDEXES.fullmatch(name)}
+        return await asyncio.to_thread(
+            self._wanted, packages, snapshot, python, framework, indexes, deployment=deployment
+        )
+
+    def _wanted(
+        self,
+        packages: Packages,
+        snapshot: str,
+        python: str | None,
+        framework: str | None,
+        indexes: Mapping[str, str],
+        *,
+        deployment: str,
+    ) -> Wanted:
         with self._builder() as builder:
             base = base_interpreter(python, packages, builder, BY)
         version = version_of(base) if base else None
@@ -151,7 +160,7 @@ class Environments:
         key = key_of(
             packages, snapshot=snapshot, deployment=deployment, python=python, version=version, indexes=indexes
         )
-        return Wanted(key, base, packages, framework, absolute(root, indexes))
+        return Wanted(key, base, packages, framework, absolute(packages.root, indexes))
 
     async def get(self, wanted: Wanted, report: Report) -> Path:
         """Returns the interpreter of the environment. Makes the environment if it is not on this machine.

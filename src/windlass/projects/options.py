@@ -63,7 +63,7 @@ class Options:
         given: dict[str, Any] = {name: table[name] for name in known - TABLES.keys() if name in table}
         for name, value in given.items():
             if not CHECKS[name].takes(value):
-                raise _fault(file, name, f"must be {CHECKS[name].wanted}, not {value!r}")
+                raise _fault(file, name, f"must be {CHECKS[name].wanted}, not {_shown(value)}")
         tables: dict[str, Any] = {name: _table(name, table.get(name, {}), file) for name in TABLES}
         return cls(**given, **tables)
 
@@ -148,6 +148,7 @@ def _one_of(*words: str) -> Check:
 
 LARGEST = 2**31 - 1
 MOST_RUNS = 1000
+LONGEST_SHOWN = 200
 LEAST, MOST = 0.001, 1000
 CHECKS = {
     "concurrency": Check(_is_count, "a whole number of 1 or more"),
@@ -174,11 +175,19 @@ TABLES: dict[str, type[Limits | Retention | Retries]] = {
 
 def _table(name: str, table: Any, file: Path) -> Limits | Retention | Retries:
     if not isinstance(table, dict):
-        raise _fault(file, name, f"must be a table, not {table!r}")
+        raise _fault(file, name, f"must be a table, not {_shown(table)}")
     try:
         return TABLES[name].parse(table)
     except (BadLimit, BadAge, BadRetries) as error:
         raise ProjectError(f"{file}: in [tool.windlass.{name}], {error}.") from None
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more than 4,300 digits
+        return "such a large number"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _fault(file: Path, key: str, what: str) -> ProjectError:

@@ -51,6 +51,8 @@ from windlass.lifecycle.worker import Worker
 from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
+from windlass.projects.bounded_reader import BoundedReader
+from windlass.runner.crew_account import crew_account
 from windlass.store.audit import AuditStore
 from windlass.store.builds import JOB, BuildStore
 from windlass.store.credentials import CredentialStore
@@ -152,7 +154,11 @@ class Services:
 
     @cached_property
     def _environments(self) -> Environments:
-        return environments_of(self.settings)
+        return environments_of(self.settings, self._reader)
+
+    @cached_property
+    def _reader(self) -> BoundedReader:
+        return BoundedReader(crew_account(self.settings.crew_user))
 
     @cached_property
     def sources(self) -> Sources:
@@ -173,6 +179,7 @@ class Services:
             sources=self.sources,
             checkouts=checkouts,
             environments=environments,
+            reader=self._reader,
             runner=runner,
             crew_environments=crew_environments,
             resolver=self.resolver,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from windlass.config import Settings
+    from windlass.projects.bounded_reader import BoundedReader
     from windlass.wiring.infrastructure import Notify
 
 BUILDER = "windlass-build"
@@ -49,8 +50,8 @@ def place_for_code(settings: Settings) -> Path:
     return settings.home if crews is None else place_for_crews(settings.home, crews)
 
 
-def environments_of(settings: Settings) -> Environments:
-    return Environments(place_for_code(settings) / "environments", partial(server_builder, settings))
+def environments_of(settings: Settings, reader: BoundedReader) -> Environments:
+    return Environments(place_for_code(settings) / "environments", partial(server_builder, settings), reader)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MOST_FILES = 500
 MOST_FOLDERS = 1000
-LARGEST = 512 * 1024
-"""The limits of a search: Python files, folders, and bytes of a file. Files beyond them are not read."""
+LARGEST, LARGEST_SUM = 512 * 1024, 16 << 20
+"""The limits of a search: Python files, folders, bytes of a file and of all files. Files beyond them are not read."""
 
 WITHOUT_CREWS = IGNORED_FOLDERS | {"docs", "site-packages", "test", "tests"}
 PROJECT_FILE = "pyproject.toml"
@@ -114,10 +114,14 @@ class Code:
         found: dict[str, Module] = {}
         unread: dict[str, str] = {}
         inner: list[str] = []
+        left = LARGEST_SUM
         for file in islice(python_files(self.root, inner), MOST_FILES):
-            if name := self.module_of(file):
+            name = self.module_of(file)
+            if name and name not in found:
                 try:
-                    found.setdefault(name, Module(name, file, parsed(self.root / file)))
+                    source = read(self.root / file, min(LARGEST, left))
+                    left -= len(source)
+                    found[name] = Module(name, file, parsed(source))
                 except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
                     unread[file] = in_words(error)
         return found, unread, inner
@@ -161,7 +165,8 @@ def listed(folder: Path) -> tuple[list[str], list[str]]:
     return sorted(files), sorted(name for name in folders if not name.startswith(".") and name not in WITHOUT_CREWS)
 
 
-def parsed(path: Path) -> ast.Module:
+def read(path: Path, left: int) -> bytes:
+    """Returns the content of a file of at most `left` bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
@@ -169,9 +174,15 @@ def parsed(path: Path) -> ast.Module:
             raise ValueError("it is no regular file")
         if found.st_size > LARGEST:
             raise ValueError(f"it is larger than {LARGEST >> 10} KB")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # for example of an invalid escape in a string
-            return ast.parse(file.read(LARGEST))
+        if found.st_size > left:
+            raise ValueError(f"the Python files before it have {LARGEST_SUM >> 20} MB together")
+        return file.read(left)
+
+
+def parsed(source: bytes) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # for example of an invalid escape in a string
+        return ast.parse(source)
 
 
 def in_words(error: Exception) -> str:
@@ -179,4 +190,6 @@ def in_words(error: Exception) -> str:
         return f"line {error.lineno}: {error.msg}"
     if isinstance(error, OSError):
         return str(error.strerror)
+    if isinstance(error, MemoryError):
+        return "it takes too much memory, or its expressions are too deep in one another"
     return str(error) or "its expressions are too deep in one another"

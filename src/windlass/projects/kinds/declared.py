@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from windlass.projects.kinds.code import Code
 
 FILE = "pyproject.toml"
 REQUIREMENTS = "requirements.txt"
+LARGEST = 1 << 20
+"""Bytes of a pyproject.toml."""
 NEAREST = 8
 """The number of folders above a file that are searched for those two."""
 BYTE_ORDER_MARK = "\ufeff"
@@ -130,7 +133,7 @@ def read(path: Path) -> Declared:
     root, target = placed(path)
     file = root / FILE
     try:
-        text = file.read_text("utf-8")
+        text = text_of(file)
         if text.startswith(BYTE_ORDER_MARK):
             raise ProjectError(
                 f"{file} begins with a byte order mark, which TOML has not.", "Save it as UTF-8 without."
@@ -144,6 +147,19 @@ def read(path: Path) -> Declared:
         raise ProjectError(f"{file} can't be read: {error}.") from None
     except OSError as error:
         raise ProjectError(f"{file} can't be read: {error.strerror}.") from None
+
+
+def text_of(file: Path) -> str:
+    """Raises ValueError for a file that is too large, and OSError for one that can't be opened."""
+    with open(file, "rb", opener=_opened) as opened:
+        content = opened.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST >> 20} MB")
+    return content.decode("utf-8")
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # the open of a pipe would wait for its writer
 
 
 def folder_of(path: Path) -> Path:

@@ -149,5 +149,9 @@ class _Reader:
         found = NUMBER.match(self.text, self.at)
         if found is None:
             raise self.fault("a value must stand here")
+        try:
+            number = float(found[0]) if re.search(r"[.eE]", found[0]) else int(found[0])
+        except ValueError:
+            raise self.fault("this number has too many digits") from None
         self.at = found.end()
-        return float(found[0]) if re.search(r"[.eE]", found[0]) else int(found[0])
+        return number
