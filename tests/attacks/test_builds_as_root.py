@@ -20,7 +20,7 @@ from windlass.projects import virtual_environments
 from windlass.projects.environments import Environments
 from windlass.projects.packages import packages_of
 from windlass.projects.setup import set_up
-from windlass.projects.uv import Builder, Uv
+from windlass.projects.uv import Aborted, Builder, Uv
 from windlass.projects.virtual_environments import alone, install
 from windlass.wiring.setup import uv_for
 
@@ -154,7 +154,7 @@ def test_what_uv_gets_is_not_written_into_another_folder(
     assert [path.name for path in secret.parent.iterdir()] == ["shadow"]
 
 
-def test_one_setup_by_root_builds_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_setup_by_root_builds_at_a_time(tmp_path: Path) -> None:
     lines: list[str] = []
     descriptor = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -165,7 +165,8 @@ def test_one_setup_by_root_builds_at_a_time(tmp_path: Path, monkeypatch: pytest.
 
     builder = Builder(tmp_path, {}, lambda _: True, BUILDER)
     with alone(builder, end_the_other):
-        monkeypatch.setattr(virtual_environments, "LONGEST_WAIT", 0)
-        with pytest.raises(ProjectError, match="another build by root"), alone(builder, print):
+        other = Builder(tmp_path, {}, lambda _: True, BUILDER)
+        other.abort.ask()
+        with pytest.raises(Aborted), alone(other, lines.append):
             pass
-    assert lines == ["waiting for another build by root to end"]
+    assert lines == ["waits for 1 build before it on this machine"] * 2

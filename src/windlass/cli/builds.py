@@ -73,11 +73,15 @@ def build_log(
             return
         if screen is not None:
             if page["state"] == "queued" and wait == SOON:
-                screen.line(
-                    "  the build waits: workers do other builds, or none runs (windlass serve, windlass worker)"
-                )
+                screen.line(f"  {waiting_words(page.get('builds_before'))}")
             screen.live(NOW.get(page["state"], "done"))
         wait = WAIT if follow else 0.0
+
+
+def waiting_words(before: int | None) -> str:
+    if not before:
+        return "the build waits for a worker (windlass serve, windlass worker)"
+    return f"the build waits for {before} build{'' if before == 1 else 's'} before it"
 
 
 def _without_end(errors: list[dict[str, Any]], build: Build) -> list[dict[str, Any]]:

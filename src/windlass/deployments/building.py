@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -20,6 +21,7 @@ from windlass.errors import DatabaseUnavailable, ProjectError, WindlassError
 from windlass.kickoffs.manifest import changes
 from windlass.lifecycle.background_tasks import until_the_database_answers
 from windlass.projects import Interpreter
+from windlass.projects.virtual_environments import pausing
 from windlass.runner import Output
 from windlass.runner.inspection import LoadFailed
 from windlass.store.builds import NewVersion
@@ -28,7 +30,7 @@ from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from windlass.deployments.checkouts import Checkouts
     from windlass.deployments.environment import CrewEnvironments
@@ -114,6 +116,7 @@ class Building:
         async with lines.writing():
             try:
                 async with asyncio.timeout(self._seconds) as limit:
+                    pausing.set(partial(_paused, limit, asyncio.get_running_loop()))
                     await self._while_wanted(turn, lines)
             except DatabaseUnavailable:
                 raise
@@ -311,6 +314,29 @@ def for_deployer(root: Path, text: str) -> str:
     if setup_command(str(root)) in text:
         return ADD_PACKAGE
     return text.replace(f"{root}/", "").replace(str(root), "the project")
+
+
+@contextmanager
+def _paused(limit: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Stops the time limit inside of the block, which may be in another thread."""
+    left = 0.0
+
+    def stop() -> None:
+        nonlocal left
+        if (ends := limit.when()) is not None and not limit.expired():
+            left = ends - loop.time()
+            limit.reschedule(None)
+
+    def go_on() -> None:
+        if left:
+            with suppress(RuntimeError):  # the build has ended meanwhile
+                limit.reschedule(loop.time() + left)
+
+    loop.call_soon_threadsafe(stop)
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(go_on)
 
 
 def _unwanted() -> ProjectError:

@@ -24,7 +24,7 @@ from windlass.errors import ProjectError
 from windlass.projects.bounded_reader import BoundedReader
 from windlass.projects.environment_keys import absolute, key_of
 from windlass.projects.interpreter import VERSION, python_named, version_of
-from windlass.projects.virtual_environments import FORM, base_interpreter, built, try_to_lock, write_new
+from windlass.projects.virtual_environments import FORM, base_interpreter, built, pausing, try_to_lock, write_new
 from windlass.removal import remove
 
 if TYPE_CHECKING:
@@ -168,7 +168,9 @@ class Environments:
         Several callers and processes that want the same one wait for one build. `report` gets lines, in another
         thread. Raises ProjectError. A caller that is cancelled ends the build.
         """
-        async with self._making[wanted.key]:
+        async with contextlib.AsyncExitStack() as turn:
+            with pausing.get()():
+                await turn.enter_async_context(self._making[wanted.key])
             if found := self.interpreter(wanted.key):
                 return found
             with contextlib.ExitStack() as stack:
@@ -186,14 +188,14 @@ class Environments:
 
     def _locked_and_made(self, wanted: Wanted, builder: Builder, report: Report) -> Path:
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        place, waits = self._place(wanted.key), False
+        place = self._place(wanted.key)
         with opened_lock(self._lock_file(wanted.key)) as lock:
-            while not try_to_lock(lock):
-                builder.abort.check()
-                if not waits:
-                    report("waiting for another build of the same environment")
-                waits = True
-                time.sleep(LOCK_SECONDS)
+            if not try_to_lock(lock):
+                report("waits for another build of the same environment")
+                with pausing.get()():
+                    while not try_to_lock(lock):
+                        builder.abort.check()
+                        time.sleep(LOCK_SECONDS)
             if found := self.interpreter(wanted.key):
                 return found
             for leftover in self._folder.glob(f".{wanted.key}.*"):

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ from windlass.removal import remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from windlass.accounts import Account
     from windlass.projects.packages import Packages
@@ -46,8 +48,14 @@ FORM = 2
 """The version of the way in which environments are made. A new number makes all again."""
 BUILDS_LOCK = Path("/var/run/windlass-build.lock")
 """The lock of all builds by root on this machine: they run as one user."""
-LONGEST_WAIT, WAIT_SECONDS = 900.0, 0.2
-"""Seconds that a build waits for other builds, and between two tries."""
+WAIT_SECONDS = 0.2
+"""Seconds between two tries of a build that waits for others."""
+pausing: ContextVar[Callable[[], AbstractContextManager[object]]] = ContextVar(
+    "pausing", default=contextlib.nullcontext
+)
+"""Is called around a wait for other builds: that time does not count against the time limit of a build."""
+_places: list[object] = []
+"""One for each build of this process that waits for BUILDS_LOCK, in their order."""
 CLOSED_TO_OTHERS = 0o755
 MOST_TRIES = 100
 MICROS = (0, 99)
@@ -284,7 +292,7 @@ def write_new(file: Path, text: str, folder: int | None = None) -> None:
 def alone(builder: Builder, report: Callable[[str], None]) -> Iterator[None]:
     """Keeps other builds by root off: they have the same user, so each could change the other's files.
 
-    Waits until they have ended, and ends processes that a killed build left. Raises ProjectError after LONGEST_WAIT.
+    Waits until they have ended, however long they take, and ends processes that a killed build left.
     """
     if builder.account is None:
         yield
@@ -303,16 +311,20 @@ def alone(builder: Builder, report: Callable[[str], None]) -> Iterator[None]:
 
 
 def wait_for_lock(descriptor: int, builder: Builder, report: Callable[[str], None]) -> None:
-    ends, reported = time.monotonic() + LONGEST_WAIT, False
-    while not try_to_lock(descriptor):
-        builder.abort.check()
-        if time.monotonic() > ends:
-            message = f"another build by root has taken longer than {LONGEST_WAIT:.0f} s."
-            raise ProjectError(message, "Try again when it has ended.")
-        if not reported:
-            report("waiting for another build by root to end")
-            reported = True
-        time.sleep(WAIT_SECONDS)
+    """Waits for the builds of other processes, and for those of this one that began to wait earlier."""
+    place = object()
+    _places.append(place)
+    try:
+        if _places[0] is place and try_to_lock(descriptor):
+            return
+        before = max(_places.index(place), 1)
+        report(f"waits for {before} build{'' if before == 1 else 's'} before it on this machine")
+        with pausing.get()():
+            while _places[0] is not place or not try_to_lock(descriptor):
+                builder.abort.check()
+                time.sleep(WAIT_SECONDS)
+    finally:
+        _places.remove(place)
 
 
 def try_to_lock(descriptor: int) -> bool:

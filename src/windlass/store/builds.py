@@ -12,7 +12,7 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.store.claiming import host
 from windlass.store.database import fetch, queries
 from windlass.store.deployments import add_version, make_current
-from windlass.store.side_jobs import defer
+from windlass.store.side_jobs import NotYet, defer
 from windlass.store.values import sanitized_json, sanitized_text
 from windlass.store.variables import ReadValues, SealedVariable, sealed_variables, store_read
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SQL = queries("builds")
 JOB = "build"
 """The name of the side job that does a build."""
+LANES = 2
+"""How many builds of one person are done at once, at most. A worker has more slots (BUILDS_AT_ONCE)."""
 NEWEST = UUID(int=(1 << 128) - 1)
 
 BuildState = Literal["queued", "building", "ready", "failed", "superseded"]
@@ -39,7 +41,7 @@ class Build:
     `origin` has the type (folder, zip or git) and the place that the files came from. `snapshot` is the digest of the
     files, None before they are fetched from git. `changes` are those against the version that was current before.
     `version` is the number of the version that the build made. `host` is the machine that built. `created_by` is the
-    name of a user.
+    name of a user. `builds_before` is how many builds are done before this one, None if it does not wait.
     """
 
     id: UUID
@@ -57,6 +59,7 @@ class Build:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    builds_before: int | None
 
     @property
     def has_ended(self) -> bool:
@@ -129,14 +132,19 @@ class BuildStore:
         by: UUID | None,
         connection: Connection | None = None,
     ) -> UUID:
-        """Adds a build and defers its side job, in one transaction: that of `connection`, if it is given."""
+        """Adds a build and defers its side job, in one transaction: that of `connection`, if it is given.
+
+        People take turns. Of one person, LANES builds are done at once at most, so that other builds find a free slot.
+        """
         if connection is None:
             async with self._database.transaction() as own:
                 return await self.start(deployment, origin, snapshot, by, own)
         build = new_id()
         values = {"id": build, "deployment": deployment, "origin": to_json(origin), "snapshot": snapshot, "by": by}
-        await connection.execute(SQL["add"], values)
-        await defer(connection, JOB, lock=f"{JOB} {deployment}", build=str(build))
+        (row,) = await fetch(connection, SQL["add"], values)
+        # builds that one person starts of one deployment are in the same lane, and so stay in order
+        lock = f"{JOB} {by or 'of the server'} {deployment.int % LANES}"
+        await defer(connection, JOB, lock=lock, priority=-row["turn"], build=str(build))
         return build
 
     async def get(self, build: UUID, connection: Connection | None = None) -> Build | None:
@@ -171,10 +179,13 @@ class BuildStore:
 
     async def begin(self, build: UUID) -> BuildTurn | None:
         """Begins a build, or takes it over from a worker that was lost. Returns None when there is nothing to do: the
-        build has ended, or a newer one of the deployment replaces it.
+        build has ended, or a newer one of the deployment replaces it. Raises NotYet while an earlier build of the
+        deployment is done.
         """
         async with self._database.transaction() as connection:
             begun = await fetch(connection, SQL["begin"], {"id": build, "host": host()})
+            if not begun and await fetch(connection, SQL["is_queued"], {"id": build}):
+                raise NotYet
             if not begun or begun[0]["state"] != "building":
                 return None
             (row,) = await fetch(connection, SQL["facts"], {"id": build})

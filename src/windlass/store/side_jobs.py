@@ -49,6 +49,8 @@ SHUTDOWN_GRACE = 0.5
 """Seconds that running jobs have to finish when their worker stops; then they are put back."""
 CATCH_UP = 7 * 24 * 3600
 """Seconds. A server that was down when a periodic job was due does the job once at its start."""
+NOT_YET = 1
+"""Seconds."""
 FAILURES_KEPT = 7 * 24
 """Hours that the row of a failed job is kept. The row of a successful job is deleted at once."""
 
@@ -73,12 +75,21 @@ class SideJob:
     tries: int = 0
 
 
-async def defer(connection: Connection, name: str, *, lock: str | None = None, **values: Any) -> None:
+class NotYet(Exception):  # noqa: N818 - describes the job
+    """Is raised by a job that can't be done yet: it is put back for NOT_YET seconds."""
+
+
+async def defer(
+    connection: Connection, name: str, *, lock: str | None = None, priority: int = 0, **values: Any
+) -> None:
     """Defers a job, which any server that knows the name does. It can start when the connection's transaction is
-    committed. Jobs with the same `lock` are done one after the other, in their order.
+    committed. Jobs with the same `lock` are done one after the other. Those with a higher `priority` are done first,
+    others in their order.
     """
     app = procrastinate.App(connector=procrastinate.PsycopgConnector())
-    await app.configure_task(name, queue=name, lock=lock, connection=connection).defer_async(**values)
+    await app.configure_task(name, queue=name, lock=lock, priority=priority, connection=connection).defer_async(
+        **values
+    )
 
 
 class SideJobs:
@@ -164,6 +175,8 @@ class _Again(procrastinate.BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> procrastinate.RetryDecision | None:
         if isinstance(exception, asyncio.CancelledError | DatabaseUnavailable):
             return procrastinate.RetryDecision()
+        if isinstance(exception, NotYet):
+            return procrastinate.RetryDecision(retry_in={"seconds": NOT_YET})
         if job.attempts >= self._tries:
             return None
         return procrastinate.RetryDecision(retry_in={"seconds": 2**job.attempts})
@@ -242,7 +255,7 @@ async def _put_back(app: procrastinate.App, job: Job) -> None:
 async def _log_failure(do: Callable[[], Awaitable[Any]], context: procrastinate.JobContext, _: Worker) -> Any:
     try:
         return await do()
-    except DatabaseUnavailable:
+    except (DatabaseUnavailable, NotYet):
         raise
     except Exception as error:
         logger.event("side_job.failed", job=context.job.task_name, exc=error)

@@ -96,7 +96,7 @@ REMOVE_SESSIONS_EVERY = 3600.0
 REPORT_FAILURES_EVERY = 60.0
 """Seconds between two reports of failed authentications."""
 
-BUILDS_AT_ONCE = 2
+BUILDS_AT_ONCE = 3
 """Builds have side-job workers of their own, so that no other side job waits for them."""
 
 

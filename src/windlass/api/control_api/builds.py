@@ -41,6 +41,9 @@ class BuildAnswer(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    builds_before: int | None = Field(
+        description="How many builds are done before this one, as far as is known. Null: it does not wait."
+    )
 
 
 class DeployedAnswer(BaseModel):
@@ -69,6 +72,7 @@ class LogAnswer(BaseModel):
         description="The state of the build. After it has ended, a page without items is the last one."
     )
     next_after: int = Field(description="The `after` of the next page.")
+    builds_before: int | None = Field(description="How many builds are done before this one. Null: it does not wait.")
 
 
 class LogQuery(BaseModel, extra="forbid"):
@@ -223,7 +227,8 @@ async def show_build_log(
     """Returns the next lines of the log of a build. With `wait`, a client follows the log without polling."""
     page = await control.deploys.log(parse_id(build_id), after=query.after, limit=query.limit, wait=query.wait)
     lines = [LogLineItem.model_validate(line, from_attributes=True) for line in page.lines]
-    return LogAnswer(items=lines, state=page.build.state, next_after=page.next_after)
+    build = page.build
+    return LogAnswer(items=lines, state=build.state, next_after=page.next_after, builds_before=build.builds_before)
 
 
 @router.get("/deployments/{slug}/versions")

@@ -1,10 +1,19 @@
 -- name: add
-INSERT INTO builds (id, deployment_id, origin, snapshot, created_by)
-VALUES (%(id)s, %(deployment)s, %(origin)s::json, %(snapshot)s, %(by)s)
+-- The turn comes after those of the person's open builds, and not before that of a build that was begun. So people take turns, and a person
+-- who starts builds all the time gets no turn that lies behind those of all others.
+INSERT INTO builds (id, deployment_id, origin, snapshot, created_by, turn)
+SELECT %(id)s, %(deployment)s, %(origin)s::json, %(snapshot)s, %(by)s,
+       greatest((SELECT coalesce(max(turn) + 1, 0) FROM builds WHERE created_by IS NOT DISTINCT FROM %(by)s::uuid AND state IN ('queued', 'building')),
+                (SELECT coalesce(max(turn), 0) FROM builds WHERE state <> 'queued'))
+RETURNING turn
 
 -- name: get
 SELECT builds.id, builds.deployment_id, deployments.slug, origin, builds.snapshot, builds.state, error, hint, builds.changes,
-       versions.number AS version, host, users.name AS created_by, builds.created_at, started_at, finished_at
+       versions.number AS version, host, users.name AS created_by, builds.created_at, started_at, finished_at,
+       CASE WHEN builds.state = 'queued'
+            THEN (SELECT count(*) FROM builds AS other
+                   WHERE other.state = 'building' OR (other.state = 'queued' AND (other.turn, other.id) < (builds.turn, builds.id)))
+       END AS builds_before
   FROM builds
   JOIN deployments ON deployments.id = builds.deployment_id
   LEFT JOIN versions ON versions.id = builds.version_id
@@ -13,7 +22,11 @@ SELECT builds.id, builds.deployment_id, deployments.slug, origin, builds.snapsho
 
 -- name: of_deployment
 SELECT builds.id, builds.deployment_id, deployments.slug, origin, builds.snapshot, builds.state, error, hint, builds.changes,
-       versions.number AS version, host, users.name AS created_by, builds.created_at, started_at, finished_at
+       versions.number AS version, host, users.name AS created_by, builds.created_at, started_at, finished_at,
+       CASE WHEN builds.state = 'queued'
+            THEN (SELECT count(*) FROM builds AS other
+                   WHERE other.state = 'building' OR (other.state = 'queued' AND (other.turn, other.id) < (builds.turn, builds.id)))
+       END AS builds_before
   FROM builds
   JOIN deployments ON deployments.id = builds.deployment_id
   LEFT JOIN versions ON versions.id = builds.version_id
@@ -23,7 +36,8 @@ SELECT builds.id, builds.deployment_id, deployments.slug, origin, builds.snapsho
  LIMIT %(limit)s
 
 -- name: begin
--- Takes a build over from a worker that was lost. A build that was not begun yet is skipped when a newer one waits.
+-- Takes a build over from a worker that was lost. A build that was not begun yet is skipped when a newer one waits. It is not begun while
+-- another person's build of the deployment is done.
 UPDATE builds
    SET state = CASE WHEN newer.waits THEN 'superseded' ELSE 'building' END,
        attempt = attempt + 1, host = %(host)s, started_at = CASE WHEN newer.waits THEN NULL ELSE coalesce(started_at, now()) END,
@@ -34,8 +48,14 @@ UPDATE builds
                                             AND other.state IN ('queued', 'building', 'ready')
                 WHERE this.id = %(id)s AND this.state = 'queued'
                ) AS waits) AS newer
- WHERE id = %(id)s AND state IN ('queued', 'building')
+ WHERE id = %(id)s AND (state = 'building' OR (state = 'queued' AND NOT EXISTS (
+       SELECT FROM builds AS other
+         JOIN procrastinate_jobs AS job ON job.task_name = 'build' AND job.status IN ('todo', 'doing') AND job.args ->> 'build' = other.id::text
+        WHERE other.deployment_id = builds.deployment_id AND other.id < builds.id AND other.state = 'building')))
 RETURNING builds.state, attempt, pg_notify('windlass_builds', id::text)
+
+-- name: is_queued
+SELECT true AS queued FROM builds WHERE id = %(id)s AND state = 'queued'
 
 -- name: facts
 -- What a build needs, with the settings and variables of its deployment.
