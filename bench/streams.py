@@ -20,7 +20,7 @@ LINES_A_SECOND = 2
 
 def streams(*, seconds: float, clients: int) -> list[Figure]:
     """`clients` follow KICKOFFS kickoffs together. Then one client follows one kickoff alone."""
-    with served(PROJECTS / "prints", {"WINDLASS_SLOTS": str(KICKOFFS)}) as server:
+    with served(PROJECTS / "prints", {"WINDLASS_SLOTS": str(KICKOFFS), "WINDLASS_MAX_CONNECTIONS": "2000"}) as server:
         alone = asyncio.run(_followed(server, 1, 1, pause=0.05, seconds=seconds))
         many = asyncio.run(_followed(server, KICKOFFS, clients, pause=1 / LINES_A_SECOND, seconds=seconds))
     return [

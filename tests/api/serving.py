@@ -51,7 +51,7 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.retention import Retention
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.deletion import Deletions
-from windlass.lifecycle.event_streams import EventStreams
+from windlass.lifecycle.event_streams import EventStreams, Shares
 from windlass.lifecycle.statuses import Statuses
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.secrets.providers import provider
@@ -130,6 +130,7 @@ class Server:
     uploads: Path
     identity: Identity
     dashboard: Dashboard
+    waits: Shares
     _stopping: AsyncExitStack
 
     @property
@@ -281,6 +282,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             kept := LargeAnswers(Path(tempfile.gettempdir()), large_answers),
             FileStore(database),
             streams := EventStreams(kickoffs, listener, most=20, most_of_user=5),
+            waits := Shares(500, "requests that wait"),
             Tickets(tokens),
         )
 
@@ -351,6 +353,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             folder / "uploads",
             identity,
             dashboard,
+            waits,
             stack.pop_all(),
         )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from windlass.access import tickets
 from windlass.kickoffs.events import HIDDEN_FROM_USERS, StoredEvent, stored_event
 from windlass.kickoffs.states import Scope
 from windlass.lifecycle import event_streams
+from windlass.lifecycle.event_streams import Shares, TooManyStreams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -250,3 +252,53 @@ async def test_a_server_that_stops_ends_its_streams_at_once(crew: Crew) -> None:
         stopping = asyncio.create_task(other.stop())
         assert await found.rest() == []
         await stopping
+
+
+async def test_the_clients_of_one_crew_leave_streams_for_those_of_another(crew: Crew) -> None:
+    async with serving(crew.server.database.url) as server:
+        mine, other = await server.crew(), await server.crew()
+        first, second = [str((await started(one)).claimed.id) for one in (mine, other)]
+        async with AsyncExitStack() as stack:
+            opened = [await stack.enter_async_context(stream(mine, first)) for _ in range(10)]
+            assert [one.response.status_code for one in opened] == [200] * 10
+            refused = await mine.get(f"/events/{first}", headers=STREAM)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+            assert "its share" in refused.text
+            another = await stack.enter_async_context(stream(other, second))
+            assert another.response.status_code == 200
+            assert (await mine.get(f"/events/{first}")).status_code == 200, "a page"
+
+
+async def test_requests_that_wait_for_one_crew_leave_room_for_those_of_another(crew: Crew) -> None:
+    async with serving(crew.server.database.url) as server:
+        mine, other = await server.crew(), await server.crew()
+        first, second = [str((await started(one)).claimed.id) for one in (mine, other)]
+        server.waits._most = 4
+        held = [asyncio.create_task(mine.get(f"/status/{first}?wait=60")) for _ in range(2)]
+
+        async def are_held() -> bool:
+            return server.waits._taken.total() == len(held)
+
+        await until(are_held, "two requests wait")
+        refused = await mine.get(f"/status/{first}?wait=60")
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+        assert (await mine.get(f"/status/{first}")).status_code == 200
+        assert (await other.get(f"/status/{second}?wait=0.01")).status_code == 200
+        for one in held:
+            one.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_however_many_crews_have_their_shares_another_one_gets_a_place() -> None:
+    shares, crews = Shares(500, "streams"), [UUID(int=number) for number in range(6)]
+    counts = []
+    with ExitStack() as stack:
+        for one in crews:
+            count = 0
+            with suppress(TooManyStreams):
+                while True:
+                    stack.enter_context(shares.taken(one))
+                    count += 1
+            counts.append(count)
+    assert counts == [250, 125, 62, 31, 16, 8]
+    assert not shares._taken

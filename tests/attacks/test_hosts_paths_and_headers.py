@@ -205,3 +205,27 @@ async def test_a_public_address_without_tls_is_warned_of(settings: dict[str, Any
     lines: list[str] = []
     warn_without_tls(Settings(**settings), lines.append)
     assert [line.partition(":")[0] for line in lines] == ["warning"] * warned
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("GET /health HTTP/1.1\r\n", 400),
+        ("GET /health HTTP/1.1\r\nX: 1\r\n", 400),
+        ("GET /health HTTP/1.0\r\n", 200),
+        ("GET /health HTTP/1.1\r\nHost: localhost\r\n", 200),
+        ("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", 400),
+        ("GET /health HTTP/1.0\r\nHost: localhost\r\nHost: localhost\r\n", 400),
+        ("GET http://localhost/health HTTP/1.1\r\nHost: localhost\r\n", 200),
+        (f"GET http://{EVIL}/health HTTP/1.1\r\nHost: localhost\r\n", 400),
+        (f"GET http://localhost@{EVIL}/health HTTP/1.1\r\nHost: localhost\r\n", 400),
+        ("GET http://localhost/health HTTP/1.1\r\n", 400),
+        ("POST /health HTTP/1.1\r\nContent-Length: 5\r\n", 400),
+    ],
+)
+async def test_a_request_names_one_host(crew: Crew, head: str, status: int) -> None:
+    async with served(crew) as server:
+        found, headers, content = await raw(server.port, f"{head}\r\n".encode())
+        assert found == status
+        if status == 400:
+            check_error(found, headers, content)

@@ -24,7 +24,6 @@ from windlass.api.errors import (
     Problem,
     problem_of,
     stopping,
-    two_hosts,
     unclear_path,
     unexpected,
     unknown_host,
@@ -358,8 +357,5 @@ def _api_of(place: CrewRoute) -> str:
 
 
 def _host(scope: Scope) -> str:
-    """Returns the Host header, or an empty string without one. Raises Problem for more than one."""
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    if len(hosts) > 1:
-        raise two_hosts()
-    return hosts[0].decode("latin-1") if hosts else ""
+    """Returns the Host header, or an empty string without one, which HTTP/1.0 allows. There is one at most."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import socket
 from collections import Counter
@@ -16,16 +17,19 @@ from windlass import log
 from windlass.api.errors import (
     DEFAULT_HEADERS,
     Problem,
+    another_host,
     head_too_large,
+    no_host,
     not_http,
     server_full,
     too_many_connections,
     too_slow,
+    two_hosts,
 )
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from windlass.access.authentication import Source
 
@@ -179,6 +183,7 @@ class TimeoutProtocol(HttpToolsProtocol):
     """HttpServer sets it on a subclass."""
     _held: Held | None = None
     _timer: asyncio.TimerHandle | None = None
+    _refusal: Problem | None = None
     _in_head = False
     _head = _read = 0
 
@@ -206,7 +211,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
-            self._refuse(not_http())
+            self._refuse(self._refusal or not_http())
         except httptools.HttpParserUpgrade as offer:
             self._stay_with_http(data[offer.args[0] :])
         if self._in_head:
@@ -229,7 +234,10 @@ class TimeoutProtocol(HttpToolsProtocol):
         self._in_head = False
         self._stop_waiting()
         if len(self.pipeline) >= MOST_PIPELINED:
-            raise _TooManyPipelinedError  # it ends the parsing
+            raise _RefusedError  # it ends the parsing
+        self._refusal = host_refusal(self.parser.get_http_version(), self.url, self.headers)
+        if self._refusal:
+            raise _RefusedError
         if not self.parser.should_upgrade():
             super().on_headers_complete()
 
@@ -286,8 +294,25 @@ class TimeoutProtocol(HttpToolsProtocol):
         return self.cycle.more_body and not self._in_head and not self.cycle.response_started
 
 
-class _TooManyPipelinedError(Exception):
+class _RefusedError(Exception):
     pass
+
+
+def host_refusal(version: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Problem | None:
+    """Returns why the request names no host, or two of them. A proxy could then take it for one of another host.
+
+    RFC 9112, 3.2: HTTP/1.1 needs a Host header. HTTP/1.0 does not. An address in the first line has the same host.
+    """
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        return two_hosts()
+    if not hosts and version != "1.0":
+        return no_host()
+    scheme, has_host, rest = target.partition(b"://")
+    if has_host and not scheme.startswith(b"/") and hosts:
+        authority = re.split(rb"[/?#]", rest, maxsplit=1)[0]
+        return None if authority.lower() == hosts[0].strip().lower() else another_host()
+    return None
 
 
 def _on_the_wire(problem: Problem) -> bytes:

@@ -161,6 +161,14 @@ def two_hosts() -> Problem:
     return bad_request("The request has more than one Host header. Send one.")
 
 
+def no_host() -> Problem:
+    return bad_request("The request has no Host header, which HTTP/1.1 needs. Send one.")
+
+
+def another_host() -> Problem:
+    return bad_request("The Host header differs from the host in the first line of the request. Send the same.")
+
+
 def too_many_connections(limit: int) -> Problem:
     return Problem(
         429,

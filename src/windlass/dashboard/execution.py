@@ -258,7 +258,9 @@ async def changes(visit: Visit) -> Response:
         return person is not None and person.user_id == visit.person.user_id
 
     after = execution.last_event if last is None else last
-    pages = await visit.dashboard.crew_api.streams.open(execution.id, after, visit.person.user_id, is_valid)
+    pages = await visit.dashboard.crew_api.streams.open(
+        execution.id, execution.deployment_id, after, visit.person.user_id, is_valid
+    )
     return StreamingResponse(_messages(pages), media_type=MEDIA_TYPE, headers=STREAM_HEADERS)
 
 

@@ -40,16 +40,50 @@ class TooManyStreams(WindlassError):  # noqa: N818 - describes the streams
     pass
 
 
+class Shares:
+    """Divides `most` places for requests that stay open among deployments.
+
+    A deployment may have half of the places that the others leave. So the clients of one take at most half of all,
+    and there is always a place for another one. `what` names the requests in errors.
+    """
+
+    def __init__(self, most: int, what: str) -> None:
+        self._most = most
+        self._what = what
+        self._taken: Counter[UUID] = Counter()
+
+    def check(self, deployment: UUID) -> None:
+        """Raises TooManyStreams."""
+        own = self._taken[deployment]
+        free = self._most - (self._taken.total() - own)
+        if own >= max(1, free // 2) or free < 1:
+            raise TooManyStreams(
+                f"The clients of this crew have {own} {self._what} on this server, which is its share.",
+                "Try again later, close some, or ask without waiting.",
+            )
+
+    @contextmanager
+    def taken(self, deployment: UUID) -> Iterator[None]:
+        """Takes a place. Raises TooManyStreams."""
+        self.check(deployment)
+        self._taken[deployment] += 1
+        try:
+            yield
+        finally:
+            self._taken = _less(self._taken, deployment)
+
+
 class EventStreams:
     """Streams events to many readers. All streams of one kickoff that are at the same event share one read.
 
     A stream holds one page of events at most: it reads on when its reader has taken the page. `most` is how many
-    streams there may be at once, `most_of_user` how many of them one user may have.
+    streams there may be at once, which deployments share, and `most_of_user` how many of them one user may have.
     """
 
     def __init__(self, store: KickoffStore, listener: Listener, *, most: int, most_of_user: int) -> None:
         self._store = store
         self._most = most
+        self._shares = Shares(most, "streams of events")
         self._most_of_user = most_of_user
         self._of_users: Counter[UUID] = Counter()
         self._batches: Batcher[WantedEvents, NextEvents] = Batcher(
@@ -74,9 +108,9 @@ class EventStreams:
         await self._noting.stop()
 
     async def open(
-        self, kickoff: UUID, after: int, asker: UUID | None, valid: Callable[[], Awaitable[bool]]
+        self, kickoff: UUID, deployment: UUID, after: int, asker: UUID | None, valid: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[NextEvents | None]:
-        """Returns a stream. Raises TooManyStreams.
+        """Returns a stream of the events of a kickoff of the deployment. Raises TooManyStreams.
 
         It yields the events after the number `after` in pages, and None when nothing happened for HEARTBEAT seconds.
 
@@ -85,14 +119,14 @@ class EventStreams:
         the organization.
         """
         self._check_room(asker)
-        pages = self._pages(kickoff, after, asker, valid)
+        pages = self._pages(kickoff, deployment, after, asker, valid)
         await anext(pages)  # it counts itself
         return pages
 
     async def _pages(
-        self, kickoff: UUID, after: int, asker: UUID | None, valid: Callable[[], Awaitable[bool]]
+        self, kickoff: UUID, deployment: UUID, after: int, asker: UUID | None, valid: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[NextEvents | None]:
-        with self._counted(kickoff, asker):
+        with self._shares.taken(deployment), self._counted(kickoff, asker):
             yield None
             await self._note([kickoff])
             wait = FIRST_LOOK
@@ -149,16 +183,9 @@ class EventStreams:
         try:
             yield
         finally:
-            self._streams = self._less(self._streams, kickoff)
+            self._streams = _less(self._streams, kickoff)
             if asker is not None:
-                self._of_users = self._less(self._of_users, asker)
-
-    @staticmethod
-    def _less(counts: Counter[UUID], key: UUID) -> Counter[UUID]:
-        counts[key] -= 1
-        if not counts[key]:
-            del counts[key]
-        return counts
+                self._of_users = _less(self._of_users, asker)
 
     async def _note(self, kickoffs: Sequence[UUID]) -> None:
         with suppress(DatabaseUnavailable):  # the stream then looks for new events at times
@@ -168,3 +195,10 @@ class EventStreams:
         await asyncio.sleep(NOTED_EVERY)
         if self._streams:
             await self._note(list(self._streams))
+
+
+def _less(counts: Counter[UUID], key: UUID) -> Counter[UUID]:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
+    return counts

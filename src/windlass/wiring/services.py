@@ -44,7 +44,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
 from windlass.lifecycle.deletion import Deletions, Retaining
-from windlass.lifecycle.event_streams import EventStreams
+from windlass.lifecycle.event_streams import EventStreams, Shares
 from windlass.lifecycle.removals import Removals
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
@@ -235,9 +235,8 @@ class Services:
         database, listener = infrastructure.database, infrastructure.listener
         rates = RateLimits(settings.failed_auth_limit, settings.request_limit, settings.user_request_limit)
         access = TokenAuthenticator(infrastructure.tokens, TokenStore(database), listener, rates)
-        streams = EventStreams(
-            self._kickoffs, listener, most=max(1, settings.max_connections // 2), most_of_user=MOST_STREAMS_OF_A_USER
-        )
+        most_open = max(1, settings.max_connections // 2)
+        streams = EventStreams(self._kickoffs, listener, most=most_open, most_of_user=MOST_STREAMS_OF_A_USER)
         crew_api = CrewApi(
             Crews(DeploymentStore(database), listener),
             access,
@@ -254,6 +253,7 @@ class Services:
             LargeAnswers(settings.home, settings.large_answers),
             self._kickoffs.files,
             streams,
+            Shares(most_open, "requests that wait"),
             Tickets(infrastructure.tokens),
         )
         control = self._control_api(access)

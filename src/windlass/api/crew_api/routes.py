@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.waiting import Waiting
     from windlass.lifecycle.accept import Acceptor, Stops
     from windlass.lifecycle.deletion import Deletions
-    from windlass.lifecycle.event_streams import EventStreams
+    from windlass.lifecycle.event_streams import EventStreams, Shares
     from windlass.lifecycle.statuses import Statuses
     from windlass.store.audit import Actor
     from windlass.store.files import FileStore
@@ -103,6 +103,7 @@ class CrewApi:
     large_answers: LargeAnswers
     stored_files: FileStore
     streams: EventStreams
+    waits: Shares
     tickets: Tickets
     rates: CrewRates = field(default_factory=CrewRates)
 
@@ -196,7 +197,8 @@ class CrewApi:
             now = await self.access.by_digest(token.digest)
             return now is not None and now.allows(Scope.READ)
 
-        pages = await self.streams.open(kickoff.id, query.after if last is None else last, token.asker, is_valid)
+        after = query.after if last is None else last
+        pages = await self.streams.open(kickoff.id, crew.deployment_id, after, token.asker, is_valid)
         if last is not None and kickoff.state.ended:
             first = await anext(pages, None)
             if first is None or first.is_last:
@@ -350,7 +352,8 @@ class CrewApi:
         """Waits for `wait` seconds at most until the kickoff has ended."""
         found = None
         if kickoff and wait:
-            found = await self.statuses.get_ended(kickoff, wait, partial(_may_see, token, crew))
+            with self.waits.taken(crew.deployment_id):
+                found = await self.statuses.get_ended(kickoff, wait, partial(_may_see, token, crew))
         elif kickoff:
             found = await self.statuses.get(kickoff)
         if found is None or not _may_see(token, crew, found):
