@@ -78,6 +78,12 @@ async def test_pages_with_hostile_texts_are_shown_in_bounded_time(crew: Crew) ->
     await writer.write()
     await writer.run.fail(error=f"ValueError: {SLASHES}")
     assert "/" * 10_000 in await opened(crew, visitor, writer.run)
+    writer = await started(crew)
+    for _ in range(1000):
+        writer.event("llm_stream_chunk", chunk="x" * 3900, agent_role="a")
+    await writer.write()
+    page = await opened(crew, visitor, writer.run, "?tab=log")
+    assert 100_000 < page.count("x") < 300_000
     for name, text in BOMBS.items():
         writer = await started(crew)
         await writer.run.succeed(text)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_LINES = 1000
 LONGEST_LINE = 4000
+LONGEST_JOINED = 16 * 1024
+"""The characters from which on the chunks of a model begin a new line."""
 MOST_CHARACTERS = 256 * 1024
 """Characters of the lines on a page. A live page loads them again at each change."""
 CHUNK = "llm_stream_chunk"
@@ -75,8 +77,9 @@ def _add(lines: list[Line], event: LoggedEvent) -> None:
     if event.cut and not text:
         text = "This line is too long to be shown. The events have it: windlass logs --json"
     text = CONTROL.sub("", TERMINAL_CODES.sub("", text)).rstrip()
-    if event.type == CHUNK and lines and lines[-1].kind == "model" and lines[-1].source == source:
-        lines[-1].text += _chunk(members)
+    before = lines[-1] if lines and lines[-1].kind == "model" and lines[-1].source == source else None
+    if event.type == CHUNK and before and len(before.text) < LONGEST_JOINED:
+        before.text += _chunk(members)
     elif text or event.type == CHUNK:
         lines.append(Line(event.seq, event.attempt, event.at, kind, source, text))
 

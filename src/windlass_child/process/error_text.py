@@ -218,7 +218,7 @@ def remedy(error: BaseException) -> str:
         for kind in type(cause).__mro__:
             if kind.__name__ in REMEDIES:
                 return REMEDIES[kind.__name__]
-    keys = KEY_NAME.findall(made(str, error))
+    keys = KEY_NAME.findall(made(str, error)[:LONGEST_TRACE])
     return f"Set {keys[0]} among the crew's variables." if keys else ""
 
 
@@ -256,7 +256,7 @@ def missing(error: ImportError, place: str, root: Path) -> tuple[str, str] | Non
         if inner and is_installed(top):
             return not_in_release(top, f"module {error.name}", at, root)
         return missing_package(top, at, root)
-    named = CANNOT_IMPORT.match(made(str, error))
+    named = CANNOT_IMPORT.match(made(str, error)[:LONGEST_LINE])
     if named and not of_the_project(named[2], root):
         return not_in_release(named[2].partition(".")[0], f"{named[1]} in {named[2]}", at, root)
     return None

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from windlass.secrets.provider import AccessDenied, BadCredential, CredentialRefused, SecretError, SecretNotFound
+from windlass.secrets.provider import (
+    LONGEST_ANSWER,
+    AccessDenied,
+    BadCredential,
+    CredentialRefused,
+    SecretError,
+    SecretNotFound,
+)
 from windlass.secrets.providers import azure, network
 from windlass.secrets.providers.configuration import check_method, missing
 from windlass.secrets.providers.network import in_time, is_overloaded, session, unavailable
@@ -179,7 +186,7 @@ def _in_words(call: Callable[[], Result]) -> Result:
 
 def _of_handshake(status: int, text: str) -> SecretError:
     """`status` is 0 where the clients do not pass on the answer: then it has no error code of Azure either."""
-    codes = re.findall(r"AADSTS(\d+)", text)
+    codes = re.findall(r"AADSTS(\d+)", text[:LONGEST_ANSWER])
     if codes and not is_overloaded(status):
         known = (f"Azure refuses the credential (AADSTS{codes[0]}).", "Microsoft's documentation lists these codes.")
         return CredentialRefused(*HANDSHAKES.get(codes[0], known))
