@@ -229,6 +229,31 @@ def test_over_ssh_only_the_checked_address_is_used_and_no_configuration(
         assert one in options
     assert options[options.index("-F") + 1] == "/dev/null"
     assert "git@crews.example" in options
+    for one in ("IdentityFile=none", "IdentitiesOnly=yes", "IdentityAgent=none", "UserKnownHostsFile=/dev/null"):
+        assert one in options, "no key and no known host of the server's own user"
+
+
+def test_over_ssh_the_key_is_that_of_the_deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        f'for one in "$@"; do case "$one" in IdentityFile=*) stat -c %a "${{one#*=}}" > {tmp_path}/seen; '
+        f'cat "${{one#*=}}" >> {tmp_path}/seen;; esac; done; env >> {tmp_path}/environment; '
+        'echo "Permission denied (publickey)" >&2; exit 255'
+    )
+    written(tmp_path / "bin", {"ssh": f"#!/bin/sh\n{script}\n"})
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("93.184.215.14", 22))])
+    path = {"PATH": f"{tmp_path}/bin:{os.defpath}", "SSH_AUTH_SOCK": "/agent"}
+    with pytest.raises(ProjectError, match="other credentials"):
+        fetched(
+            "git@crews.example:a/b.git",
+            tmp_path,
+            allow_local=False,
+            environment=path,
+            variables={"GIT_SSH_KEY": "-----BEGIN KEY-----\r\nabc\r\n-----END KEY-----"},
+        )
+    assert (tmp_path / "seen").read_text() == "600\n-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
+    assert "SSH_AUTH_SOCK" not in (tmp_path / "environment").read_text()
+    assert "abc" not in (tmp_path / "environment").read_text()
 
 
 @as_root

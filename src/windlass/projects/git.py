@@ -43,7 +43,20 @@ PASSED = re.compile(r"\w+_proxy|SSL_CERT_FILE|SSL_CERT_DIR|GIT_SSL_CAINFO|PATH|T
 """Variables that git gets of the server's environment."""
 USERNAME, PASSWORD = "GIT_USERNAME", "GIT_PASSWORD"
 """Variables of a deployment with the credentials for its repository."""
-NEEDS_CREDENTIALS = f"For a private repository, set the variables {USERNAME} and {PASSWORD} of the deployment."
+SSH_KEY = "GIT_SSH_KEY"
+"""The variable of a deployment with its private key for SSH."""
+NEEDS_CREDENTIALS = (
+    f"For a private repository, set the variables {USERNAME} and {PASSWORD} of the deployment, or {SSH_KEY} for SSH."
+)
+KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+"""The keys of hosts that the operator of the worker knows. Those of a user count for nothing."""
+NO_IDENTITY_OF_THE_SERVER = (
+    "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/dev/null "
+    f"-o GlobalKnownHostsFile={KNOWN_HOSTS} -o UpdateHostKeys=no -o IdentitiesOnly=yes -o IdentityAgent=none "
+    "-o PKCS11Provider=none -o PreferredAuthentications=publickey -o GSSAPIAuthentication=no "
+    "-o HostbasedAuthentication=no -o ForwardAgent=no -o ClearAllForwardings=yes -o ConnectTimeout=20"
+)
+"""ssh finds keys and files in the home that the system's account has, whatever HOME is: each is switched off."""
 CONFIG = """[core]
 	hooksPath = /dev/null
 	bigFileThreshold = 50m
@@ -137,10 +150,10 @@ def fetch(
         raise ProjectError("git is not installed on the worker.", "Install it, or deploy the folder itself.")
     given, address = variables or {}, parsed(url, allow_local=allow_local)
     report(f"fetching {ref or 'the default branch'} of {address.url}")
-    secrets = [given[PASSWORD]] if given.get(PASSWORD) else []
+    secrets = [given[name] for name in (PASSWORD, SSH_KEY) if given.get(name)]
     pinned = resolved(address, allow_local=allow_local)
     upload = to.with_name(f"{to.name}.git")
-    with _folder(account, config_of(address, pinned, given, environment or {})) as folder:
+    with _folder(account, config_of(address, pinned, given, environment or {}), given.get(SSH_KEY)) as folder:
         variables_of_git = _environment(folder, address, pinned, environment or {}, allow_local=allow_local)
         run = _Git(
             git, folder / "repository", variables_of_git, account, address, secrets=secrets, abort=abort or Abort()
@@ -176,20 +189,23 @@ def _quoted(value: str) -> str:
 
 
 @contextlib.contextmanager
-def _folder(account: Account | None, config: str) -> Iterator[Path]:
-    """Yields a folder with the configuration, and an empty repository folder of the user that git runs as.
+def _folder(account: Account | None, config: str, key: str | None) -> Iterator[Path]:
+    """Yields a folder with the configuration, the key for SSH if there is one, and an empty repository folder of the
+    user that git runs as.
 
     Removes it with the rights of that user afterwards.
     """
     folder = Path(tempfile.mkdtemp(prefix="windlass-git-"))
     try:
         (folder / "repository").mkdir(mode=0o700)
-        descriptor = os.open(folder / "config", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(config)
+        files = {"config": config, **({"key": key.replace("\r\n", "\n").strip() + "\n"} if key else {})}
+        for name, text in files.items():
+            descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
         if account is not None:
             folder.chmod(0o711)
-            for name in ("repository", "config"):
+            for name in ("repository", *files):
                 account.give(folder / name)
         yield folder
     finally:
@@ -200,6 +216,8 @@ def _environment(
     folder: Path, address: Address, pinned: list[str], environment: Mapping[str, str], *, allow_local: bool
 ) -> dict[str, str]:
     given = {name: value for name, value in environment.items() if PASSED.fullmatch(name)}
+    key = folder / "key"
+    identity = f" -o IdentityFile={key if key.exists() else 'none'}"
     host_name = f" -o HostName={pinned[0].strip('[]')} -o HostKeyAlias={address.host}" if pinned else ""
     return {
         "PATH": os.defpath,
@@ -213,8 +231,7 @@ def _environment(
         "GIT_ASKPASS": "",
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_ALLOW_PROTOCOL": "https:ssh:http:git:file" if allow_local else "https:ssh",
-        "GIT_SSH_COMMAND": "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=20 "
-        f"-o ForwardAgent=no -o ClearAllForwardings=yes{host_name}",
+        "GIT_SSH_COMMAND": f"{NO_IDENTITY_OF_THE_SERVER}{identity}{host_name}",
         "GIT_SSH_VARIANT": "ssh",
     }
 
