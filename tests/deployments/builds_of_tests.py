@@ -74,6 +74,7 @@ class Server:
         self.statuses = Statuses(self.kickoffs, self.listener)
         self.sources = SourceStore(self.database)
         self.wheels = folder / "wheels"
+        self.reader = BoundedReader()
         self.managers = MemoryManagers()
         self._resolve_with(Resolver(KEYS, CredentialStore(self.database), self.managers.connect))
         self.deployment = new_id()
@@ -97,7 +98,7 @@ class Server:
     def use(self, machine: Path) -> None:
         """From now on, code is on another machine, which has none yet."""
         self.checkouts = Checkouts(self.sources, machine / "sources")
-        self.environments = Environments(machine / "environments", self._builder)
+        self.environments = Environments(machine / "environments", self._builder, self.reader)
 
     def _builder(self) -> nullcontext[Builder]:
         variables = {**environment(), **index(self.wheels), "UV_CACHE_DIR": str(self.folder / "cache")}
@@ -129,7 +130,7 @@ class Server:
             sources=Sources(self.sources, self.folder / "uploads", self._builder, allow_private=True),
             checkouts=self.checkouts,
             environments=self.environments,
-            reader=BoundedReader(),
+            reader=self.reader,
             runner=self.runner,
             crew_environments=self.crews,
             resolver=self.resolver,

@@ -1,0 +1,261 @@
+"""Small uploads that take a parser gigabytes and minutes, or end its process. Builds of others go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from attacks.other_user import CREW, as_root
+from deployments.builds_of_tests import CODE, PROJECT, Server
+from lifecycle.waiting import until
+from projects_for_tests.making import written
+from windlass.errors import ProjectError
+from windlass.projects import bounded_reader
+from windlass.projects.bounded_reader import BoundedReader
+from windlass.projects.findings import Finding, Level
+from windlass.projects.kinds import recognise
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from windlass.accounts import Account
+
+LONGEST_GAP = 3.0
+"""Seconds in which the event loop must answer. Each of the first three took the server half a minute or a gigabyte."""
+MOST_GROWTH = 100 << 20
+DENSE = "a," * (200 * 1024)
+POETRY = '[tool.poetry]\nname = "a"\n[tool.poetry.dependencies]\nx = "*"\n[tool.windlass]\nentrypoint = "work:run"\n'
+UV = '[project]\nname = "a"\ndependencies = ["x"]\n[tool.windlass]\nentrypoint = "work:run"\n'
+LIMIT = r"can't be examined within .* Make the files of the project smaller"
+
+FAILING: dict[str, tuple[dict[str, str], str]] = {
+    "a constraint of spaces": (
+        {"pyproject.toml": UV.replace("[tool", f'requires-python = ">=3.10{" " * 45_000}x"\n[tool')},
+        "needs Python|can't be examined|can't be installed",
+    ),
+    "dense Python files": (
+        {"pyproject.toml": '[project]\nname = "a"\n', **{f"m{number}.py": DENSE for number in range(12)}},
+        "no crew, flow or function found|can't be parsed|can't be examined",
+    ),
+    "a key with many dots": ({"pyproject.toml": ".".join("a" * 11_500) + " = 1\n"}, LIMIT),
+    "deep TOML": ({"pyproject.toml": f"a = {'[' * 100_000}{']' * 100_000}\n"}, "too deep in one another"),
+    "an integer of many digits": ({"pyproject.toml": f"a = {'9' * 500_000}\n"}, "pyproject.toml can't be read"),
+    "a hexadecimal option": (
+        {"pyproject.toml": f"[tool.windlass]\nconcurrency = 0x{'f' * 100_000}\n"},
+        "must be a whole number of 1 or more, not such a large number",
+    ),
+    "deep operators": ({"pyproject.toml": "", "main.py": f"x = {'-' * 400_000}1\n"}, "main.py can't be parsed"),
+    "deep attributes": ({"pyproject.toml": "", "main.py": f"x = {'a.' * 200_000}b\n"}, "main.py can't be parsed"),
+    "deep branches": (
+        {"pyproject.toml": "", "main.py": "if a: pass\n" + "elif a: pass\n" * 38_000},
+        "main.py can't be parsed",
+    ),
+    "a lock of another form": (
+        {"pyproject.toml": POETRY, "poetry.lock": "package = 5\n"},
+        "can't be examined|can't be",
+    ),
+    "a large pyproject.toml": ({"pyproject.toml": "#" * (2 << 20)}, "it is larger than 1 MB"),
+}
+
+
+@pytest.fixture(params=["own user", pytest.param("user of the crews", marks=as_root)])
+def account(request: pytest.FixtureRequest) -> Account | None:
+    return CREW if request.param == "user of the crews" else None
+
+
+@pytest.fixture
+async def server(emptied_url: str, open_folder: Path, account: Account | None) -> AsyncIterator[Server]:
+    async with AsyncExitStack() as stack:
+        server = await Server.start(emptied_url, open_folder, stack)
+        server.reader = BoundedReader(account)
+        server.use(open_folder / "machine")
+        yield server
+
+
+@asynccontextmanager
+async def responsive() -> AsyncIterator[None]:
+    """Checks that the event loop goes on during the block, and that this process stays small."""
+    process, gaps = psutil.Process(), [0.0]
+    before = most = process.memory_info().rss
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.02)
+            gaps.append(time.monotonic() - began)
+            most = max(most, process.memory_info().rss)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+    assert max(gaps) < LONGEST_GAP
+    assert most - before < MOST_GROWTH
+
+
+@pytest.mark.parametrize(("files", "words"), FAILING.values(), ids=FAILING)
+async def test_a_hostile_upload_fails_its_build_alone(server: Server, files: dict[str, str], words: str) -> None:
+    async with responsive():
+        build = await server.build(files)
+    assert (build.state, bool(re.search(words, f"{build.error} {build.hint}"))) == ("failed", True), build.error
+    good = await server.build()
+    assert good.state == "ready", good.error
+
+
+async def test_hostile_projects_hold_up_no_other_one_for_ever(open_folder: Path, account: Account | None) -> None:
+    hostile = written(open_folder / "hostile", FAILING["a key with many dots"][0])
+    good = written(open_folder / "tea", {"pyproject.toml": PROJECT, "work.py": CODE})
+    reader = BoundedReader(account)
+    async with responsive():
+        asked = (reader.recognised(root) for root in (hostile, hostile, hostile, good))
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(one, ProjectError) for one in ended] == [True, True, True, False]
+
+
+async def test_a_project_is_recognised_as_in_this_process(open_folder: Path, account: Account | None) -> None:
+    root = written(open_folder / "tea", {"pyproject.toml": PROJECT, "work.py": CODE})
+    reader = BoundedReader(account)
+    assert await reader.recognised(root) == recognise(root)
+    written(root, {"pyproject.toml": "a = 1\nb = ["})
+    with pytest.raises(ProjectError) as raised:
+        await reader.recognised(root)
+    with pytest.raises(ProjectError) as here:
+        recognise(root)
+    assert (raised.value.message, raised.value.hint) == (here.value.message, here.value.hint)
+
+
+async def test_a_json_crew_with_odd_files_has_findings(open_folder: Path, account: Account | None) -> None:
+    root = written(open_folder / "odd", {"crew.jsonc": '{"agents": [' + "9" * 90_000 + "]}"})
+    reader = BoundedReader(account)
+    project = (await reader.recognised(root)).project
+    found = await reader.findings(project, [Finding("no_crew", Level.ERROR, "a: b")])
+    assert [one.code for one in found] == ["jsonc_syntax", "no_crew"]
+    written(root, {"crew.jsonc": "[" * 400_000})
+    assert [one.code for one in await reader.findings(project, [])] == ["jsonc_syntax"]
+
+
+async def test_pipes_and_circles_of_links_are_passed_over(open_folder: Path, account: Account | None) -> None:
+    root = written(open_folder / "links", {"work.py": CODE, "main.py": "from work import run\nrun('a')\n"})
+    os.mkfifo(root / "pyproject.toml")
+    os.mkfifo(root / "pipe.py")
+    (root / "loop").symlink_to(".")
+    (root / "zero.py").symlink_to("/dev/zero")
+    with pytest.raises(ProjectError, match="no crew, flow or function found"):
+        await BoundedReader(account).recognised(root)
+
+
+async def test_files_without_end_end_at_the_limits(
+    open_folder: Path, account: Account | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = "x = 1\n" * 80_000
+    root = written(open_folder / "many", {f"p{number}.py": large for number in range(100)})
+    monkeypatch.setattr(bounded_reader, "PROCESSOR_SECONDS", 1)
+    with pytest.raises(ProjectError, match=r"within 1 s of a processor; the last one that was opened is p\d+.py\."):
+        await BoundedReader(account).recognised(root)
+    monkeypatch.setattr(bounded_reader, "SECONDS", 1)
+    monkeypatch.setattr(bounded_reader, "PROCESSOR_SECONDS", 20)
+    with pytest.raises(ProjectError, match="within 1 s"):
+        await BoundedReader(account).recognised(root)
+
+
+HOSTILE_PROCESSES = {
+    "many bytes": ("[os.write(1, b'x' * 65536) for _ in iter(int, 1)]", "more than 8 MB of facts"),
+    "no answer": ("os._exit(3)", "ended early \\(exit status 3\\)"),
+    "a crash": ("os.kill(os.getpid(), 11)", "ended early \\(SIGSEGV\\)"),
+    "another form": ("print('answer [1]')", "no usable answer"),
+    "deep JSON": ("print('answer ' + '[' * 1000000)", "no usable answer"),
+    "a kind that is none": (
+        "print('answer ' + json.dumps(dict(kind='x', entrypoint='a', preload=None, name='a', options={})))",
+        "no usable answer",
+    ),
+    "a way out of the project": (
+        "print('answer ' + json.dumps(dict(kind='json_crew', entrypoint='../a', preload=None, name='', options={})))",
+        "no usable answer",
+    ),
+    "an option that is none": (
+        "print('answer ' + json.dumps(dict(kind='crew', entrypoint='a', preload=None, name='', options={'reuse': 0})))",
+        "reuse must be a whole number",
+    ),
+    "an open pipe": ("os.close(0); time.sleep(600)", "within 3 s"),
+}
+
+
+@pytest.mark.parametrize(("code", "words"), HOSTILE_PROCESSES.values(), ids=HOSTILE_PROCESSES)
+async def test_a_process_that_a_file_has_taken_over_can_only_fail_its_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
+) -> None:
+    monkeypatch.setattr(bounded_reader, "PROGRAM", f"import json, os, sys, time; sys.stdin.read(); {code}")
+    monkeypatch.setattr(bounded_reader, "SECONDS", 3 if "sleep" in code else 60)
+    with pytest.raises(ProjectError, match=words):
+        await BoundedReader().recognised(tmp_path)
+
+
+async def test_arguments_of_uv_that_no_project_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = {"files": {}, "arguments": ["--find-links", "/x"], "own": [], "indexes": [], "reads_project": False}
+    given: dict[str, Any] = {
+        "file": "uv.lock",
+        "python": [],
+        "fitting": [],
+        "settings": "{}",
+        "ignored": [],
+        "poetry": None,
+    }
+    answer = f"answer {json.dumps({**given, 'inputs': inputs})}"
+    monkeypatch.setattr(bounded_reader, "PROGRAM", f"import sys; sys.stdin.read(); print({answer!r})")
+    with pytest.raises(ProjectError, match="no usable answer"):
+        await BoundedReader().packages(tmp_path)
+
+
+async def test_the_process_has_the_rights_of_the_crews_and_its_bounds(
+    open_folder: Path, account: Account | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import sys; sys.path[:] = sys.argv[1:]\n"
+        "from windlass.projects import bounded_process as one\n"
+        "import json, os, resource\n"
+        "def facts(*_):\n"
+        "    limits = [resource.getrlimit(number)[0] for number in (resource.RLIMIT_AS, resource.RLIMIT_CPU,\n"
+        "        resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)]\n"
+        "    from windlass.errors import ProjectError\n"
+        "    raise ProjectError(json.dumps([os.getuid(), os.getgroups(), limits, dict(os.environ)]))\n"
+        "one.QUESTIONS['recognised'] = facts\n"
+        "one.main()\n"
+    )
+    monkeypatch.setenv("WINDLASS_MASTER_KEY", "secret")
+    monkeypatch.setattr(bounded_reader, "PROGRAM", code)
+    with pytest.raises(ProjectError) as raised:
+        await BoundedReader(account).recognised(open_folder)
+    uid, groups, limits, variables = json.loads(raised.value.message)
+    assert uid == (account.uid if account else os.geteuid())
+    assert not (account and groups)
+    assert limits == [512 << 20, 20, 0, 0]
+    assert not any("WINDLASS" in name for name in variables)
+
+
+async def test_a_cancelled_question_ends_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = f"time.sleep(600)  # {tmp_path}"
+    monkeypatch.setattr(bounded_reader, "PROGRAM", f"import sys, time; sys.stdin.read(); {mark}")
+
+    def running() -> list[int]:
+        return [one.pid for one in psutil.process_iter(["cmdline"]) if mark in " ".join(one.info["cmdline"] or [])]
+
+    async def started() -> bool:
+        return bool(running())
+
+    asking = asyncio.create_task(BoundedReader().recognised(tmp_path))
+    await until(started)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert not running()
