@@ -59,8 +59,10 @@ class Answers(BaseHTTPRequestHandler):
 def running(server: FakeVault) -> Iterator[FakeVault]:
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
-    yield server
-    server.gate.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield server
+    finally:
+        server.gate.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

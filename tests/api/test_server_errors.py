@@ -73,9 +73,11 @@ async def database_away(postgres: str, database_url: str) -> AsyncIterator[None]
     allow = SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(allow.format(Identifier(name), SQL("false")))
-        connection.execute(END_CLIENTS, (name,))
-        yield
-        connection.execute(allow.format(Identifier(name), SQL("true")))
+        try:
+            connection.execute(END_CLIENTS, (name,))
+            yield
+        finally:
+            connection.execute(allow.format(Identifier(name), SQL("true")))
 
 
 async def test_an_unexpected_error_is_told_with_a_reference_and_nothing_else(

@@ -160,6 +160,8 @@ def answering(answer: Callable[[socket.socket], None]) -> Iterator[int]:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield int(server.getsockname()[1])
-        server.shutdown(socket.SHUT_RDWR)
-    thread.join(60)
+        try:
+            yield int(server.getsockname()[1])
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(60)

@@ -54,5 +54,7 @@ class Checker:
 def checker(home: Path) -> Iterator[Checker]:
     with asyncio.Runner() as loop, runner_for_checks(Settings(home=home), lambda _: None) as runner:
         loop.run(runner.start())
-        yield Checker(loop, runner)
-        loop.run(runner.stop())
+        try:
+            yield Checker(loop, runner)
+        finally:
+            loop.run(runner.stop())

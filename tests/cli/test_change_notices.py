@@ -26,9 +26,11 @@ async def following(root: Path, *warnings: str) -> AsyncIterator[ChangeNotices]:
     told: list[str] = []
     notices = ChangeNotices(told.append)
     await notices.follow(look(root)[1])
-    await settled(notices)
-    yield notices
-    await notices.end()
+    try:
+        await settled(notices)
+        yield notices
+    finally:
+        await notices.end()
     assert told == list(warnings)
 
 

@@ -51,8 +51,10 @@ def test_when_the_disk_is_full_nothing_is_left_and_the_old_file_stays(origin: Pa
 def files_of_at_most(size: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_folder_that_is_not_there_is_told(origin: Path, place: Path) -> None:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -119,12 +119,9 @@ class VaultServer:
 
 @contextmanager
 def vault_server(port: int = 0) -> Iterator[VaultServer]:
-    with openbao() as address:
-        server = VaultServer(address)
-        with served(server.faults, port=port) as own:
-            server.set_up(own)
-            yield server
-        server.close()
+    with openbao() as address, closing(VaultServer(address)) as server, served(server.faults, port=port) as own:
+        server.set_up(own)
+        yield server
 
 
 @contextmanager
