@@ -56,7 +56,7 @@ NO_IDENTITY_OF_THE_SERVER = (
     "-o PKCS11Provider=none -o PreferredAuthentications=publickey -o GSSAPIAuthentication=no "
     "-o HostbasedAuthentication=no -o ForwardAgent=no -o ClearAllForwardings=yes -o ConnectTimeout=20"
 )
-"""ssh finds keys and files in the home that the system's account has, whatever HOME is: each is switched off."""
+"""ssh finds keys and files in the home of the system account, not in HOME: each is switched off."""
 CONFIG = """[core]
 	hooksPath = /dev/null
 	bigFileThreshold = 50m
