@@ -37,6 +37,24 @@ class SignInSettings(BaseSettings):
         "without it, only users whom an owner has added may sign in.",
     )
 
+    sign_in_token_days: float = Field(
+        90.0,
+        gt=0,
+        le=3650,
+        description="Days until a token of a person who signs in with that provider expires, unless another time is "
+        "given.",
+    )
+    sign_in_token_max_days: float = Field(
+        365.0, gt=0, le=3650, description="The longest time, in days, for which a token of such a person is valid."
+    )
+    sign_in_within_days: float = Field(
+        30.0,
+        gt=0,
+        le=3650,
+        description="Days after a sign-in with that provider for which tokens and sessions of the person count. The "
+        "tokens count again after the next sign-in.",
+    )
+
     @model_validator(mode="after")
     def _sign_in_is_complete(self) -> Self:
         given = [self.sign_in_issuer, self.sign_in_client_id, self.sign_in_client_secret]

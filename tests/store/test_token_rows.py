@@ -50,11 +50,15 @@ async def test_a_token_is_found_by_its_digest(tokens: TokenRows) -> None:
     assert both == {token.digest: token.row, other.digest: other.row}
 
 
-async def test_a_token_that_is_revoked_or_expired_is_not_found(tokens: TokenRows) -> None:
+async def test_a_token_that_is_revoked_is_not_found_and_one_that_has_expired_is_found_as_such(
+    tokens: TokenRows,
+) -> None:
     revoked, expired = await tokens.add(), await tokens.add(expires_at=LONG_AGO)
     assert await tokens.store.revoke(revoked.row.id) == revoked.row
     assert await found(tokens, revoked.digest) is None
-    assert await found(tokens, expired.digest) is None
+    ended = await found(tokens, expired.digest)
+    assert ended is not None
+    assert ended.expired
 
 
 async def test_a_token_is_revoked_once(tokens: TokenRows) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
@@ -43,6 +44,10 @@ class TooManyRequests(WindlassError):  # noqa: N818 - describes the client
     def __init__(self, message: str, hint: str, retry_after: float) -> None:
         super().__init__(message, hint)
         self.retry_after = retry_after
+
+
+class TokenEnded(WindlassError):  # noqa: N818 - describes the token
+    """Reports that the token of the request was valid and is not any more, and what makes the client valid again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +265,9 @@ class TokenAuthenticator:
     async def token(self, authorization: str | None, source: Source) -> TokenRow | None:
         """Returns the token in the header, or None if the header holds no valid token.
 
-        Raises TooManyRequests when the token has reached its rate limit, or when the address has sent too many invalid
-        tokens. From such an address the server still accepts tokens that it has cached.
+        Raises TokenEnded for a token that has expired or needs a sign-in of its user. Raises TooManyRequests when the
+        token has reached its rate limit, or when the address has sent too many invalid tokens. From such an address the
+        server still accepts tokens that it has cached.
         """
         found = await self._find(authorization, source) if authorization else None
         if found is None:
@@ -273,7 +279,7 @@ class TokenAuthenticator:
     async def by_digest(self, digest: bytes) -> TokenRow | None:
         """Returns the token with this digest if it may be used now. Counts no request."""
         found = await self._known.get(digest)
-        return None if found is None or found.expired else found
+        return None if found is None or found.expired or found.needs_sign_in else found
 
     async def _find(self, authorization: str, source: Source) -> TokenRow | None:
         text = from_authorization_header(authorization)
@@ -284,10 +290,27 @@ class TokenAuthenticator:
             if found is None:
                 self.failures.check(source)
                 found = await self._known.get(digest)
-        if found is None or found.expired:
+        if found is None:
             self.failures.count(source)
-            return None
+        elif (ended := self._ended(found)) is not None:
+            self.failures.count(source)
+            raise ended
         return found
+
+    def _ended(self, token: TokenRow) -> TokenEnded | None:
+        if token.expired and token.expires_at:
+            return TokenEnded(
+                f"The token …{token.last_four} expired on {token.expires_at:%Y-%m-%d}.",
+                "Create another one on the page `API tokens` of the dashboard, or with `windlass tokens create`.",
+            )
+        if token.needs_sign_in:
+            days = self._store.rules.within / timedelta(days=1)
+            return TokenEnded(
+                f"The token …{token.last_four} needs a sign-in: it counts only while its user, {token.user}, has "
+                f"signed in with OpenID Connect within {days:g} days.",
+                "Sign in to the dashboard of this server, at /ui. The token is then valid again.",
+            )
+        return None
 
     async def _look_up(self, digests: list[bytes]) -> Sequence[TokenRow | None]:
         found = await self._store.by_digests(digests)

@@ -7,7 +7,7 @@ import hmac
 import secrets
 import shlex
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from windlass.access.tokens import OWNER, LastOwner, NoSuchUser, UserCanNot, Use
 from windlass.errors import WindlassError
 from windlass.secrets.secret import Secret
 from windlass.store.audit import COMMAND_LINE, Actor, Change
-from windlass.store.sessions import Lifetime, SessionStore, SignIn
+from windlass.store.sessions import OIDC, Lifetime, SessionStore, SignIn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,8 +47,6 @@ LONGEST_AGENT = 200
 LONGEST_COOKIE = 100
 LONGEST_NAME = 101
 """One character more than the name of a user has: such a name is nobody's."""
-OIDC = "oidc"
-"""The method of a session that began with OpenID Connect."""
 
 logger = log.logger(__name__)
 
@@ -97,7 +95,7 @@ class Sessions:
     """
 
     def __init__(self, database: Database, tokens: Tokens, failures: FailedAuthentications | None = None) -> None:
-        self._store = SessionStore(database, LIFETIME)
+        self._store = SessionStore(database, replace(LIFETIME, of_provider=tokens.rules.within))
         self._tokens = tokens
         self._key = tokens.key_for(b"windlass session")
         self._csrf_key = tokens.key_for(b"windlass csrf")

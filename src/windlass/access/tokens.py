@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from windlass import log
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.deployments import Deployment
+    from windlass.store.tokens import ProviderRules
 
 OWNER = "owner"
 """The user whose token is shown for a crew: the person who set up the server."""
@@ -66,6 +67,10 @@ class TooManyTokens(WindlassError):  # noqa: N818 - describes the tokens
     pass
 
 
+class TokenTooLong(WindlassError):  # noqa: N818 - describes the token
+    pass
+
+
 class LastOwner(WindlassError):  # noqa: N818 - describes the user
     """Reports that the change would leave nobody who may manage users."""
 
@@ -100,6 +105,11 @@ class Tokens:
         self._store = store
         self._key_ring = key_ring
         self._pepper = pepper
+
+    @property
+    def rules(self) -> ProviderRules:
+        """Returns the limits for people who sign in with OpenID Connect."""
+        return self._store.rules
 
     @classmethod
     async def open(cls, store: TokenStore, key_ring: KeyRing) -> Tokens:
@@ -206,19 +216,43 @@ class Tokens:
         """
         kind = TokenKind.USER if user else TokenKind.ORGANIZATION
         chosen = None if scopes is None else _checked(kind, scopes)
+        if user and (found := await self._store.user(id=user)):
+            expires_at = self.expiry(found, expires_at)
         row = TokenRow(new_id(), kind, deployment, user, profile, expires_at, chosen)
         return await self._add(row, shown=False, by=by)
 
     async def create_personal(
         self, user: str, name: str, *, expires_at: datetime | None = None, by: Actor = COMMAND_LINE
     ) -> tuple[TokenRow, Secret]:
-        """Creates a token with the rights of the user's role. Raises NoSuchUser, UserCanNot and TooManyTokens."""
+        """Creates a token with the rights of the user's role.
+
+        Raises NoSuchUser, UserCanNot, TooManyTokens and TokenTooLong.
+        """
         found = await self.user_with_role(user)
+        expires_at = self.expiry(found, expires_at)
         owner = found.id
         if len(await self.all(user=owner, limit=MOST_PERSONAL)) == MOST_PERSONAL:
             raise TooManyTokens(f"The user {user!r} has {MOST_PERSONAL} tokens.", "Revoke some of them first.")
         row = TokenRow(new_id(), TokenKind.PERSONAL, None, owner, None, expires_at, None, name, user, found.role)
         return row, await self._add(row, shown=False, by=by)
+
+    def expiry(self, user: UserRow, wanted: datetime | None) -> datetime | None:
+        """Returns when a new token of the user expires. A token of a person who signs in with OpenID Connect always
+        does. Raises TokenTooLong.
+        """
+        if user.signed_in_at is None:
+            return wanted
+        now, rules = datetime.now(UTC), self.rules
+        if wanted is None:
+            return now + min(rules.usual, rules.longest)
+        if wanted > now + rules.longest:
+            days = rules.longest / timedelta(days=1)
+            raise TokenTooLong(
+                f"A token of {user.name!r} is valid for {days:g} days at most, because the user signs in with OpenID "
+                "Connect.",
+                "Give a shorter time. WINDLASS_SIGN_IN_TOKEN_MAX_DAYS sets the limit.",
+            )
+        return wanted
 
     async def command_line_token(self) -> Secret:
         """Returns the personal token of the user `owner` that commands on the server's own machine use.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from windlass import log
-from windlass.access.authentication import TooManyRequests
+from windlass.access.authentication import TokenEnded, TooManyRequests
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import IdempotencyKeyReused, KeyInUse, QueueFull
 from windlass.lifecycle.event_streams import TooManyStreams
@@ -223,6 +223,8 @@ def problem_of(error: Exception) -> Problem | None:
             return error
         case DatabaseUnavailable():
             return database_unavailable()
+        case TokenEnded():
+            return Problem(401, str(error), headers={"WWW-Authenticate": "Bearer"})
         case HTTPException(status_code=404):
             return Problem(
                 404,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -13,6 +13,9 @@ from windlass.cli.lists import ListByDefault
 from windlass.cli.printing import json_option, notify, print_json, print_table
 from windlass.cli.profiles import LOCAL, Profile, Profiles
 from windlass.errors import WindlassError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HEADINGS = ("PROFILE", "USER", "URL", "CURRENT")
 LONGEST_TOKEN = 4096
@@ -62,9 +65,18 @@ def login(url: str, name: str | None, *, json_output: bool) -> None:
     if json_output:
         print_json({"profile": name, "url": url, "user": me["user"], "role": me["role"]})
     notify(f"You are logged in to {url} as {me['user']}, with the role {me['role']}. Commands use this server now.")
+    if "token" in me:
+        notify(validity(me["token"]))
     if server_of_commands()[1]:
         notify("warning: WINDLASS_URL is set, and commands use that server before this one. Unset it.")
     notify(f"It is the profile {name}. For this machine's server again: windlass profiles use {LOCAL}")
+
+
+def validity(token: Mapping[str, Any]) -> str:
+    """Returns how long a token is valid, from the answer of GET /me."""
+    ends, sign_in = token.get("expires_at"), token.get("sign_in_until")
+    words = f"The token expires on {ends[:10]}." if ends else "The token does not expire."
+    return f"{words} It needs a sign-in to the dashboard after {sign_in[:10]}." if sign_in else words
 
 
 def _token() -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.login import validity
 from windlass.cli.printing import json_option, notify, print_json
 from windlass.cli.servers import chosen_server, control_of, profile_option
 from windlass.errors import WindlassError
@@ -53,6 +54,7 @@ def login_crewai(*, profile: str | None, json_output: bool) -> None:
     if json_output:
         print_json({"url": server.url, "user": me["user"], "settings": str(home / SETTINGS)})
     notify(f"`crewai deploy` uses {server.url} now, as {me['user']}. In a project: crewai deploy create")
+    notify(validity(me["token"]))
     notify("For crewai's own service again: crewai enterprise configure https://app.crewai.com, then crewai login")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from windlass.wiring.infrastructure import Administration
 
 MOST_USERS = 100_000
-MISSING = {"profile": None, "revoked_at": None, "disabled_at": None, "shown": False}
+MISSING = {"profile": None, "revoked_at": None, "disabled_at": None, "shown": False, "sign_in_until": None}
 """Members of a token that the control API does not return."""
 
 
@@ -83,8 +83,8 @@ class OnThisMachine:
         async def made(opened: Administration) -> dict[str, Any]:
             if user is None:
                 await opened.tokens.command_line_token()  # makes the user an owner
-            _, token = await opened.tokens.create_personal(user or OWNER, name, expires_at=expires_at)
-            return {"token": token.reveal(), "user": user or OWNER, "expires_at": expires_at}
+            row, token = await opened.tokens.create_personal(user or OWNER, name, expires_at=expires_at)
+            return {"token": token.reveal(), "user": user or OWNER, "expires_at": row.expires_at}
 
         found: dict[str, Any] = self._administer(made)
         return found
@@ -132,8 +132,8 @@ class OverControlApi:
             raise WindlassError("Another server lists valid tokens only.", "Leave --all out.")
         with control_of(self._server) as control:
             found, _ = control.pages("tokens", limit=MOST_USERS)
-        times = ("last_used_at", "expires_at")
-        return [{**MISSING, **row, **{name: _time(row[name]) for name in times}} for row in found]
+        times = ("last_used_at", "expires_at", "sign_in_until")
+        return [{**MISSING, **row, **{name: _time(row.get(name)) for name in times}} for row in found]
 
     def revoke_token(self, name: str) -> str:
         found = [row["id"] for row in self.tokens(revoked_too=False) if name in {row["id"], row["last_four"]}]

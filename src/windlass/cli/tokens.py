@@ -245,7 +245,18 @@ def rotate(name: str, *, json_output: bool) -> None:
 
 
 def _facts(row: dict[str, Any], at: datetime) -> dict[str, Any]:
-    members = ("id", "last_four", "kind", "name", "deployment", "user", "profile", "last_used_at", "expires_at")
+    members = (
+        "id",
+        "last_four",
+        "kind",
+        "name",
+        "deployment",
+        "user",
+        "profile",
+        "last_used_at",
+        "expires_at",
+        "sign_in_until",
+    )
     return {name: row[name] for name in members} | {"scopes": _scopes(row), "state": _state(row, at)}
 
 
@@ -276,6 +287,8 @@ def _state(row: dict[str, Any], at: datetime) -> str:
         return "expired"
     if row["disabled_at"]:
         return "disabled"
+    if row["sign_in_until"] and row["sign_in_until"] <= at:
+        return "needs a sign-in"
     return "shown" if row["shown"] else "valid"
 
 

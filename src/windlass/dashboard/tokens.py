@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from windlass.access.tokens import NoSuchUser, TooManyTokens, UserCanNot
+from windlass.access.tokens import NoSuchUser, TokenTooLong, TooManyTokens, UserCanNot
 from windlass.api.control_api.dependencies import id_cursor
 from windlass.api.control_api.people import NewToken, end_token, make_personal_token, token_item
 from windlass.dashboard.routes import Routes, chosen, one_line
@@ -34,7 +34,7 @@ SCOPES = (
     (Scope.RUN, "run", "Start and stop kickoffs."),
     (Scope.ADMIN, "admin", "Delete kickoffs. Not for user tokens."),
 )
-REFUSED = (NoSuchUser, UserCanNot, TooManyTokens, NoSuchDeployment)
+REFUSED = (NoSuchUser, UserCanNot, TooManyTokens, TokenTooLong, NoSuchDeployment)
 
 
 class BadToken(WindlassError):  # noqa: N818 - describes the token
@@ -116,8 +116,20 @@ async def revoke(visit: Visit) -> Response:
 
 async def _personal_page(visit: Visit, error: WindlassError | None = None) -> Response:
     fields = {name: visit.field(name) for name in ("name", "user")}
-    context = {"error": error, "expiries": EXPIRIES, "days": visit.field("days", "90"), "users": await _users(visit)}
+    expiries = await _expiries(visit)
+    days = visit.field("days", "90" if "90" in dict(expiries) else expiries[-1][0])
+    context = {"error": error, "expiries": expiries, "days": days, "users": await _users(visit)}
     return visit.page("token_personal.html", BAD if error else 200, **context, **fields)
+
+
+async def _expiries(visit: Visit) -> tuple[tuple[str, str], ...]:
+    """Returns the times that a personal token of the person may have."""
+    tokens = visit.dashboard.control.tokens
+    if (await tokens.user(visit.person.name)).signed_in_at is None:
+        return EXPIRIES
+    longest = tokens.rules.longest
+    fitting = tuple(one for one in EXPIRIES if one[0] and timedelta(days=int(one[0])) <= longest)
+    return fitting or (("", "As long as the server permits"),)
 
 
 async def _crew_page(visit: Visit, error: WindlassError | None = None) -> Response:

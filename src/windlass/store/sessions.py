@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from windlass.store.database import Database
 
 SQL = queries("sessions")
+OIDC = "oidc"
+"""The method of a session that began with OpenID Connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,15 @@ class Lifetime:
 
     idle: timedelta
     longest: timedelta
+    of_provider: timedelta | None = None
+    """The longest time of a session that began with OpenID Connect, if it is shorter."""
 
 
 class SessionStore:
     def __init__(self, database: Database, lifetime: Lifetime) -> None:
         self._database = database
-        self._lifetime = {"idle": lifetime.idle, "longest": lifetime.longest}
+        of_provider = min(lifetime.longest, lifetime.of_provider or lifetime.longest)
+        self._lifetime = {"idle": lifetime.idle, "longest": lifetime.longest, "of_provider": of_provider}
 
     async def add(self, digest: bytes, given: SignIn, by: Actor, *, most: int) -> bool:
         """Adds a session, with its entry in the audit log. Ends the oldest of the user's sessions beyond `most`.
@@ -90,6 +95,8 @@ class SessionStore:
         async with self._database.transaction() as connection:
             if not await fetch(connection, SQL["add"], values):
                 return False
+            if given.method == OIDC:
+                await connection.execute(SQL["note_sign_in"], {"user": given.user_id})
             await connection.execute(SQL["end_oldest"], {"user": given.user_id, "most": most})
             await record(connection, Change(by, "session.begin", by.user, {"method": given.method}))
         return True

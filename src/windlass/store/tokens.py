@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from psycopg.errors import UniqueViolation
@@ -34,7 +34,8 @@ class TokenRow:
 
     None means every deployment for `deployment_id`, the deployment's profile for `profile`, and all scopes of the
     token's kind for `scopes`. The scopes of a personal token are those of its user's `role`. `user` is the name of the
-    user, `name` that of a personal token. `last_four` and `digest` are empty unless the token was found by it.
+    user, `name` that of a personal token. `last_four` and `digest` are empty unless the token was found by it. After
+    `sign_in_until` it is refused until its user signs in with OpenID Connect; None for no such limit.
     """
 
     id: UUID
@@ -48,6 +49,7 @@ class TokenRow:
     user: str | None = None
     role: Role | None = None
     last_four: str = field(default="", compare=False)
+    sign_in_until: datetime | None = None
     digest: bytes = field(default=b"", repr=False, compare=False)
 
     def allows(self, scope: Scope) -> bool:
@@ -72,6 +74,10 @@ class TokenRow:
     def expired(self) -> bool:
         return self.expires_at is not None and self.expires_at <= datetime.now(UTC)
 
+    @property
+    def needs_sign_in(self) -> bool:
+        return self.sign_in_until is not None and self.sign_in_until <= datetime.now(UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
@@ -81,6 +87,20 @@ class NewToken:
     digest: bytes
     last_four: str
     shown_copy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRules:
+    """Limits of the tokens and sessions of people who sign in with OpenID Connect: people who lose the account there
+    lose their tokens too.
+
+    A token is valid for `usual` unless another time is given, and for `longest` at most. A token and a session count
+    for `within` after the last sign-in.
+    """
+
+    usual: timedelta = timedelta(days=90)
+    longest: timedelta = timedelta(days=365)
+    within: timedelta = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +124,15 @@ class UserRow:
     role: Role | None
     created_at: datetime
     disabled_at: datetime | None
+    signed_in_at: datetime | None = None
+    """The last sign-in with OpenID Connect. None: the user never signed in with it."""
 
 
 class TokenStore:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rules: ProviderRules = ProviderRules()) -> None:
         self._database = database
+        self.rules = rules
+        self._limits = {"longest": rules.longest, "within": rules.within}
 
     async def add(self, token: NewToken, change: Callable[[TokenFacts], Change] | None = None) -> bool:
         """Adds a token, and records the change that `change` makes. Returns False, and adds none, when the crew already
@@ -146,8 +170,8 @@ class TokenStore:
         return token.row
 
     async def by_digests(self, digests: Sequence[bytes]) -> dict[bytes, TokenRow]:
-        """Returns the tokens that may be used now, by digest."""
-        rows = await self._database.rows(SQL["by_digests"], {"digests": list(digests)}, soon=True)
+        """Returns the tokens that are not revoked and whose users are not disabled, by digest."""
+        rows = await self._database.rows(SQL["by_digests"], {"digests": list(digests), **self._limits}, soon=True)
         return {row["digest"]: _token(row) for row in rows}
 
     async def all(
@@ -155,12 +179,12 @@ class TokenStore:
     ) -> list[Row]:
         """Returns the tokens in the order of their creation; with `user`, those of this user alone."""
         values = {"all": revoked_too, "user": user, "after": after, "before": None, "newest_first": False}
-        return await self._database.rows(SQL["list"], {**values, "limit": limit})
+        return await self._database.rows(SQL["list"], {**values, **self._limits, "limit": limit})
 
     async def newest(self, *, user: UUID | None, before: UUID | None, limit: int) -> list[Row]:
         """Returns valid tokens, the newest first, those before `before`; with `user`, those of this user alone."""
         values = {"all": False, "user": user, "after": None, "before": before, "newest_first": True}
-        return await self._database.rows(SQL["list"], {**values, "limit": limit})
+        return await self._database.rows(SQL["list"], {**values, **self._limits, "limit": limit})
 
     async def shown(self, deployment: UUID) -> list[Row]:
         """Returns id, kind, user, encrypted copy and last four characters of the tokens that a crew's page shows."""
@@ -199,8 +223,9 @@ class TokenStore:
         rows = await self._write(SQL["add_user"], {"id": new_id(), "name": name, "role": role}, change)
         return rows[0]["id"] if rows else None
 
-    async def user(self, name: str) -> UserRow | None:
-        row = await self._database.row(SQL["user"], {"name": name})
+    async def user(self, name: str | None = None, *, id: UUID | None = None) -> UserRow | None:  # noqa: A002
+        """Returns the user with this name or this id."""
+        row = await self._database.row(SQL["user"], {"name": name, "id": id})
         return _user(row) if row else None
 
     async def users(self, *, after: str | None = None, limit: int = 1000) -> list[UserRow]:

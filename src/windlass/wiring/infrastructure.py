@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from windlass.store.listener import MASTER_KEYS, Listener
 from windlass.store.migrate import migrate
 from windlass.store.retention import RetentionStore
 from windlass.store.signing_keys import SigningKeyStore
-from windlass.store.tokens import TokenStore
+from windlass.store.tokens import ProviderRules, TokenStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -79,7 +80,7 @@ class Infrastructure:
 async def administration(settings: Settings) -> AsyncIterator[Administration]:
     """Opens the parts of `Administration` on the database of `database_for_commands`."""
     async with database_for_commands(settings) as database:
-        tokens = await Tokens.open(TokenStore(database), key_ring_of(settings))
+        tokens = await Tokens.open(TokenStore(database, provider_rules(settings)), key_ring_of(settings))
         deployments = DeploymentStore(database)
         sessions = Sessions(database, tokens)
         yield Administration(tokens, sessions, deployments, user_deletion(settings, database, tokens), database.url)
@@ -102,6 +103,14 @@ async def database_for_commands(settings: Settings) -> AsyncIterator[Database]:
         yield database
 
 
+def provider_rules(settings: Settings) -> ProviderRules:
+    return ProviderRules(
+        timedelta(days=settings.sign_in_token_days),
+        timedelta(days=settings.sign_in_token_max_days),
+        timedelta(days=settings.sign_in_within_days),
+    )
+
+
 def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> UserDeletion:
     return UserDeletion(
         Deletions(RetentionStore(database)),
@@ -122,7 +131,7 @@ async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify:
         notify("making the tables" if 1 in applied else "bringing the tables up to date")
         logger.event("database.migrated", migrations=len(applied))
     key_ring = key_ring_of(settings)
-    tokens = await Tokens.open(TokenStore(database), key_ring)
+    tokens = await Tokens.open(TokenStore(database, provider_rules(settings)), key_ring)
     listener = Listener(url)
     identity = await Identity.open(SigningKeyStore(database), key_ring, settings.issuer, signing_keys)
     identity.follow(listener)

@@ -234,7 +234,8 @@ class Services:
         settings, infrastructure = self.settings, self.infrastructure
         database, listener = infrastructure.database, infrastructure.listener
         rates = RateLimits(settings.failed_auth_limit, settings.request_limit, settings.user_request_limit)
-        access = TokenAuthenticator(infrastructure.tokens, TokenStore(database), listener, rates)
+        tokens = TokenStore(database, infrastructure.tokens.rules)
+        access = TokenAuthenticator(infrastructure.tokens, tokens, listener, rates)
         most_open = max(1, settings.max_connections // 2)
         streams = EventStreams(self._kickoffs, listener, most=most_open, most_of_user=MOST_STREAMS_OF_A_USER)
         crew_api = CrewApi(

@@ -52,6 +52,9 @@ class OwnToken(BaseModel):
     id: UUID
     name: str | None
     expires_at: datetime | None
+    sign_in_until: datetime | None = Field(
+        description="After this time it is refused until its user signs in with OpenID Connect. Null: no such limit."
+    )
 
 
 class MeAnswer(BaseModel):

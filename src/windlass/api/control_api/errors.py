@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
-from windlass.access.tokens import LastOwner, NoSuchToken, NoSuchUser, TooManyTokens, UserCanNot, UserExists
+from windlass.access.tokens import (
+    LastOwner,
+    NoSuchToken,
+    NoSuchUser,
+    TokenTooLong,
+    TooManyTokens,
+    UserCanNot,
+    UserExists,
+)
 from windlass.api.errors import RETRY_AFTER, Problem, bad_request, wrong_method
 from windlass.deployments.configurations import BadConfiguration
 from windlass.deployments.credentials import NoSuchCredential
@@ -39,6 +47,7 @@ STATUSES: dict[type, int] = {
     BadVariable: 400,
     ProjectError: 400,
     SecretError: 400,
+    TokenTooLong: 400,
     NoSuchBuild: 404,
     NoSuchCredential: 404,
     NoSuchDeployment: 404,

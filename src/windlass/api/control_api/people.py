@@ -65,12 +65,21 @@ class TokenItem(BaseModel):
     scopes: list[str] | None = Field(description="Null: all scopes of its kind, or those of the user's role.")
     created_at: datetime
     expires_at: datetime | None
+    sign_in_until: datetime | None = Field(
+        description="After this time it is refused until its user signs in with OpenID Connect. Null: no such limit."
+    )
     last_used_at: datetime | None
 
 
 class NewToken(Body):
     name: NewName = Field(description="A name by which its user recognises it.")
-    expires_in_days: float | None = Field(None, gt=0, le=3650, description="Null: it does not expire.")
+    expires_in_days: float | None = Field(
+        None,
+        gt=0,
+        le=3650,
+        description="Null: it does not expire, or after WINDLASS_SIGN_IN_TOKEN_DAYS if its user signs in with OpenID "
+        "Connect.",
+    )
     user: Text | None = Field(None, description="For owners: the user that it is for. Null: the caller.")
 
 
@@ -107,7 +116,7 @@ class AuditQuery(Query):
 async def me(caller: Viewer) -> MeAnswer:
     """Returns the person and the token of this request."""
     token = caller.token
-    own = OwnToken(id=token.id, name=token.name, expires_at=token.expires_at)
+    own = OwnToken(id=token.id, name=token.name, expires_at=token.expires_at, sign_in_until=token.sign_in_until)
     return MeAnswer(user=caller.name, role=caller.role, token=own)
 
 
@@ -225,7 +234,7 @@ async def make_personal_token(control: Control, body: NewToken, role: Role, by: 
         raise Problem(403, "Only an owner creates tokens of other users.", {"required_role": str(Role.OWNER)})
     expires_at = datetime.now(UTC) + timedelta(days=body.expires_in_days) if body.expires_in_days else None
     row, token = await control.tokens.create_personal(user, body.name, expires_at=expires_at, by=by)
-    return CreatedToken(id=row.id, token=token.reveal(), name=body.name, user=user, expires_at=expires_at)
+    return CreatedToken(id=row.id, token=token.reveal(), name=body.name, user=user, expires_at=row.expires_at)
 
 
 async def end_token(control: Control, token_id: str, role: Role, by: Actor) -> None:

@@ -14,7 +14,11 @@ SELECT sessions.id, digest, user_id, users.name AS "user", role, method, seen_at
   FROM sessions
   JOIN users ON users.id = sessions.user_id
  WHERE digest = %(digest)s AND role IS NOT NULL AND disabled_at IS NULL
-   AND seen_at > now() - %(idle)s::interval AND sessions.created_at > now() - %(longest)s::interval
+   AND seen_at > now() - %(idle)s::interval AND sessions.created_at > now() - CASE method WHEN 'oidc' THEN %(of_provider)s::interval ELSE %(longest)s::interval END
+
+-- name: note_sign_in
+-- The tokens of the person count again on all servers.
+UPDATE sign_in_identities SET signed_in_at = now() WHERE user_id = %(user)s RETURNING pg_notify('windlass_tokens', '')
 
 -- name: note_use
 UPDATE sessions SET seen_at = now() WHERE id = %(id)s
@@ -22,7 +26,8 @@ UPDATE sessions SET seen_at = now() WHERE id = %(id)s
 -- name: of_user
 SELECT id, method, address, agent, created_at, seen_at
   FROM sessions
- WHERE user_id = %(user)s AND seen_at > now() - %(idle)s::interval AND created_at > now() - %(longest)s::interval
+ WHERE user_id = %(user)s AND seen_at > now() - %(idle)s::interval
+   AND created_at > now() - CASE method WHEN 'oidc' THEN %(of_provider)s::interval ELSE %(longest)s::interval END
  ORDER BY seen_at DESC
  LIMIT %(limit)s
 

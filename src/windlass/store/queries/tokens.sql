@@ -5,19 +5,33 @@ VALUES (%(id)s, %(kind)s, %(deployment)s, %(user)s, %(digest)s, %(last_four)s, %
 RETURNING id
 
 -- name: by_digests
-SELECT digest, tokens.id, kind, deployment_id, user_id, profile, expires_at, scopes, tokens.name, users.name AS "user", role, last_four
+-- Tokens whose time is over are found too, so that their clients learn why they are refused. A token of a person who signs in with OpenID
+-- Connect expires %(longest)s after it was made at the latest, and counts for %(within)s after a sign-in. The shown tokens of crews and of
+-- the command line are those of the server, also if such a person is their user.
+SELECT digest, tokens.id, kind, deployment_id, tokens.user_id, profile,
+       least(expires_at, CASE WHEN signed_in_at IS NOT NULL THEN tokens.created_at + %(longest)s::interval END) AS expires_at,
+       scopes, tokens.name, users.name AS "user", role, last_four, signed_in_at + %(within)s::interval AS sign_in_until
   FROM tokens
   LEFT JOIN users ON users.id = tokens.user_id
- WHERE digest = ANY (%(digests)s) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AND disabled_at IS NULL
+  LEFT JOIN LATERAL (
+       SELECT max(signed_in_at) AS signed_in_at FROM sign_in_identities WHERE sign_in_identities.user_id = tokens.user_id
+       ) AS provider ON shown_copy IS NULL
+ WHERE digest = ANY (%(digests)s) AND revoked_at IS NULL AND disabled_at IS NULL
 
 -- name: list
 SELECT tokens.id, tokens.kind, deployments.slug AS deployment, users.name AS "user", last_four, tokens.profile,
-       shown_copy IS NOT NULL AS shown, tokens.created_at, expires_at, revoked_at, last_used_at,
-       scopes, users.disabled_at, tokens.name, role
+       shown_copy IS NOT NULL AS shown, tokens.created_at, ends.expires_at, revoked_at, last_used_at,
+       scopes, users.disabled_at, tokens.name, role, signed_in_at + %(within)s::interval AS sign_in_until
   FROM tokens
   LEFT JOIN deployments ON deployments.id = tokens.deployment_id
   LEFT JOIN users ON users.id = tokens.user_id
- WHERE (%(all)s OR revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()))
+  LEFT JOIN LATERAL (
+       SELECT max(signed_in_at) AS signed_in_at FROM sign_in_identities WHERE sign_in_identities.user_id = tokens.user_id
+       ) AS provider ON shown_copy IS NULL
+ CROSS JOIN LATERAL (
+       SELECT least(tokens.expires_at, CASE WHEN signed_in_at IS NOT NULL THEN tokens.created_at + %(longest)s::interval END) AS expires_at
+       ) AS ends
+ WHERE (%(all)s OR revoked_at IS NULL AND (ends.expires_at IS NULL OR ends.expires_at > now()))
    AND (%(user)s::uuid IS NULL OR tokens.user_id = %(user)s::uuid) AND (%(after)s::uuid IS NULL OR tokens.id > %(after)s::uuid)
    AND (%(before)s::uuid IS NULL OR tokens.id < %(before)s::uuid)
  ORDER BY CASE WHEN %(newest_first)s THEN tokens.id END DESC, tokens.id
@@ -54,10 +68,14 @@ UPDATE tokens SET last_used_at = greatest(last_used_at, %(at)s) WHERE id = ANY (
 INSERT INTO users (id, name, role) VALUES (%(id)s, %(name)s, %(role)s) ON CONFLICT (name) DO NOTHING RETURNING id
 
 -- name: user
-SELECT id, name, role, created_at, disabled_at FROM users WHERE name = %(name)s
+SELECT id, name, role, created_at, disabled_at,
+       (SELECT max(signed_in_at) FROM sign_in_identities WHERE user_id = users.id) AS signed_in_at
+  FROM users
+ WHERE CASE WHEN %(id)s::uuid IS NULL THEN name = %(name)s ELSE id = %(id)s::uuid END
 
 -- name: users
-SELECT id, name, role, created_at, disabled_at
+SELECT id, name, role, created_at, disabled_at,
+       (SELECT max(signed_in_at) FROM sign_in_identities WHERE user_id = users.id) AS signed_in_at
   FROM users
  WHERE %(after)s::text IS NULL OR name > %(after)s::text
  ORDER BY name
