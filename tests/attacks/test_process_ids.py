@@ -17,7 +17,7 @@ from projects_for_tests.ends import alive, gone
 from projects_for_tests.making import Bench, Heard, function_project, running_bench
 from windlass.kickoffs.states import Reason, State
 from windlass.runner.crew_account import UNNAMED, crew_account
-from windlass.runner.processes import ForeignProcess, Process, child_of, end_families, kill, process
+from windlass.runner.processes import ForeignProcess, Process, child_of, end_families, process, signal_to
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -140,9 +140,9 @@ def test_a_process_is_killed_only_as_the_one_that_was_seen_and_of_its_user(victi
     assert seen is not None
     former = Process(seen.pid, seen.parent, seen.state, seen.threads, seen.started - 1, seen.rss)
     end_families([former], None)
-    kill(former, None)
-    kill(seen, os.geteuid() + 1)
+    signal_to(former, signal.SIGKILL, None)
+    signal_to(seen, signal.SIGKILL, os.geteuid() + 1)
     assert alive(victim)
-    kill(seen, os.geteuid())
+    signal_to(seen, signal.SIGKILL, os.geteuid())
     os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
     assert not alive(victim)

@@ -190,6 +190,7 @@ class Child:
             started=self.process.started,
             disk=supervision.disk,
             share=supervision.share,
+            user=self._zygote.user,
             rollup=None if self._rollup is None else os.dup(self._rollup),
             stacks=None if self._stacks is None else os.dup(self._stacks),
         )

@@ -18,7 +18,7 @@ from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.runner.descriptors import is_in_memory, is_rollup
-from windlass.runner.processes import Families, Process, all_processes, proportional
+from windlass.runner.processes import Families, Process, all_processes, proportional, stop_family
 from windlass.runner.shared_memory import SharedMemory, mapped_files
 from windlass_child.process.budget import size_in_words
 
@@ -53,7 +53,8 @@ class WatchedRun:
 
     `stalled` is called once for each silence. With `cgroup` the kernel bounds the memory of the run, and its memory is
     not polled. `rollup` and `stacks` are descriptors that the child has sent: of its smaps_rollup, and of the file that
-    it writes its stacks to. `pid` and `started` (Process.started) together identify the child for good.
+    it writes its stacks to. `user` is the user that the run's processes must have, None for any. `pid` and `started`
+    (Process.started) together identify the child for good.
     """
 
     pid: int
@@ -65,6 +66,7 @@ class WatchedRun:
     started: int | None = None
     disk: DiskUse | None = None
     share: Share | None = None
+    user: int | None = None
     cgroup: Cgroup | None = None
     shared: dict[File, int] = field(default_factory=dict)
     alive_at: float = field(default_factory=time.monotonic)
@@ -107,8 +109,13 @@ class WatchedRun:
 
         return report_and_note
 
-    def over_a_limit(self) -> Termination | None:
-        return self._too_many_processes() or self._too_much_memory()
+    def over_process_limit(self) -> Termination | None:
+        """Stops all processes of the run if they are too many, so that they start no others until they are killed."""
+        limit = self.limits.process_limit
+        if limit is None or len(self.family) <= limit:
+            return None
+        count = stop_family(self.family, self.user)
+        return over(f"the run had {count} processes; its process_limit is {limit}. Raise process_limit {WHERE}.")
 
     def silence(self) -> float | None:
         """Returns the seconds of silence when they are over `stall_after` and the stall is not reported yet."""
@@ -117,13 +124,7 @@ class WatchedRun:
             return None
         return silent
 
-    def _too_many_processes(self) -> Termination | None:
-        limit, count = self.limits.process_limit, len(self.family)
-        if limit is None or count <= limit:
-            return None
-        return over(f"the run had {count} processes; its process_limit is {limit}. Raise process_limit {WHERE}.")
-
-    def _too_much_memory(self) -> Termination | None:
+    def over_memory_limit(self) -> Termination | None:
         limit = self.limits.memory_limit if self.cgroup is None else None
         # This sum counts shared memory as a whole. Only a sum over the limit needs `memory`, which takes longer.
         most = sum(one.rss for one in self.family) + sum(self.shared.values())
@@ -182,12 +183,16 @@ def measured(all_watched: list[WatchedRun], shared_memory: SharedMemory) -> list
     families = Families(all_processes())
     for watched in all_watched:
         watched.family = families.of(watched.pid, watched.started)
+    # Before anything is read of each process: that takes long, and a fork bomb grows meanwhile.
+    bombs = {watched.pid: found for watched in all_watched if (found := watched.over_process_limit())}
+    others = [watched for watched in all_watched if watched.pid not in bombs]
+    for watched in others:
         if watched.cgroup is not None:
             watched.cgroup.take_all(watched.family)
-    shared_memory.measure([(watched.share, watched.family) for watched in all_watched if watched.share])
-    for watched in all_watched:
+    shared_memory.measure([(watched.share, watched.family) for watched in others if watched.share])
+    for watched in others:
         watched.shared = shared_memory.size_of(watched.share) if watched.share else {}
-    return [watched.over_a_limit() for watched in all_watched]
+    return [bombs.get(watched.pid) or watched.over_memory_limit() for watched in all_watched]
 
 
 def disks_measured(all_watched: list[WatchedRun]) -> list[Termination | None]:

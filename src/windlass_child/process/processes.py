@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 END_SECONDS = 3.0
+STOP_SECONDS = 2.0
 PAUSE = 0.01
 LONGEST_STATUS = 4096
 CHUNK = 1 << 16
@@ -111,9 +112,24 @@ def end(roots: list[int]) -> None:
 
     A process that was started meanwhile may be left. The nearest subreaper adopts it, and must end it.
     """
+    stop_all(roots)
     send_below(roots, signal.SIGKILL)
     for root in roots:
         send_to_group(root, signal.SIGKILL)
+
+
+def stop_all(roots: list[int]) -> None:
+    """Stops these processes and all below them, until none is left that could start another one. A fork bomb starts
+    processes while it is killed; it can't while it is stopped. Gives up after STOP_SECONDS.
+    """
+    for root in roots:
+        send(root, signal.SIGSTOP)
+    stopped: set[tuple[int, int]] = set()
+    deadline = time.monotonic() + STOP_SECONDS
+    while (new := set(below(roots)) - stopped) and time.monotonic() < deadline:
+        for pid, parent in new:
+            reach(pid, parent, signal.SIGSTOP)
+        stopped |= new
 
 
 def send_to_group(pid: int, number: int) -> None:
