@@ -311,6 +311,41 @@ class PoolRecovery:
             await self._database.replace_dead_connections()
 
 
+async def refuse_transaction_pooling(url: str) -> None:
+    """Raises SettingsError if a pooler gives each transaction any connection of PostgreSQL, as PgBouncer may do.
+
+    Does nothing when the database can't be reached. Two clients that are connected at the same time have different
+    connections of PostgreSQL, and each keeps its own, unless there is such a pooler.
+    """
+    try:
+        async with await _connect(url) as one, await _connect(url) as other:
+            first = await _backend(one)
+            async with other.transaction():
+                second = await _backend(other)
+                shared = first == second or first != await _backend(one)
+    except psycopg.errors.ProtocolViolation:  # PgBouncer with pool_mode = statement refuses transactions
+        shared = True
+    except psycopg.OperationalError:
+        return
+    if shared:
+        raise SettingsError(
+            "WINDLASS_DATABASE_URL leads to a connection pooler that gives each transaction another connection of "
+            "PostgreSQL (PgBouncer with pool_mode = transaction). Windlass needs connections of its own, to receive "
+            "notifications.",
+            "Name the address of PostgreSQL itself in WINDLASS_DATABASE_URL, or set pool_mode = session for this "
+            "database.",
+        )
+
+
+async def _connect(url: str) -> AsyncConnection[Any]:
+    return await AsyncConnection.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS)
+
+
+async def _backend(connection: AsyncConnection[Any]) -> int:
+    (pid,) = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()  # type: ignore[misc]  # one row
+    return int(pid)
+
+
 def check_url(url: str) -> None:
     """Raises SettingsError for a URL that can't be parsed. The error does not quote the URL."""
     try:

@@ -23,7 +23,7 @@ from windlass.secrets.oidc import SigningKey, doubt_about, keys_of_variable
 from windlass.secrets.providers import Providers, provider
 from windlass.secrets.providers.endpoints import Endpoints
 from windlass.secrets.secret import Secret
-from windlass.store.database import Database, PoolRecovery
+from windlass.store.database import Database, PoolRecovery, refuse_transaction_pooling
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import MASTER_KEYS, Listener
@@ -125,6 +125,8 @@ async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify:
     providers = partial(provider, endpoints=Endpoints.parsed(settings.secret_endpoints))
     signing_keys = signing_keys_of(settings, notify)
     outside = outside_url(settings)
+    if outside:
+        await refuse_transaction_pooling(outside)
     url = outside or await embedded_url(settings, stack, notify)
     database = await stack.enter_async_context(Database(url))
     if applied := await migrate(database):
