@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from windlass_child.process.messages import ProcessEnvironment
 from windlass_child.process.process_env import apply
+from windlass_child.process.working_folder import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +49,18 @@ def main() -> None:
 
 
 def warm() -> None:
-    apply(ProcessEnvironment(dict(os.environ), str(Path.cwd())))
+    enter(Path.cwd())
     prewarm = import_module("windlass_child.crewai.prewarm")
     prewarm.kick_off()
     prewarm.stop_threads()
     gc.collect()
     gc.freeze()
+
+
+def enter(folder: Path) -> None:
+    for name in PLACES:
+        (folder / name).mkdir(exist_ok=True)
+    apply(ProcessEnvironment(dict(os.environ), str(folder)))
 
 
 def forked(count: int, folder: Path) -> None:
@@ -96,7 +103,7 @@ def reap() -> None:
 
 
 def kick_off(folder: Path) -> None:
-    apply(ProcessEnvironment(dict(os.environ), str(folder)))
+    enter(folder)
     result = import_module("three_tasks.crew").ThreeTasks().crew().kickoff(inputs={})
     if result.raw != ANSWER:
         raise RuntimeError(f"the crew said {result.raw!r}")

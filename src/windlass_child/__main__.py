@@ -7,13 +7,13 @@ executes the crew's INTERPRETER. Code of its environment (.pth files, sitecustom
 
 Windlass may be missing in that interpreter. As a zygote it is started with
 
-    PYTHON -X utf8 __main__.py SOCKET PRELOAD [project]
+    PYTHON -s -X utf8 __main__.py SOCKET PRELOAD [project]
 
 SOCKET is the number of the socket's descriptor, and PRELOAD the framework to import ("" for none). With the word
 `project` it imports a project's own modules too, and a `Preload` is the first message. A zygote starts a child that
 shares nothing with it with the child's three descriptors (messages.Fork) and the zygote's process id:
 
-    PYTHON -X utf8 __main__.py child SOCKET OUTPUT ERRORS ZYGOTE
+    PYTHON -s -X utf8 __main__.py child SOCKET OUTPUT ERRORS ZYGOTE
 
 Only this package becomes importable, and nothing else of the folder that it is installed in: the server's libraries
 there must not shadow the crew's. The syntax is that of older Pythons, so that such a Python can report that it is too

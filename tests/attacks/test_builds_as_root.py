@@ -105,6 +105,9 @@ async def test_an_environment_of_a_deployed_project_belongs_to_root_and_no_proce
     place = project.parent / "environments" / prepared.key
     assert {path.lstat().st_uid for path in [place, *place.rglob("*")]} == {0}
     assert not [path for path in place.rglob("*") if path.lstat().st_mode & 0o022 and not path.is_symlink()]
+    run_as(CREW, "import os, sys; assert os.listdir(sys.argv[1])", place)
+    with pytest.raises(AssertionError, match="Permission denied"):
+        run_as(CREW, "import os, sys; os.listdir(sys.argv[1])", place.parent)
     left = [one for one in psutil.process_iter(["uids", "status"]) if one.info["uids"].real == BUILDER.uid]
     assert not [one for one in left if one.info["status"] != psutil.STATUS_ZOMBIE]
     assert not [line for line in lines if str(project.parent) in line and not line.startswith("making")]

@@ -20,6 +20,7 @@ from windlass.kickoffs.files import CHUNK, FileLimits
 from windlass.runner import run_folder
 from windlass.runner.run_folder import RunFolder
 from windlass.runner.scratch import Scratch
+from windlass_child.process.working_folder import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,13 +54,13 @@ def folder(place: Path) -> Iterator[Path]:
     """The working folder of a run of the crews' user, or of this user without root."""
     account = CREW if os.geteuid() == 0 else None
     with Scratch(place / "runs") as scratch:
-        yield scratch.folder("k", account)
+        yield scratch.folder_for_crews("k", account) / WORK
 
 
 @pytest.fixture
 def opened(folder: Path) -> Iterator[RunFolder]:
     account = CREW if os.geteuid() == 0 else None
-    with closing(RunFolder(folder, account, Path("/nowhere"))) as opened:
+    with closing(RunFolder(folder.parent, account, Path("/nowhere"))) as opened:
         yield opened
 
 

@@ -18,6 +18,7 @@ from windlass.accounts import ROOT
 from windlass.files import write_whole
 from windlass.removal import remove
 from windlass.runner.scratch import Scratch
+from windlass_child.process.working_folder import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,12 +105,12 @@ def test_a_file_that_is_exchanged_for_a_link_leaves_the_modes_of_roots_files_alo
     victim, target = place / "victim", place / "target"
     victim.write_text("root's")
     victim.chmod(0o600)
-    folder = scratch.folder("k", CREW)
+    folder = scratch.folder_for_crews("k", CREW) / WORK
     write_whole(target, str(folder), 0o644)
     with running_as(CREW, EXCHANGE, target, victim), running_as(CREW, EXCHANGE, target, victim):
         for _ in range(ROUNDS):
             if not folder.exists():
-                folder = scratch.folder("k", CREW)
+                folder = scratch.folder_for_crews("k", CREW) / WORK
                 write_whole(target, str(folder), 0o644)
             until(lambda folder=folder: len(list(folder.iterdir())) > 100)  # type: ignore[misc]
             remove(folder)
@@ -121,7 +122,7 @@ def test_a_file_that_is_exchanged_for_a_link_leaves_the_modes_of_roots_files_alo
 def test_what_the_crews_user_may_not_remove_is_not_removed_by_root_either(
     scratch: Scratch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = scratch.folder("k", CREW)
+    folder = scratch.folder_for_crews("k", CREW) / WORK
     others = folder / "others"
     others.mkdir(mode=0o700)
     (others / "file").write_text("root's")
@@ -138,7 +139,7 @@ def test_what_the_crews_user_may_not_remove_is_not_removed_by_root_either(
 
 @as_root
 def test_folders_that_are_nested_20000_deep_go_with_few_descriptors(scratch: Scratch) -> None:
-    folder = scratch.folder("k", CREW)
+    folder = scratch.folder_for_crews("k", CREW) / WORK
     run_as(CREW, NEST, str(DEEP), folder)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 12, hard))
@@ -151,7 +152,7 @@ def test_folders_that_are_nested_20000_deep_go_with_few_descriptors(scratch: Scr
 
 @as_root
 def test_folders_that_a_crew_has_closed_go(scratch: Scratch) -> None:
-    folder = scratch.folder("k", CREW)
+    folder = scratch.folder_for_crews("k", CREW) / WORK
     run_as(CREW, CLOSED, folder)
     remove(folder)
     assert not folder.exists()
@@ -177,7 +178,7 @@ def test_a_folder_that_another_run_fills_without_end_is_left_in_time(
     scratch: Scratch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(removal, "SECONDS", 0.5)
-    folder = scratch.folder("k", CREW)
+    folder = scratch.folder_for_crews("k", CREW) / WORK
     with running_as(CREW, FILL, folder), caplog.at_level(logging.WARNING):
         remove(folder)
     monkeypatch.undo()

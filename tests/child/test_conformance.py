@@ -120,8 +120,9 @@ async def test_it_works_in_a_folder_of_its_own_which_is_gone_after(bench: Bench,
     found = (await bench.run(project, {"do": "folder"})).json
     folder = Path(found["folder"])
     assert folder.is_relative_to(scratch)
-    assert Path(found["temporary"]).is_relative_to(folder)
-    assert Path(found["storage"]).is_relative_to(folder)
+    places = {name: folder.parent / name for name in ("home", "tmp", "storage")}
+    assert (Path(found["home"]), Path(found["temporary"]), Path(found["storage"])) == tuple(places.values())
+    assert found["in_home"] == []
     assert found["mode"] == "0o700"
     assert found["stdin"] == ""
     assert found["group"], "it leads a process group and a session of its own"

@@ -49,6 +49,6 @@ async def test_those_in_the_folder_alone_do_not_wait_for_the_disk(bench: Bench, 
     for reuse in (1, 5, 5):  # each run has another folder
         outcome = await bench.run(project, {"elsewhere": str(tmp_path)}, reuse=reuse, version="1")
         place, found, is_sqlite = outcome.json
-        assert place == ".storage/latest_kickoff_task_outputs.db"
+        assert place == "../storage/latest_kickoff_task_outputs.db"
         assert found == [QUICK, SAFE, QUICK, SAFE, OWN]
         assert is_sqlite

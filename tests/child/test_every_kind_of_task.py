@@ -112,12 +112,14 @@ def test_files_that_tasks_write_are_in_the_folder_of_each_attempt(zygote: Driven
     assert served.manifest().inputs_schema["required"] == ["place"]
     run = served.kickoff(place="brest")
     run.interrupted("b", answers={"a": json.dumps(TIDE)})
-    assert json.loads((tmp_path / "attempt 1" / "out" / "brest.json").read_text()) == TIDE
+    assert json.loads((tmp_path / "attempt 1" / "work" / "out" / "brest.json").read_text()) == TIDE
     child = run.attempt()
     assert child.answer() == Succeeded("b of attempt 2")
     assert child.exited() == 0
-    assert (tmp_path / "attempt 2" / "words.txt").read_text() == "b of attempt 2"
-    assert json.loads((tmp_path / "attempt 2" / "out" / "brest.json").read_text()) == TIDE, "though a did not run"
+    assert (tmp_path / "attempt 2" / "work" / "words.txt").read_text() == "b of attempt 2"
+    assert json.loads((tmp_path / "attempt 2" / "work" / "out" / "brest.json").read_text()) == TIDE, (
+        "though a did not run"
+    )
     assert run.noted("written") == [json.dumps(TIDE)], "the task b finds it, too"
     assert run.calls == {"a": 1, "b": 1}
     assert sorted(path.name for path in served.root.iterdir()) == ["pyproject.toml", "work"]

@@ -66,7 +66,7 @@ PROJECT, PLACE = Project("function", "/p", "a:b"), ProcessEnvironment({"A": "é"
 RUN = Run("id", 2, PROJECT, PLACE, {"x": [1, None]}, Budget(token_limit=5))
 
 EVERY: list[Message] = [
-    Fork("c", "exec"),
+    Fork("c", "/f", "exec"),
     Kill("c"),
     Signal("c", 15, below=True),
     Preload(PROJECT, {"A": "b"}),

@@ -131,7 +131,7 @@ def test_a_project_whose_import_does_not_end_dies_with_the_server(tmp_path: Path
     code = "import time\nopen('importing', 'w').close()\ntime.sleep(600)\n"
     order = order_for(tmp_path / "project", code)
     with DrivenZygote(tmp_path / "zygote", order=order, command=below_a_parent) as zygote:
-        until((tmp_path / "zygote" / "importing").exists)
+        until((tmp_path / "zygote" / "work" / "importing").exists)
         (importing,) = psutil.Process(zygote.process.pid).children()
         try:
             zygote.process.kill()

@@ -54,7 +54,7 @@ def native(name):
 
 def state():
     return {
-        "environment": {name: value for name, value in os.environ.items() if os.getcwd() not in value},
+        "environment": {name: value for name, value in os.environ.items() if os.path.dirname(os.getcwd()) not in value},
         "native": [native(b"PUT_AT_IMPORT"), native(b"PUT_BY_RUN"), native(b"SET_BY_RUN")],
         "argv": [*sys.argv],
         "path": [*sys.path],
@@ -154,7 +154,7 @@ async def test_a_run_finds_its_process_as_the_first_one_did(bench: Bench, tmp_pa
     assert len({one["random"] for one in found}) == len(found)
     first = found[0]["state"]
     assert (first["environment"]["SET_AT_IMPORT"], "REMOVED_AT_IMPORT" in first["environment"]) == ("yes", False)
-    assert first["files"] == [".storage", ".tmp", "data.csv", "pyproject.toml", "work.py"]
+    assert first["files"] == ["data.csv", "pyproject.toml", "work.py"]
     for one in found[1:]:
         assert one["state"] == first
 
@@ -185,7 +185,10 @@ async def test_what_a_run_leaves_ends_its_process(bench: Bench, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("os.environ['PLACE'] = os.getcwd()", "the import of its modules sets PLACE to a place in the working folder"),
+        (
+            "os.environ['PLACE'] = os.getcwd()",
+            "the import of its modules sets PLACE to a place in the folder of the run",
+        ),
         ("log = open('import.log', 'w')", "the import of its modules opens import.log"),
     ],
 )
@@ -201,7 +204,7 @@ async def test_a_module_that_a_later_run_imports_and_that_holds_its_folder(bench
     written(project, {"late.py": "import os\nos.environ['PLACE'] = os.getcwd()\n"})
     await reused(bench, project)
     why = await why_not_reused(bench, project, {"name": "late"})
-    assert why.startswith("a module that the run imported sets a variable to a place in the working folder")
+    assert why.startswith("a module that the run imported sets a variable to a place in the folder of the run")
 
 
 async def test_a_variable_of_native_code_that_a_run_sets_by_an_import(bench: Bench, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ async def test_a_module_that_keeps_the_folder_of_the_first_run(
     code = f"import os\nfrom pathlib import Path\n{line}\ndef run():\n    pass\n"
     heard = Heard()
     await bench.run(function_project(tmp_path / "p", code), heard=heard, reuse=20, version="of the test")
-    reason = f"because the import of its modules sets {name} to a place in the working folder of the run: make it in"
+    reason = f"because the import of its modules sets {name} to a place in the folder of the run: make it in"
     assert reason in heard.of(Warned)[-1].message
 
 

@@ -36,6 +36,7 @@ from windlass_child.process.messages import (
     Succeeded,
     Unready,
 )
+from windlass_child.process.working_folder import HOME, PLACES, WORK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +58,16 @@ def until(found: Callable[[], T], seconds: float = SECONDS) -> T:
 
 def until_gone(*pids: int) -> None:
     until(lambda: not any(map(alive, pids)))
+
+
+def with_places(folder: Path) -> Path:
+    """Makes the folder of a run, as the server does, for the owner of the folder if it exists."""
+    folder.mkdir(parents=True, exist_ok=True)
+    owner = folder.stat()
+    for name in PLACES:
+        (folder / name).mkdir(exist_ok=True, mode=0o700)
+        os.chown(folder / name, owner.st_uid, owner.st_gid)
+    return folder
 
 
 class Line:
@@ -156,17 +167,18 @@ class DrivenChild:
         return os.pread(file, 1 << 20, 0).decode()
 
     def run(self, project: Project, folder: Path, **given: Any) -> None:
-        environment = {"PATH": os.defpath, "HOME": str(folder), **given.get("environment", {})}
+        environment = {"PATH": os.defpath, "HOME": str(folder / HOME), **given.get("environment", {})}
         inputs, budget = given.get("inputs", {}), given.get("budget", Budget())
-        folder.mkdir(parents=True, exist_ok=True)
+        with_places(folder)
         for entry in given.get("journal", ()):
             self.talk.send(entry)
         place = ProcessEnvironment(environment, str(folder), given.get("secrets", []))
         self.talk.send(Run("kickoff", 1, project, place, inputs, budget, **given.get("more", {})))
 
     def inspect(self, project: Project, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.talk.send(Inspect(project, ProcessEnvironment({"PATH": os.defpath, "HOME": str(folder)}, str(folder))))
+        with_places(folder)
+        environment = {"PATH": os.defpath, "HOME": str(folder / HOME)}
+        self.talk.send(Inspect(project, ProcessEnvironment(environment, str(folder))))
 
     def numbers(self, word: str) -> list[int]:
         """Those behind this word, once a whole line with them is printed."""
@@ -214,7 +226,8 @@ class DrivenZygote:
         self.children: list[DrivenChild] = []
         self._of_children = contextlib.ExitStack()
         self._forked = 0
-        folder.mkdir(parents=True, exist_ok=True)
+        with_places(folder)
+        self._folder = folder
         ours, theirs = socket.socketpair()
         self.channel = self._stack.enter_context(ours)
         arguments = [*command, "-X", "utf8", str(program), str(theirs.fileno()), preload]
@@ -223,8 +236,8 @@ class DrivenZygote:
                 arguments + (["project"] if order else []),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={"PATH": os.defpath, "HOME": str(folder), **(environment or {})},
-                cwd=folder,
+                env={"PATH": os.defpath, "HOME": str(folder / HOME), **(environment or {})},
+                cwd=folder / WORK,
                 start_new_session=True,
                 **started,
             )
@@ -280,7 +293,8 @@ class DrivenZygote:
         self._of_children.enter_context(channel)
         with far_end:
             pipes = [os.pipe(), os.pipe()]
-            self.talk.send(Fork(name, start), [far_end.fileno(), *(write for _, write in pipes)])
+            folder = with_places(self._folder / name)
+            self.talk.send(Fork(name, str(folder), start), [far_end.fileno(), *(write for _, write in pipes)])
             for read, write in pipes:
                 os.close(write)
                 self._of_children.callback(os.close, read)

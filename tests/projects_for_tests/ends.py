@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from windlass_child.process.working_folder import STORAGE, TEMPORARY
+from windlass_child.process.working_folder import PLACES
 
 DEADLINE = 60.0
 PROGRAM = "windlass_child/__main__.py"
@@ -41,7 +41,7 @@ def kickoff_folders(scratch: Path) -> list[str]:
 
 
 def is_spare(folder: Path) -> bool:
-    return set(paths_below(folder)) == {TEMPORARY, STORAGE}
+    return set(paths_below(folder)) == set(PLACES)
 
 
 def paths_below(folder: Path, depth: int = 100) -> list[str]:

@@ -20,7 +20,7 @@ from windlass.errors import ProjectError, SettingsError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner.crew_account import UNNAMED, check_reach, crew_account, home_of
+from windlass.runner.crew_account import UNNAMED, check_reach, crew_account
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,15 +55,6 @@ async def test_a_project_that_is_imported_before_its_runs_looks_for_its_things_a
     outcome = await bench.run(project, preload_project=True)
     assert isinstance(outcome.output, str)
     assert outcome.output.startswith(str(open_folder / "scratch"))
-
-
-@pytest.mark.parametrize("home", ["/nonexistent", "~without-an-account", None])
-def test_who_has_no_home_that_can_be_written_to_is_given_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
-) -> None:
-    monkeypatch.setenv("HOME", home or str(tmp_path))
-    folder = tmp_path / "kickoff"
-    assert home_of(None, folder) == ({"HOME": str(folder)} if home else {})
 
 
 @as_root

@@ -24,14 +24,17 @@ def forge(path):
 
 
 def run(do="look"):
-    found = sorted(str(path) for path in pathlib.Path().rglob("*") if path.name != "__pycache__")
+    places = [pathlib.Path(), pathlib.Path.home(), pathlib.Path(tempfile.gettempdir()), pathlib.Path("../storage")]
+    found = sorted(str(path) for place in places for path in place.rglob("*") if path.name != "__pycache__")
     data = pathlib.Path("data.db").read_text()
     if do == "forge":
         forge("data.db")
     if do == "temporary":
         pathlib.Path(tempfile.gettempdir(), "file").write_text("of a run")
     if do == "storage":
-        pathlib.Path(".storage/file").write_text("of a run")
+        pathlib.Path("../storage/file").write_text("of a run")
+    if do == "home":
+        (pathlib.Path.home() / "file").write_text("of a run")
     if do == "cache":
         pathlib.Path(".cache").mkdir()
         pathlib.Path(".cache/file").write_text("of a run")
@@ -39,7 +42,7 @@ def run(do="look"):
         pathlib.Path("report.md").write_text("of a run")
     return {"path": os.getcwd(), "pid": os.getpid(), "found": found, "data": data}
 """
-FILLED = [".storage", ".tmp", "data.db", "pyproject.toml", "work.py"]
+FILLED = ["data.db", "pyproject.toml", "work.py"]
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def exists(path: str) -> bool:
     return Path(path).exists()
 
 
-@pytest.mark.parametrize("do", ["look", "forge", "temporary", "storage", "cache", "write"])
+@pytest.mark.parametrize("do", ["look", "forge", "temporary", "storage", "home", "cache", "write"])
 async def test_a_kickoff_gets_nothing_of_the_folder_of_the_one_before_it(
     bench: Bench, project: Path, scratch: Path, do: str
 ) -> None:

@@ -36,7 +36,9 @@ def test_workers_that_share_a_home_come_and_go_without_harm_to_one_another(tmp_p
 def test_below_a_home_of_forty_characters_there_is_room_for_a_socket_of_multiprocessing(tmp_path: Path) -> None:
     base = tmp_path / "runs"
     with Scratch(base) as scratch:
-        below = scratch.folder("k").relative_to(tmp_path) / ".tmp" / "pymp-12345678" / "listener-12345678"
+        below = (
+            scratch.folder_for_crews("k", None).relative_to(tmp_path) / "tmp" / "pymp-12345678" / "listener-12345678"
+        )
     assert 40 + len(f"/{below}") <= 107
 
 

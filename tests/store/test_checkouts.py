@@ -204,14 +204,15 @@ async def test_unused_checkouts_are_removed_and_used_ones_are_not(
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="needs root, for another user")
-async def test_another_user_can_read_a_checkout_and_change_nothing(
+async def test_another_user_can_read_a_checkout_and_change_nothing_and_find_no_other(
     sources: Counted, snapshot: Snapshot, open_folder: Path
 ) -> None:
     place = await Checkouts(sources, open_folder / "sources").get(snapshot.digest)
     code = "import os, sys; os.setgid(59990); os.setuid(59990); print(open(sys.argv[1]).read(), end='')\n"
     code += "for mode in ('a', 'w'):\n  try: open(sys.argv[1], mode)\n  except PermissionError: print('closed')\n"
-    code += "try: os.rename(sys.argv[1], sys.argv[1] + 'x')\nexcept PermissionError: print('closed')"
-    order = [sys.executable, "-I", "-c", code, str(place / "data" / "towns.csv")]
+    code += "try: os.rename(sys.argv[1], sys.argv[1] + 'x')\nexcept PermissionError: print('closed')\n"
+    code += "try: os.listdir(sys.argv[2])\nexcept PermissionError: print('closed')"
+    order = [sys.executable, "-I", "-c", code, str(place / "data" / "towns.csv"), str(place.parent)]
     process = await asyncio.create_subprocess_exec(*order, stdout=asyncio.subprocess.PIPE)
     printed, _ = await process.communicate()
-    assert printed == b"a,b\nclosed\nclosed\nclosed\n"
+    assert printed == b"a,b\nclosed\nclosed\nclosed\nclosed\n"

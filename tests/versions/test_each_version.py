@@ -249,7 +249,7 @@ def test_its_storage_is_in_its_own_folder(
     child = zygote.run(crew, tmp_path / "runs", **TOPIC)
     child.answer()
     stored = {path.relative_to(tmp_path / "runs" / child.name).parts[0] for path in tmp_path.rglob("*.db")}
-    assert stored == {".storage"}
+    assert stored == {"storage"}
 
 
 def test_no_one_else_is_called(

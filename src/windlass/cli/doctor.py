@@ -67,6 +67,7 @@ def checks(settings: Settings, environment: Mapping[str, str], project: Path | N
     yield "database", partial(server.database, settings)
     yield "fork", partial(machine.fork, of_machine)
     yield "limits", machine.limits
+    yield "isolation", machine.isolation
     if project:
         yield "interpreter", partial(crew.interpreter, project)
         yield "project", partial(crew.loads, project, settings, environment)

@@ -181,6 +181,6 @@ def _new_file(path: Path) -> IO[bytes]:
 
 
 def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o755)
+    """Makes the folder of the checkouts. Crews reach their own by its path, and can't list those of others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o711)

@@ -60,11 +60,7 @@ def packages(root: str) -> dict[str, Any] | None:
     found = packages_in(Path(root))
     if found is None:
         return None
-    of_poetry = found.poetry and {
-        "content": text_of(found.poetry.content),
-        "is_own": found.is_own,
-        "own": list(found.own),
-    }
+    of_poetry = found.poetry and {"content": text_of(found.poetry.content), "is_own": found.poetry.is_own}
     return {
         "file": found.file,
         "python": [text[:LONGEST_TEXT] for text in found.python],

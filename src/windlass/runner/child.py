@@ -374,9 +374,11 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def born(zygote: Zygote, name: str, start: str = "fork", lease: float | None = None) -> AsyncIterator[Child]:
-    """Starts a child, and ends it at the end of the block in all cases. Raises ChildLost when no child could be
-    started.
+async def born(
+    zygote: Zygote, name: str, folder: str, start: str = "fork", lease: float | None = None
+) -> AsyncIterator[Child]:
+    """Starts a child, and ends it at the end of the block in all cases. `folder` is that of its first run. Raises
+    ChildLost when no child could be started.
     """
     channel, far_end = socket.socketpair()
     messages = SocketReader(channel, MOST_DESCRIPTORS)
@@ -393,7 +395,8 @@ async def born(zygote: Zygote, name: str, start: str = "fork", lease: float | No
             with contextlib.ExitStack() as theirs:
                 theirs.enter_context(far_end)
                 output, errors = pipe(ours, theirs), pipe(ours, theirs)
-                process = await zygote.fork(name, [far_end.fileno(), output.write, errors.write], start, lease)
+                descriptors = [far_end.fileno(), output.write, errors.write]
+                process = await zygote.fork(name, folder, descriptors, start, lease)
             made.append(Child(zygote, name, process, messages, output.read, errors.read))
             yield made[0]
         finally:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from windlass.accounts import ROOT, Account, owner_of
 from windlass.errors import ProjectError, SettingsError
+from windlass_child.process.working_folder import HOME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -119,15 +120,13 @@ def _way_out(place: Path, closed: Path) -> str:
 
 
 def home_of(account: Account | None, folder: Path) -> dict[str, str]:
-    """Returns the variables that name the home folder of crews.
+    """Returns the variables that name the user of crews and its home: that in the folder of a run or a zygote.
 
-    A crew that runs as another user in place of root gets `folder` as its home. So does a crew whose home does not
-    exist (system users have none) or can't be written to, because a framework may fail at import then.
+    No run has the home of the user: interpreters and libraries run code, and read models and configurations, that
+    another run has left there.
     """
-    if account is not None:
-        return {"HOME": str(folder), "USER": account.name, "LOGNAME": account.name}
-    home = os.path.expanduser("~")  # noqa: PTH111 - Path.expanduser fails for a user without a home
-    return {} if os.access(home, os.W_OK) else {"HOME": str(folder)}
+    home = {"HOME": str(folder / HOME)}
+    return home if account is None else {**home, "USER": account.name, "LOGNAME": account.name}
 
 
 def _find(wanted: str) -> Account | None:

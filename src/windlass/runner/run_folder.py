@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windlass.accounts import with_rights_of
 from windlass.kickoffs.files import CHUNK, DEEPEST, LeftOut, Spellings, refusal, too_large
-from windlass_child.process.working_folder import KNOWLEDGE, is_not_stored, is_unchanged
+from windlass_child.process.working_folder import KNOWLEDGE, WORK, is_not_stored, is_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -68,10 +68,12 @@ class Scan:
 
 
 class RunFolder:
-    """`project` is the folder of the project: files that were copied from it unchanged are not files of the run."""
+    """`folder` is the folder of the run, which has the working folder in it. `project` is the folder of the project:
+    files that were copied from it unchanged are not files of the run.
+    """
 
     def __init__(self, folder: Path, account: Account | None, project: Path) -> None:
-        self._descriptor = os.open(folder, FOLDER)
+        self._descriptor = os.open(folder / WORK, FOLDER)
         self._account = account
         self._project = str(project)
         self._copied: dict[str, Stamp] = {}
@@ -169,7 +171,7 @@ class _Walk:
                     scan.left_out.add("others", f"the folder has more than {MOST_EXAMINED} files and folders")
                     return
                 path = f"{above}{name}"
-                if found.st_dev != device or is_not_stored(above, name):
+                if found.st_dev != device or is_not_stored(name):
                     continue
                 if stat.S_ISDIR(found.st_mode):
                     if path.count("/") < DEEPEST:

@@ -267,10 +267,10 @@ class Runner:
         if preparing:
             await context.report(Preparing("zygote"))
         try:
-            kept = await self._kept_or_born(spec, context, stack, key, place.key, fresh=fresh)
+            kept = await self._kept_or_born(spec, context, stack, key, place, fresh=fresh)
         except ChildLost:
             await self._kept.end_all()
-            kept = await self._kept_or_born(spec, context, stack, key, place.key, fresh=True)
+            kept = await self._kept_or_born(spec, context, stack, key, place, fresh=True)
         stack.push_async_callback(self._keep_or_end, kept, spec, place.share)
         if preparing:
             await context.report(Preparing(None))
@@ -282,18 +282,20 @@ class Runner:
         context: RunContext,
         stack: contextlib.AsyncExitStack,
         zygote_key: ZygoteKey,
-        key: Key | None,
+        place: Place,
         *,
         fresh: bool,
     ) -> KeptChild:
         """Returns a child that waits for such a run, or a new one. Uses its zygote as long as the stack lives."""
         zygote = await stack.enter_async_context(self._zygotes.use(*zygote_key))
-        if key and not fresh and (kept := self._kept.take(zygote, key)):
+        if place.key and not fresh and (kept := self._kept.take(zygote, place.key)):
             return kept
         life = contextlib.AsyncExitStack()
         name = f"{spec.name}#{next(self._numbers)}"
-        child = await life.enter_async_context(born(zygote, name, spec.start, context.lease_handle.until))
-        return KeptChild(child, life, zygote, key or ())
+        child = await life.enter_async_context(
+            born(zygote, name, str(place.folder), spec.start, context.lease_handle.until)
+        )
+        return KeptChild(child, life, zygote, place.key or ())
 
     async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, share: Share) -> None:
         """Keeps a child that is idle for another run, and ends any other one."""
@@ -331,7 +333,7 @@ class Runner:
         return ZygoteSpec(used, preload, account=self._config.crew_account, digest=made, program=prepared.program)
 
     async def _begin_zygote(self, spec: ZygoteSpec) -> Zygote:
-        folder = self._open_scratch().folder("z", spec.account)
+        folder = self._open_scratch().folder_for_crews("z", spec.account)
         tasks = None
         if self._config.tasks is not None:
             user = spec.account.uid if spec.account else os.geteuid()

@@ -21,7 +21,7 @@ from windlass.files import is_locked
 from windlass.kickoffs.limits import WHERE, Limits
 from windlass.removal import remove, remove_here
 from windlass_child.process.budget import size_in_words
-from windlass_child.process.working_folder import STORAGE, TEMPORARY
+from windlass_child.process.working_folder import PLACES
 
 if TYPE_CHECKING:
     from windlass.accounts import Account
@@ -63,13 +63,27 @@ class Scratch:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._spares: list[Path] = []
 
-    def folder(self, kind: str, account: Account | None = None) -> Path:
-        """Makes a folder that only this user can read; None for the server's own user. Its path is short: crews may
-        have sockets in it, whose paths have 107 bytes at most.
+    def folder(self, kind: str) -> Path:
+        """Makes a folder that only the server's user can read."""
+        return Path(tempfile.mkdtemp(dir=self._folder, prefix=kind))
+
+    def folder_for_crews(self, kind: str, account: Account | None) -> Path:
+        """Makes a folder of the server, with the folders PLACES in it, which only this user can read; None for the
+        server's own user. Another user can't replace one of these folders by another one.
+
+        Its path is short: crews may have sockets in it, whose paths have 107 bytes at most.
         """
-        folder = Path(tempfile.mkdtemp(dir=self._folder, prefix=kind))
-        if account is not None:
-            account.give(folder)
+        folder = self.folder(kind)
+        try:
+            for place in (folder / name for name in PLACES):
+                place.mkdir(mode=0o700)
+                if account is not None:
+                    account.give(place)
+            if account is not None:
+                folder.chmod(0o755)
+        except OSError:
+            remove_here(folder)
+            raise
         return folder
 
     def run_folder(self, account: Account | None) -> Path:
@@ -77,25 +91,15 @@ class Scratch:
         while self._spares:
             if (spare := self._spares.pop()).is_dir():
                 return spare
-        return self.folder("k", account)
+        return self.folder_for_crews("k", account)
 
     def make_spare(self, account: Account | None) -> None:
-        """Makes the folder of a later run, with the folders that each run has in it: the run need not wait for the
-        disk. It is called in another thread. Makes none if there are enough, or if none can be made.
+        """Makes the folder of a later run, which then need not wait for the disk. It is called in another thread. Makes
+        none if there are enough, or if none can be made.
         """
-        if len(self._spares) >= SPARES:
-            return
-        with contextlib.suppress(OSError):
-            spare = self.folder("k")
-            try:
-                for place in (spare / TEMPORARY, spare / STORAGE, spare):
-                    place.mkdir(mode=0o700, exist_ok=True)
-                    if account is not None:
-                        account.give(place)
-            except OSError:
-                remove_here(spare)
-                raise
-            self._spares.append(spare)
+        if len(self._spares) < SPARES:
+            with contextlib.suppress(OSError):
+                self._spares.append(self.folder_for_crews("k", account))
 
     def close(self) -> None:
         remove(self._folder)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import windlass_child
 from windlass.errors import ChildLost
+from windlass_child.process.working_folder import WORK
 
 if TYPE_CHECKING:
     import socket
@@ -50,7 +51,8 @@ async def spawn(
     channel, account = str(theirs.fileno()), spec.account
     user = (str(account.uid), str(account.gid)) if account else ("", "")
     # UTF-8 with every locale of the machine. A new session, so that Ctrl-C in a terminal reaches only the server.
-    program = [str(spec.interpreter), "-X", "utf8", str(spec.program), channel, spec.preload or ""]
+    # Without the packages of a home folder (-s): crews may write to it.
+    program = [str(spec.interpreter), "-s", "-X", "utf8", str(spec.program), channel, spec.preload or ""]
     try:
         return await asyncio.create_subprocess_exec(
             sys.executable,
@@ -62,7 +64,7 @@ async def spawn(
             stderr=asyncio.subprocess.STDOUT,
             pass_fds=(theirs.fileno(),),
             env=environment,
-            cwd=folder,
+            cwd=folder / WORK,
             start_new_session=True,
         )
     except OSError as error:

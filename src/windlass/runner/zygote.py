@@ -35,6 +35,7 @@ from windlass_child.process.messages import (
     Signal,
     Unready,
 )
+from windlass_child.process.working_folder import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -132,6 +133,7 @@ class Zygote:
     ) -> Zygote:
         """Starts a zygote and waits until it is ready.
 
+        `folder` is the folder of the zygote, in which it imports its modules. It is emptied when the zygote is ready.
         `tasks` is how many processes and threads its user may have in all (RLIMIT_NPROC). Raises ProjectError when the
         interpreter can't serve, and ChildLost when it does not answer in time.
         """
@@ -150,6 +152,7 @@ class Zygote:
                     )
                 answer = await asyncio.shield(zygote._ready)
             await zygote._check_ready(answer, spec.interpreter)
+            await zygote._close_folder()
         except TimeoutError:
             await asyncio.shield(zygote.stop())
             raise ChildLost(f"{spec.interpreter} was not ready to run crews within {START_SECONDS:.0f} s.") from None
@@ -157,6 +160,14 @@ class Zygote:
             await asyncio.shield(zygote.stop())
             raise
         return zygote
+
+    async def _close_folder(self) -> None:
+        """Empties the folder, and closes it. Paths in it may be left in the memory of all children: no crew may put a
+        file there for another one.
+        """
+        for name in PLACES:
+            await removed(self._folder / name)
+        self._folder.chmod(0o555)
 
     async def _send_all(self, message: Message) -> None:
         with contextlib.suppress(OSError):  # the end of the zygote reports the fault
@@ -182,16 +193,16 @@ class Zygote:
         return " ".join(self._last_lines) or "it printed nothing"
 
     async def fork(
-        self, name: str, descriptors: Sequence[int], start: str = "fork", lease: float | None = None
+        self, name: str, folder: str, descriptors: Sequence[int], start: str = "fork", lease: float | None = None
     ) -> Process:
-        """Starts a child.
+        """Starts a child whose run has this folder.
 
         Raises ChildLost when no child is started, and ProjectError when the zygote names a process that is not its
         child.
         """
         async with self._forking:  # one at a time, like the zygote: more orders would only fill its socket
             record = self._children[name] = ChildRecord(lease=lease or 0.0)
-            self._send(Fork(name, start, lease), descriptors)
+            self._send(Fork(name, folder, start, lease), descriptors)
             if self.lost:
                 self._settle_lost(record)
             try:

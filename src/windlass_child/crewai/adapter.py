@@ -78,12 +78,12 @@ def prepare_child() -> None:
 
 
 def store_quickly() -> None:
-    """Makes databases in the working folder of the run do without waiting for the disk (crewai.databases)."""
+    """Makes databases in the folder of the run do without waiting for the disk (crewai.databases)."""
     found = [sys.modules[name] for name in SQLITE if name in sys.modules]
     if found:
         from windlass_child.crewai import databases
 
-        databases.store_quickly(found, Path.cwd())
+        databases.store_quickly(found, Path.cwd().parent)
 
 
 def move_stores() -> None:

@@ -1,4 +1,4 @@
-"""Makes crewai's databases in the working folder of a run do without waiting for the disk.
+"""Makes crewai's databases in the folder of a run do without waiting for the disk.
 
 crewai writes the outputs of tasks, and states of flows, to SQLite, and opens and closes the database for each. A crew
 of three tasks waits 28 times for the disk, and makes eight write-ahead logs. The folder is removed after the run, and

@@ -178,14 +178,15 @@ def run_several(order: Inspect | Run | None, channel: Channel, inbox: Inbox) -> 
 
 def prepared(order: Inspect | Run, channel: Channel, inbox: Inbox) -> Report:
     """Prepares this process for the order, once its environment is set."""
-    fill(order.project.root, order.process_environment.folder)
+    folder = order.process_environment.working_folder
+    fill(order.project.root, folder)
     reset_inherited_state(order.project.root)
     refuse_input()
     redaction = Redaction(environment(), order.process_environment.secrets)
     refuse = isinstance(order, Run) and order.secret_in_prompt == REFUSE
     report = Report(channel, redaction, inbox.stopping, inbox.journal, refuse_secrets=refuse)
     report.restore_journal()
-    inbox.journal.has_files = partial(has_files, order.project.root, order.process_environment.folder)
+    inbox.journal.has_files = partial(has_files, order.project.root, folder)
     if isinstance(order, Run):
         library_logs.keep_apart(report, order.project.root)
     return report

@@ -21,7 +21,11 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 4
 LANDLOCK_VERSION = 1
 LANDLOCK_PATH_BENEATH = 1
 MAKE_BLOCK, REFER = 1 << 11, 1 << 13
-ABSTRACT_SOCKETS = 1
+ABSTRACT_SOCKETS, SIGNALS = 1, 2
+CONFINES = 2
+"""The first version of Landlock that `confine` uses: version 1 forbids every rename from one folder to another."""
+SCOPES_SIGNALS = 6
+"""The first version of Landlock that can forbid these two."""
 
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 FIRST_TO_GO = 500
@@ -96,17 +100,19 @@ def confine(version: int | None = None) -> bool:
     needs `no_new_privs`.
 
     A process of a domain can't access the memory (ptrace, /proc/PID/mem, environ) of a process outside of the domain.
-    This holds for all users of the other process, for dumpable processes too, and also just after an exec.
+    This holds for all users of the other process, for dumpable processes too, and also just after an exec. From
+    SCOPES_SIGNALS on, it can't send signals to a process outside of the domain either. Processes outside of the domain
+    can send signals into it: a zygote to its children, and the server to all.
     """
     if sys.platform != "linux":
         return False
     call = ctypes.CDLL(None).syscall
     if version is None:
-        version = call(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_VERSION)
-    if version < 2:  # noqa: PLR2004 - the first version forbids every rename from one folder to another  # fmt: skip
+        version = landlock_version()
+    if version < CONFINES:
         return False
     # A domain must forbid something. This one forbids as little as possible, and only rights that crews do not use.
-    fields = (0, 0, ABSTRACT_SOCKETS) if version >= 6 else (MAKE_BLOCK | REFER,)  # noqa: PLR2004 - the first with the third field
+    fields = (0, 0, ABSTRACT_SOCKETS | SIGNALS) if version >= SCOPES_SIGNALS else (MAKE_BLOCK | REFER,)
     rules = struct.pack(f"={len(fields)}Q", *fields)
     ruleset = call(LANDLOCK_CREATE_RULESET, rules, ctypes.c_size_t(len(rules)), 0)
     if ruleset < 0:
@@ -117,6 +123,14 @@ def confine(version: int | None = None) -> bool:
         return bool(call(LANDLOCK_RESTRICT_SELF, ruleset, 0) == 0)
     finally:
         os.close(ruleset)
+
+
+def landlock_version() -> int:
+    """Returns the version of the kernel's Landlock, 0 if it has none or has it switched off."""
+    if sys.platform != "linux":
+        return 0
+    call = ctypes.CDLL(None).syscall
+    return max(0, int(call(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), LANDLOCK_VERSION)))
 
 
 def allowed_everywhere(ruleset: int, rights: int) -> bool:

@@ -26,6 +26,7 @@ from windlass_child.process.fields import (
     Time,
 )
 from windlass_child.process.validation import Apart, Ascii, Nested, WaitStatuses
+from windlass_child.process.working_folder import WORK
 
 DUMP_SIGNAL = signal.SIGUSR2
 """On this signal a child writes the stack of each of its threads to the file whose descriptor came with its `Born`."""
@@ -38,10 +39,12 @@ class Fork:
     """Starts a child. Its descriptors are the child's socket and the write ends of its standard output and standard
     error.
 
-    `start` is "fork", or "exec" for a fresh interpreter that shares nothing with the zygote. `lease` is as in Lease.
+    `folder` is the folder of its run (ProcessEnvironment). `start` is "fork", or "exec" for a fresh interpreter that
+    shares nothing with the zygote. `lease` is as in Lease.
     """
 
     child: str
+    folder: str
     start: str = "fork"
     lease: float | None = None
 
@@ -157,13 +160,18 @@ class Project:
 class ProcessEnvironment:
     """The environment and the folder of a child, set before a line of the project runs.
 
-    `environment` is the complete environment. `folder` is the child's working directory, which no other child uses. It
-    may have copies of the project's files. `secrets` are the names of the variables whose values are masked everywhere.
+    `environment` is the complete environment. `folder` is a folder that no other child uses, with the folders
+    working_folder.PLACES. The working folder among them may have copies of the project's files. `secrets` are the names
+    of the variables whose values are masked everywhere.
     """
 
     environment: dict[str, str]
     folder: str
     secrets: list[str] = field(default_factory=list)
+
+    @property
+    def working_folder(self) -> str:
+        return f"{self.folder}/{WORK}"
 
 
 @dataclass(frozen=True, slots=True)

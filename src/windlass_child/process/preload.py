@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import gc
 import inspect
+import os
 import sys
 import threading
 from dataclasses import replace
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks, kinds
+from windlass_child.process import imported_paths
 from windlass_child.process.error_text import StartedAtImport, explain, interpreter, one_line, text_of
 from windlass_child.process.library_logs import ignore_accidental_setup
 from windlass_child.process.messages import Preload, ProcessEnvironment, Ready, Unready
@@ -27,7 +29,7 @@ from windlass_child.process.process_env import (
     storage_variables,
 )
 from windlass_child.process.redaction import Redaction
-from windlass_child.process.working_folder import fill
+from windlass_child.process.working_folder import STORAGE, TEMPORARY, fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +59,7 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
         import_module(module)
     kinds.import_those_without_framework()
     if order is not None:
-        apply(ProcessEnvironment(order.environment, str(Path.cwd())))
+        apply(ProcessEnvironment(order.environment, str(Path.cwd().parent)))
     answer = warmed(framework) if framework else Ready(sys.version.split()[0], None, None)
     gc.set_threshold(*thresholds)
     if order is not None and isinstance(answer, Ready):
@@ -65,6 +67,8 @@ def load(framework: str | None, order: Preload | None = None) -> Ready | Unready
             answer, threads=own_threads()
         )
     keep_signatures()
+    imported_paths.find(str(Path.cwd().parent))
+    os.chdir("..")  # the server removes the working folder, which all children would share
     flush_output()
     gc.collect()
     gc.freeze()
@@ -146,10 +150,9 @@ def environment_for_imports() -> Iterator[None]:
     Frameworks read their telemetry settings at import, and may read a .env file near the interpreter, which must not
     reach all children.
     """
-    before, here = environment(), Path.cwd()
-    replace_environment(
-        {**before, **quiet(), **storage_variables(here), "PYTHON_DOTENV_DISABLED": "true", "TMPDIR": str(here)}
-    )
+    before, folder = environment(), Path.cwd().parent
+    own = {**storage_variables(folder / STORAGE), "TMPDIR": str(folder / TEMPORARY)}
+    replace_environment({**before, **quiet(), **own, "PYTHON_DOTENV_DISABLED": "true"})
     try:
         yield
     finally:

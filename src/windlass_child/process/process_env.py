@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from windlass_child import frameworks
+from windlass_child.process import imported_paths
 from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, NobodyAnswers
 from windlass_child.process.messages import DUMP_SIGNAL
 from windlass_child.process.working_folder import STORAGE, TEMPORARY
@@ -56,19 +57,16 @@ def apply(
     In a process that is reused, `changed` makes the environment of this run from the given one.
     """
     folder = process_environment.folder
-    temporary, storage = f"{folder}/{TEMPORARY}", f"{folder}/{STORAGE}"
-    for place in (temporary, storage):  # a spare folder of the server has them
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(place, 0o700)  # noqa: PTH102 - this runs at the start of each run
     given = {
         **quiet(),
-        **storage_variables(Path(storage)),
+        **storage_variables(Path(folder, STORAGE)),
         **process_environment.environment,
-        "TMPDIR": temporary,
+        "TMPDIR": f"{folder}/{TEMPORARY}",
     }
     replace_environment(changed(given) if changed else given, known=changed is not None)
     tempfile.tempdir = None
-    os.chdir(folder)
+    os.chdir(process_environment.working_folder)
+    imported_paths.move(folder, given)
 
 
 @contextlib.contextmanager

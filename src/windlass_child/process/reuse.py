@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
-from windlass_child.process import left_open, places, processes
+from windlass_child.process import imported_paths, left_open, places, processes
 from windlass_child.process.process_env import environment, native_variables, replace_environment
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ IMPORTING = "<frozen importlib._bootstrap>"
 FOLDER = "/"
 """The working folder of an idle process: that of its last run is not its own any more."""
 
-PLACES = "the import of its modules sets {} to a place in the working folder of the run"
+PLACES = "the import of its modules sets {} to a place in the folder of the run"
 MADE_AT_IMPORT = "{} is an object that its module makes, and runs would share it: name a class or a function"
 STARTED_AT_IMPORT = "its module starts a crew or flow while it is imported"
 
@@ -52,7 +52,8 @@ class NotReusable(Exception):  # noqa: N818 - describes the process
 class Baseline:
     """The state of this process when the modules of its project have been imported, before a run.
 
-    `applied` is the environment that the run began with, `folder` its working folder, `root` the project's.
+    `applied` is the environment that the run began with, `folder` the folder of the run (ProcessEnvironment), `root`
+    the project's.
     """
 
     def __init__(self, applied: Mapping[str, str], folder: str, root: str) -> None:
@@ -89,8 +90,10 @@ class Baseline:
         note_variables_of_imports(self._set)
         if paths := [name for name, value in self._set.items() if self._folder in value]:
             self.refuse(PLACES.format(listed(paths)))
+        imported_paths.find(self._folder, lambda one: places.is_of_project(one, self._folder, Path(self._root)))
         moved = [one for adapter in self._frameworks for one in adapter.moved()]
-        if variables := places.kept(self._folder, self._root, moved):
+        kept = places.kept(self._folder, self._root, moved)
+        if variables := [name for name in kept if name not in imported_paths.variables()]:
             self._places = f"{PLACES.format(listed(variables))}: make it in a function"
         opened = [path for path in map(path_of, self._files) if path.startswith(f"{self._folder}/")]
         if opened:
@@ -125,7 +128,7 @@ class Baseline:
             undo()
         os.chdir(FOLDER)
         if any(folder in value for value in self._set.values() for folder in (self._folder, self._last_folder)):
-            raise NotReusable("a module that the run imported sets a variable to a place in the working folder")
+            raise NotReusable("a module that the run imported sets a variable to a place in the folder of the run")
         if limits() != self._limits:
             raise NotReusable("the run changed a limit or the priority of its process")
         if processes.children(os.getpid()):

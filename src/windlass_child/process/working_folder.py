@@ -31,6 +31,11 @@ MOST_BYTES = 32 * MB
 MOST_ENTRIES = 2000
 """The most files, folders and links that are made. A folder with more entries than are left becomes a link."""
 
+WORK, HOME, TEMPORARY, STORAGE = PLACES = ("work", "home", "tmp", "storage")
+"""The folders in the folder of a run or a zygote: its working folder, and beside it those for its home, for temporary
+files and for the files of frameworks.
+"""
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a write to a full disk, and of a write beyond the quota of a user."""
 
@@ -53,10 +58,6 @@ NOT_ARTIFACTS = {
     "node_modules",
 }
 """Names of caches and of downloaded packages, at any level."""
-TEMPORARY, STORAGE = ".tmp", ".storage"
-"""Folders at the top, for temporary files and for the files of frameworks."""
-OF_PROGRAMS = {".config", ".local", ".npm", STORAGE, TEMPORARY}
-"""Folders at the top, where programs and frameworks keep their own files: the folder may be HOME of the run."""
 MOST_EXAMINED = 100
 """The most entries that `has_files` looks at. With more, the server scans the folder."""
 
@@ -195,7 +196,7 @@ def has_files(root: str, folder: str) -> bool:
                     if examined > MOST_EXAMINED:
                         return True
                     path = f"{above}{entry.name}"
-                    if is_not_stored(above, entry.name):
+                    if is_not_stored(entry.name):
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(f"{path}/")
@@ -208,11 +209,9 @@ def has_files(root: str, folder: str) -> bool:
     return False
 
 
-def is_not_stored(above: str, name: str) -> bool:
-    """Returns whether an entry of a working folder is not stored with the run's files. `above` is the path of its
-    folder, "" at the top.
-    """
-    return name in NOT_ARTIFACTS or (not above and name in OF_PROGRAMS) or name.endswith(".pyc")
+def is_not_stored(name: str) -> bool:
+    """Returns whether an entry of a working folder is not stored with the run's files."""
+    return name in NOT_ARTIFACTS or name.endswith(".pyc")
 
 
 def is_left_out(name: str) -> bool:

@@ -34,6 +34,7 @@ from windlass_child.process.messages import (
     Unready,
 )
 from windlass_child.process.process_env import environment, prepare_output
+from windlass_child.process.working_folder import HOME, TEMPORARY, WORK
 
 PROGRAM = Path(__file__).parents[1] / "__main__.py"
 
@@ -179,7 +180,7 @@ class Zygote:
             open_end.close()
         os.nice(NICENESS)
         if order.start == "exec" or not self._forks:
-            start_afresh(descriptors, self._pid, self._machine)
+            start_afresh(order.folder, descriptors, self._pid, self._machine)
         channel, output, errors = descriptors
         child.main(channel, output, errors, self._pid)
 
@@ -258,13 +259,17 @@ class Zygote:
             self._reap()
 
 
-def start_afresh(descriptors: list[int], zygote: int, machine: dict[str, str]) -> NoReturn:
-    """Replaces this process by a fresh interpreter without the modules of the zygote."""
+def start_afresh(folder: str, descriptors: list[int], zygote: int, machine: dict[str, str]) -> NoReturn:
+    """Replaces this process by a fresh interpreter without the modules of the zygote. `folder` is that of its run: the
+    interpreter and the packages that it loads first read no other home than the run's.
+    """
     try:
         for descriptor in descriptors:
             os.set_inheritable(descriptor, True)
-        arguments = ["-X", "utf8", str(PROGRAM), "child", *map(str, descriptors), str(zygote)]
-        os.execve(sys.executable, [sys.executable, *arguments], machine)  # noqa: S606 - no shell is wanted
+        os.chdir(f"{folder}/{WORK}")
+        own = {**machine, "HOME": f"{folder}/{HOME}", "TMPDIR": f"{folder}/{TEMPORARY}"}
+        arguments = ["-s", "-X", "utf8", str(PROGRAM), "child", *map(str, descriptors), str(zygote)]
+        os.execve(sys.executable, [sys.executable, *arguments], own)  # noqa: S606 - no shell is wanted
     except OSError as error:
         os.write(descriptors[-1], f"{sys.executable} can't be started again: {error.strerror}\n".encode())
     finally:

@@ -32,6 +32,8 @@ def do_folder(inputs):
         "folder": os.getcwd(),
         "temporary": tempfile.gettempdir(),
         "storage": os.environ["CREWAI_STORAGE_DIR"],
+        "home": os.environ["HOME"],
+        "in_home": os.listdir(os.path.expanduser("~")),
         "stdin": sys.stdin.read(),
         "mode": oct(os.stat(os.getcwd()).st_mode & 0o777),
         "group": os.getpgid(0) == os.getpid() == os.getsid(0),

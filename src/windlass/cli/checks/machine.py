@@ -15,6 +15,7 @@ from windlass.errors import WindlassError
 from windlass.projects.kinds import function_project
 from windlass.runner import Runner
 from windlass.runner.cgroups import NotDelegated, delegated
+from windlass_child.process.hardening import CONFINES, SCOPES_SIGNALS, landlock_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,6 +98,24 @@ def limits() -> Finding:
             f"the server reads the memory of runs four times a second, because runs have no cgroups: {error}"
         )
     return Finding(f"each run has a cgroup of its own below {folder}")
+
+
+def isolation() -> Finding:
+    """Reports how far the kernel keeps processes of one user, which crews share, apart from each other."""
+    version = landlock_version()
+    if version >= SCOPES_SIGNALS:
+        return Finding(f"crews can't read each other's memory or signal each other (Landlock {version})")
+    if version >= CONFINES:
+        return Finding(
+            f"crews can't read each other's memory, but can signal each other: Landlock {version} has no scopes for "
+            "signals, which Linux 6.12 and newer have.",
+            Level.WARN,
+        )
+    return Finding(
+        "the kernel has no usable Landlock: crews can signal each other, and read the memory of a process that another "
+        "crew has just started. Use Linux 5.19 or newer with Landlock switched on.",
+        Level.WARN,
+    )
 
 
 async def _inspect(project: Project, scratch: Path, machine: Mapping[str, str]) -> None:
