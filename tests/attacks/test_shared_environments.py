@@ -79,6 +79,7 @@ OF_FILES = {
         "pyproject.toml": NEEDS, "uv.lock": UV_LOCK.format(source='directory = "own"', wheel=REMOTE_WHEEL, hash=HASH),
     },
     "poetry": {"pyproject.toml": POETRY.format(value='{ path = "own" }')},
+    "links of poetry": {"pyproject.toml": POETRY.format(value='"*"') + '[tool.uv]\nfind-links = ["wheels"]\n'},
     "folder in a lock of poetry": {
         "pyproject.toml": POETRY.format(value='"*"'),
         "poetry.lock": POETRY_LOCK.format(hash=HASH, more='[package.source]\ntype = "directory"\nurl = "own"'),
@@ -249,6 +250,14 @@ async def test_a_variable_that_names_a_place_must_be_one_of_the_deployment(
         ({"requirements.txt": "tiny @ file:///srv/other\n"}, "file:///srv/other, which is not in the folder"),
         ({"requirements.txt": "git+file:///srv/other\n"}, "git.file:///srv/other, which is not in the folder"),
         ({"pyproject.toml": NEEDS + '[tool.uv.sources]\ntiny = { path = "../other" }\n'}, "names ../other, which is"),
+        ({"pyproject.toml": POETRY.format(value='{ path = "../x" }')}, "names ../x, which is not"),
+        (
+            {
+                "pyproject.toml": POETRY.format(value='"*"'),
+                "poetry.lock": POETRY_LOCK.format(hash=HASH, more='source = { type = "file", url = "/srv/x.whl" }'),
+            },
+            "names /srv/x.whl, which is not",
+        ),
         ({"pyproject.toml": TINY.format(needs="tiny =>> 1")}, "is no requirement"),
         (
             {"uv.lock": UV_LOCK.format(source='directory = ".."', wheel=REMOTE_WHEEL, hash=HASH)},

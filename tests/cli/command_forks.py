@@ -85,8 +85,11 @@ def run(
 
 
 def start(arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None) -> ForkedProcess:
-    out, err, status = _forked(arguments, environment, folder, b"")
-    return ForkedProcess(status, out, err)
+    with ExitStack() as stack:
+        out, err, status = [stack.enter_context(one) for one in _forked(arguments, environment, folder, b"")]
+        process = ForkedProcess(status, out, err)
+        stack.pop_all()
+    return process
 
 
 def start_with_log(
@@ -95,11 +98,19 @@ def start_with_log(
     """Appends all that it prints to the file."""
     with log.open("ab") as opened:
         (status,) = _forked(arguments, environment, folder, b"", [opened.fileno()] * 2)
-    return ForkedProcess(status)
+    with ExitStack() as stack:
+        process = ForkedProcess(stack.enter_context(status))
+        stack.pop_all()
+    return process
 
 
 def _pid_of(status: FileIO) -> int:
-    return int.from_bytes(status.read(PID_BYTES), "big")
+    """Never 0, which would mean this process and its group."""
+    found = int.from_bytes(status.read(PID_BYTES), "big")
+    if not found:
+        _server.cache_clear()
+        raise ChildProcessError("The process that forks commands has ended. Its error is above.")
+    return found
 
 
 def _forked(

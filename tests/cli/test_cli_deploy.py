@@ -217,7 +217,7 @@ def test_a_build_that_no_worker_takes_is_reported(windlass: Command, server: Fak
     assert ended.code == 0
     lines = [line for line in ended.err.splitlines() if line.startswith("  ")]
     assert lines == [
-        "  the build waits: workers do other builds, or none runs (windlass serve, windlass worker)",
+        "  the build waits for a worker (windlass serve, windlass worker)",
         "  installing",
     ]
 

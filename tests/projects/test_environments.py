@@ -18,7 +18,7 @@ from projects_for_tests.wheels import index, source, wheel
 from windlass.config import environment
 from windlass.errors import ProjectError
 from windlass.projects.environments import Environments, Wanted
-from windlass.projects.uv import Builder, uv_program
+from windlass.projects.uv import Builder, combined, digest_of_operator, operator_settings, uv_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -242,3 +242,33 @@ async def test_a_folder_that_cannot_be_made_is_an_error_in_words(machine: Machin
     machine.place.write_text("in the way")
     with pytest.raises(ProjectError, match=r"can't be made: .* disk of the server"):
         await machine.get(wanted)
+
+
+async def test_other_settings_of_the_machine_make_another_environment_of_the_same_key(machine: Machine) -> None:
+    wanted = await machine.wanted(machine.project("one"))
+    former = await machine.get(wanted)
+    given = {"UV_DEFAULT_INDEX": "https://me:{}@packages.test/simple", "UV_INDEX_OURS_PASSWORD": "{}", "UV_X": "{}"}
+    digests = {
+        digest_of_operator({name: text.format(word) for name, text in given.items()}, as_root=True) for word in "ab"
+    }
+    assert len(digests) == 1, "a new password changes nothing"
+    other = Environments(machine.place, machine.builder, machine=digests.pop())
+    assert other.interpreter(wanted.key) is None
+    python = await other.get(wanted, machine.lines.append)
+    assert python != former
+    os.utime(former.parent.parent, (1, 1))
+    os.utime(python.parent.parent, (1, 1))
+    assert await other.remove_unused([wanted.key]) == [wanted.key]
+    assert other.interpreter(wanted.key) == python
+    assert not digest_of_operator({"UV_CACHE_DIR": "/x", "UV_HTTP_TIMEOUT": "9"}, as_root=True)
+
+
+def test_the_configuration_of_the_operator_counts(tmp_path: Path) -> None:
+    written(tmp_path, {".config/uv/uv.toml": "no-index = true\n", "more.toml": "offline = true\n"})
+    home = {"HOME": str(tmp_path)}
+    assert operator_settings(home, as_root=False)["no-index"] is True
+    assert "no-index" not in operator_settings(home, as_root=True)
+    assert operator_settings({**home, "UV_CONFIG_FILE": str(tmp_path / "more.toml")}, as_root=True) == {"offline": True}
+    assert digest_of_operator(home, as_root=False) != digest_of_operator({}, as_root=False)
+    both = combined({"find-links": ["a"], "pip": {"x": 1}}, {"find-links": ["b"], "pip": {"x": 2, "y": 3}})
+    assert both == {"find-links": ["a", "b"], "pip": {"x": 1, "y": 3}}

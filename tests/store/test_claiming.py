@@ -193,3 +193,20 @@ async def test_a_claim_does_not_expand_inputs_that_are_compressed(rows: Rows) ->
     values = {"worker": rows.worker, "host": "here", "slots": 9, "lease": timedelta(seconds=60)}
     found = await rows.database.rows(SQL["claim"], {**values, "only": None, "ended": [], "recent": []})
     assert [one["content"] for one in found] == [None]
+
+
+async def test_a_lease_counts_from_the_claim_not_from_the_wait_for_another_one(rows: Rows) -> None:
+    (kickoff,) = await rows.accept()
+    async with rows.database.transaction() as other:
+        await other.execute("SELECT pg_advisory_xact_lock(hashtextextended('claim', 0))")
+        claiming = asyncio.create_task(rows.store.claim(rows.worker, 1, 1.0))
+        waits = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        while not await rows.database.rows(waits):  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.01)
+        released = await rows.database.row("SELECT clock_timestamp() AS at")
+    await claiming
+    row = await rows.database.row("SELECT id, lease_until FROM kickoffs")
+    assert row
+    assert released
+    assert row["id"] == kickoff
+    assert row["lease_until"] >= released["at"] + timedelta(seconds=1)

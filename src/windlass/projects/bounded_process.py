@@ -60,7 +60,11 @@ def packages(root: str) -> dict[str, Any] | None:
     found = packages_in(Path(root))
     if found is None:
         return None
-    of_poetry = found.poetry and {"content": text_of(found.poetry.content), "is_own": found.poetry.is_own}
+    of_poetry = found.poetry and {
+        "content": text_of(found.poetry.content),
+        "is_own": found.is_own,
+        "own": list(found.own),
+    }
     return {
         "file": found.file,
         "python": [text[:LONGEST_TEXT] for text in found.python],

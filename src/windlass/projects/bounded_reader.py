@@ -38,7 +38,7 @@ from windlass.projects.uv_inputs import CONSTRAINTS, PYPROJECT, REQUIREMENTS, SY
 from windlass_child.process.messages import Project
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from windlass.accounts import Account
 
@@ -114,6 +114,7 @@ class InputsAnswer(Answer):
 class PoetryAnswer(Answer):
     content: str
     is_own: bool
+    own: Texts
 
 
 class PackagesAnswer(Answer):
@@ -146,6 +147,10 @@ class AnsweredPackages(Packages):
 
     def runs_on(self, version: str) -> bool:
         return version in self.fitting
+
+    @property
+    def own(self) -> Sequence[str]:
+        return self.of_poetry.own if self.of_poetry is not None else self.inputs.own if self.inputs is not None else ()
 
     @property
     def is_own(self) -> bool:

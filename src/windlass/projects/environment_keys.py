@@ -7,14 +7,12 @@ packages too, or variables that the key must not contain, the environment is of 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
-import re
 from typing import TYPE_CHECKING
 
 from windlass.errors import ProjectError
-from windlass.projects.requirement_lines import REMOTE, RequirementLines
+from windlass.projects.requirement_lines import CREDENTIALS, OF_CREDENTIALS, REMOTE, RequirementLines, slow_digest
 from windlass.projects.virtual_environments import FORM
 
 if TYPE_CHECKING:
@@ -22,10 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from windlass.projects.packages import Packages
-
-CREDENTIALS = re.compile(r"(?<=://)[^/\\?#@\s]{0,2000}@")
-"""The user and the password of a URL, in the only form in which all programs find the same host after it."""
-OF_CREDENTIALS = ("_USERNAME", "_PASSWORD")
 
 
 def key_of(
@@ -52,11 +46,6 @@ def key_of(
         content += [snapshot, deployment]
     text = json.dumps(content, sort_keys=True, default=str)
     return f"{slow_digest(text)}-py{version[0]}.{version[1]}"
-
-
-def slow_digest(text: str) -> str:
-    """Returns a digest from which a password in the text, for example in a URL, can't be guessed quickly."""
-    return hashlib.scrypt(text.encode(), salt=b"windlass environment", n=1 << 14, r=8, p=1, dklen=16).hex()
 
 
 def is_private(index: tuple[str, str]) -> bool:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 STAMP = "windlass-environment.json"
 KEY = re.compile(r"[0-9a-f]{32}-py3\.\d+")
+NAME = re.compile(r"[0-9a-f]{32}-py3\.\d+(-[0-9a-f]{16})?")
+"""The name of an environment's folder: its key, and the digest of the machine's settings of uv, if there are any."""
 LOCK_SECONDS = 0.2
 UNUSED_SECONDS = 7 * 24 * 3600.0
 BY = "python under [tool.windlass]"
@@ -72,12 +74,20 @@ class Prepared:
 class Environments:
     """Makes environments in `folder`. `builder` opens the builder of one environment. `reader` reads the files of
     projects, by default as this process's own user.
+
+    `machine` is a digest of the machine's own settings of uv that decide on packages, such as its package index. They
+    are in the names of folders and not in keys: a version that was built on one machine runs on others.
     """
 
     def __init__(
-        self, folder: Path, builder: Callable[[], AbstractContextManager[Builder]], reader: BoundedReader | None = None
+        self,
+        folder: Path,
+        builder: Callable[[], AbstractContextManager[Builder]],
+        reader: BoundedReader | None = None,
+        machine: str = "",
     ) -> None:
         self._folder = folder
+        self._machine = f"-{machine}" if machine else ""
         self._builder = builder
         self._reader = reader or BoundedReader()
         self._making: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -190,7 +200,7 @@ class Environments:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o711)  # crews reach their own environment by its path, and can't list those of others
         place = self._place(wanted.key)
-        with opened_lock(self._lock_file(wanted.key)) as lock:
+        with opened_lock(self._lock_file(place.name)) as lock:
             if not try_to_lock(lock):
                 report("waits for another build of the same environment")
                 with pausing.get()():
@@ -199,7 +209,7 @@ class Environments:
                         time.sleep(LOCK_SECONDS)
             if found := self.interpreter(wanted.key):
                 return found
-            for leftover in self._folder.glob(f".{wanted.key}.*"):
+            for leftover in self._folder.glob(f".{place.name}.*"):
                 remove(leftover)
             report(f"making an environment from {wanted.packages.file} on {wanted.base}")
             with built(
@@ -208,7 +218,7 @@ class Environments:
                 builder=with_indexes(builder, wanted.indexes),
                 report=self._without_places(report),
                 framework=wanted.framework,
-                beside=str(self._folder / f".{wanted.key}."),
+                beside=str(self._folder / f".{place.name}."),
             ) as environment:
                 (environment / STAMP).unlink(missing_ok=True)
                 write_new(environment / STAMP, json.dumps({"form": FORM, "file": wanted.packages.file}))
@@ -224,26 +234,27 @@ class Environments:
 
     async def remove_unused(self, in_use: Collection[str], *, older_than: float = UNUSED_SECONDS) -> list[str]:
         """Removes the environments that are not in `in_use` and that were not used for `older_than` seconds, and what
-        builds left whose process was killed. Returns the keys of the environments.
+        builds left whose process was killed. Returns the names of their folders.
         """
         return await asyncio.to_thread(self._remove_unused, in_use, older_than)
 
     def _remove_unused(self, in_use: Collection[str], older_than: float) -> list[str]:
-        before = time.time() - older_than
+        before, used = time.time() - older_than, {key + self._machine for key in in_use}
         found = [path.name for path in self._folder.iterdir()] if self._folder.is_dir() else []
-        for name in found:
-            if name.startswith(".") and KEY.fullmatch(key := name[1:].rpartition(".")[0]):
-                self._remove_leftover(self._folder / name, key)
-        return [key for key in sorted(found) if KEY.fullmatch(key) and key not in in_use and self._removed(key, before)]
+        for one in found:
+            if one.startswith(".") and NAME.fullmatch(name := one[1:].rpartition(".")[0]):
+                self._remove_leftover(self._folder / one, name)
+        named = [name for name in sorted(found) if NAME.fullmatch(name) and name not in used]
+        return [name for name in named if self._removed(name, before)]
 
-    def _remove_leftover(self, folder: Path, key: str) -> None:
-        with opened_lock(self._lock_file(key)) as lock:
+    def _remove_leftover(self, folder: Path, name: str) -> None:
+        with opened_lock(self._lock_file(name)) as lock:
             if try_to_lock(lock):  # no build of it runs
                 remove(folder)
 
-    def _removed(self, key: str, before: float) -> bool:
-        place, away = self._place(key), self._folder / f".{key}.removed"
-        with opened_lock(self._lock_file(key)) as lock:
+    def _removed(self, name: str, before: float) -> bool:
+        place, away = self._folder / name, self._folder / f".{name}.removed"
+        with opened_lock(self._lock_file(name)) as lock:
             if not try_to_lock(lock) or place.stat().st_mtime > before:
                 return False
             place.rename(away)
@@ -254,12 +265,12 @@ class Environments:
         """Raises ProjectError for a text that is no key: everyone with write access to the database can write a row."""
         if not KEY.fullmatch(key):
             raise ProjectError(f"{key!r} is no environment.")
-        return self._folder / key
+        return self._folder / (key + self._machine)
 
-    def _lock_file(self, key: str) -> Path:
+    def _lock_file(self, name: str) -> Path:
         locks = self._folder / ".locks"
         locks.mkdir(mode=0o700, exist_ok=True)
-        return locks / key
+        return locks / name
 
 
 @contextlib.contextmanager
@@ -280,7 +291,7 @@ def check_python(python: str | None) -> None:
 
 def check_places(packages: Packages) -> None:
     """Raises ProjectError for packages at places of the server that are no files of the project."""
-    if packages.inputs is not None and (place := packages.inputs.outside(packages.root)):
+    if place := packages.outside():
         raise ProjectError(
             f"{packages.file} names {place[:200]}, which is not in the folder of the project.",
             "A deployed project has its own files alone: move the package into its folder, or to a package index.",

@@ -24,12 +24,13 @@ from windlass.projects.uv_inputs import (
     of_pyproject,
     of_requirements,
     of_uv_lock,
+    path_of,
     places_of,
     table,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 POETRY_LOCK, UV_TOML = "poetry.lock", "uv.toml"
 FILES = (PYPROJECT, UV_LOCK, POETRY_LOCK, UV_TOML)
@@ -69,7 +70,19 @@ class Packages:
     @property
     def is_own(self) -> bool:
         """Whether other files of the project than those that name packages decide on the packages."""
-        return self.poetry.is_own if self.poetry is not None else self.inputs is not None and self.inputs.is_own
+        if self.poetry is not None:
+            return bool(self.poetry.own or self.settings.own or self.settings.indexes)
+        return self.inputs is not None and self.inputs.is_own
+
+    @property
+    def own(self) -> Sequence[str]:
+        """The files and folders of which packages are made."""
+        return self.poetry.own if self.poetry is not None else self.inputs.own if self.inputs is not None else ()
+
+    def outside(self) -> str | None:
+        """Returns a file or folder that is made into a package and is not in the project, if there is one."""
+        whole = self.root.resolve()
+        return next((place for place in self.own if not path_of(whole, place).is_relative_to(whole)), None)
 
     @property
     def content(self) -> object:
@@ -149,11 +162,12 @@ class PoetryFiles:
         return [self.lock, table(self.document, "tool", "poetry").get("dependencies"), self._dependencies]
 
     @property
-    def is_own(self) -> bool:
+    def own(self) -> list[str]:
+        """The files and folders of which packages are made."""
         lines = RequirementLines(Path("/"))
         for text in self._dependencies:
             lines.requirement(text, f"dependencies of {PYPROJECT}")
-        return bool(lines.own) or any(places_of(self.content))
+        return [*lines.own, *places_of(self.content)]
 
     @property
     def _dependencies(self) -> list[Any]:

@@ -6,6 +6,7 @@ absolute. So nothing but the text that is written decides on what uv reads.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ MOST_FILES = 100
 LONGEST = 20_000
 """Characters of one requirement. Its hashes may have five times as many."""
 REMOTE = re.compile(r"(git\+)?(https?|ssh)://", re.IGNORECASE)
+CREDENTIALS = re.compile(r"(?<=://)[^/\\?#@\s]{0,2000}@")
+"""The user and the password of a URL, in the only form in which all programs find the same host after it."""
+OF_CREDENTIALS = ("_USERNAME", "_PASSWORD")
 ARCHIVES = tuple(
     ".whl .zip .egg .tar .tgz .tbz .tbz2 .txz .tlz .gz .bz2 .xz .lz .lzma .zst".split()  # noqa: SIM905 - shorter
 )
@@ -240,3 +244,8 @@ def text_of(file: Path) -> str:
 
 def unusable(where: str, reason: str) -> ProjectError:
     return ProjectError(f"{where}, can't be used: {reason}.", "Correct it, or remove it.")
+
+
+def slow_digest(text: str) -> str:
+    """Returns a digest from which a password in the text, for example in a URL, can't be guessed quickly."""
+    return hashlib.scrypt(text.encode(), salt=b"windlass environment", n=1 << 14, r=8, p=1, dklen=16).hex()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.errors import WindlassError
 from windlass.projects.packages import Packages, document_of, explained
+from windlass.projects.requirement_lines import CREDENTIALS, OF_CREDENTIALS, slow_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,6 +49,11 @@ NOT_PASSED = {
     "UV_NO_EDITABLE", "UV_VENV_SEED", "UV_VENV_CLEAR", "UV_VENV_RELOCATABLE",
 }  # fmt: skip
 """Variables that decide on the project, the interpreter, the environment or the configuration. Windlass does so."""
+DECIDING = re.compile(
+    r"UV_(INDEX\w*|DEFAULT_INDEX|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|EXCLUDE_NEWER\w*|PRERELEASE|RESOLUTION|FORK_STRATEGY|"
+    r"CONSTRAINT|OVERRIDE|EXCLUDE|BUILD_CONSTRAINT|NO_BUILD\w*|NO_BINARY\w*|NO_SOURCES\w*|TORCH_BACKEND)"
+)
+"""Variables of the operator that decide on packages."""
 CONFIGURATION = "uv.toml"
 
 
@@ -219,18 +226,30 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def operator_settings(builder: Builder) -> dict[str, Any]:
+def operator_settings(given: Mapping[str, str], *, as_root: bool) -> dict[str, Any]:
     """Returns the configuration of uv that the operator of this machine has made: the file of UV_CONFIG_FILE, else that
-    of the user, and of the system. Raises ProjectError for a file that can't be read.
+    of the user, and of the system. `given` are the variables of this process. Raises ProjectError for a file that can't
+    be read.
     """
-    given = builder.environment
     if named := given.get("UV_CONFIG_FILE"):
         return document_of(Path(named))
     system = next(filter(None, map(document_of, (Path("/etc/xdg/uv/uv.toml"), Path("/etc/uv/uv.toml")))), {})
-    if builder.account is not None:  # root, whose own configuration its builds don't get
+    if as_root:  # builds don't get the configuration in the home of root
         return system
     home = given.get("XDG_CONFIG_HOME") or (f"{given['HOME']}/.config" if given.get("HOME") else None)
     return combined(document_of(Path(home) / "uv" / "uv.toml"), system) if home else system
+
+
+def digest_of_operator(given: Mapping[str, str], *, as_root: bool) -> str:
+    """Returns a digest of the operator's settings that decide on packages, without passwords. It is "" without any."""
+    variables = {
+        name: CREDENTIALS.sub("", value)
+        for name, value in given.items()
+        if DECIDING.fullmatch(name) and not name.endswith(OF_CREDENTIALS)
+    }
+    found = [variables, {name: value for name, value in operator_settings(given, as_root=as_root).items() if value}]
+    text = json.dumps(found, sort_keys=True, default=str)
+    return slow_digest(text)[:16] if any(found) else ""
 
 
 def combined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

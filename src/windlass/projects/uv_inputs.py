@@ -77,11 +77,6 @@ class Inputs:
         """Whether other files than those that uv gets decide on the packages."""
         return bool(self.own or self.indexes or self.reads_project)
 
-    def outside(self, root: Path) -> str | None:
-        """Returns a file or folder that is made into a package and is not in the project, if there is one."""
-        whole = root.resolve()
-        return next((place for place in self.own if not path_of(whole, place).is_relative_to(whole)), None)
-
 
 def path_of(root: Path, place: str) -> Path:
     text = place[4:] if place.lower().startswith("git+") else place

@@ -173,7 +173,8 @@ def install(
     environment, work = folder / "env", folder / "work"
     for name in packages.settings.ignored:
         report(f"the setting {name} of uv does not count here")
-    settings = combined(packages.settings.values, operator_settings(builder))
+    of_operator = operator_settings(builder.environment, as_root=builder.account is not None)
+    settings = combined(packages.settings.values, of_operator)
     uv = Uv(work, folder, builder, packages, report)
     with opened(work) as place:  # its path is in a folder of the builder, which could replace it
         write_new(Path(CONFIGURATION), document_text(settings), place)

@@ -18,7 +18,7 @@ from windlass.errors import ProjectError, SettingsError
 from windlass.projects.checks import declared_project
 from windlass.projects.environments import Environments
 from windlass.projects.setup import ENVIRONMENT, Made, set_up
-from windlass.projects.uv import Builder, uv_program
+from windlass.projects.uv import Builder, digest_of_operator, uv_program
 from windlass.removal import remove
 from windlass.runner.crew_account import crew_account
 from windlass.wiring.crews import place_for_crews
@@ -51,7 +51,9 @@ def place_for_code(settings: Settings) -> Path:
 
 
 def environments_of(settings: Settings, reader: BoundedReader) -> Environments:
-    return Environments(place_for_code(settings) / "environments", partial(server_builder, settings), reader)
+    as_root = crew_account(settings.crew_user) is not None
+    machine = digest_of_operator(config.environment(), as_root=as_root)
+    return Environments(place_for_code(settings) / "environments", partial(server_builder, settings), reader, machine)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ SELECT number, key, record, output FROM summed WHERE so_far - bytes < %(most)s O
 -- Renews only kickoffs that this worker still holds. A row that is missing in the answer is no longer the worker's. The worker does not
 -- name kickoffs that it no longer runs, so their leases end.
 UPDATE kickoffs
-   SET lease_until = now() + %(lease)s
+   SET lease_until = clock_timestamp() + %(lease)s
  WHERE id = ANY (%(kickoffs)s) AND worker_id = %(worker)s AND state = 'STARTED'
 RETURNING id, attempt, stop_requested_at IS NOT NULL AS stop_requested
 
@@ -47,7 +47,7 @@ WITH unlocked AS (
      WHERE id = ANY (%(kickoffs)s) AND worker_id = %(worker)s AND state = 'STARTED'
        FOR NO KEY UPDATE SKIP LOCKED
 ), renewed AS (
-    UPDATE kickoffs SET lease_until = now() + %(lease)s FROM unlocked WHERE kickoffs.id = unlocked.id
+    UPDATE kickoffs SET lease_until = clock_timestamp() + %(lease)s FROM unlocked WHERE kickoffs.id = unlocked.id
     RETURNING kickoffs.id
 )
 SELECT kickoffs.id, attempt, stop_requested_at IS NOT NULL AS stop_requested, renewed.id IS NOT NULL AS renewed
