@@ -37,7 +37,16 @@ def test_a_kickoff_prints_its_id_alone(windlass: Command, crew: FakeCrew) -> Non
     ended = windlass("kickoff", f"{crew.url}/", "-i", "topic=tea", "-i", "depth:=2")
     assert (ended.code, ended.out) == (0, f"{KICKOFF}\n")
     assert f"windlass status {crew.url} {KICKOFF} --watch" in ended.err
-    assert (crew.seen[0].path, crew.seen[0].body) == ("/kickoff", {"inputs": {"topic": "tea", "depth": 2}})
+    assert [one.path for one in crew.seen] == ["/inputs", "/kickoff"]
+    assert crew.seen[1].body == {"inputs": {"topic": "tea", "depth": 2}}
+
+
+def test_an_input_gets_the_type_that_the_schema_of_the_crew_demands(windlass: Command, crew: FakeCrew) -> None:
+    assert windlass("kickoff", crew.url, "-i", "topic=3", "-i", "depth=2").code == 0
+    assert crew.seen[-1].body == {"inputs": {"topic": "3", "depth": 2}}
+    ended = windlass("kickoff", crew.url, "-i", "topic=3", "-i", "depth=two")
+    assert (ended.code, "-i 'depth:=3'" in ended.err) == (2, True)
+    assert [one.path for one in crew.seen] == ["/inputs", "/kickoff", "/inputs"], "nothing was started"
 
 
 def test_a_kickoff_takes_inputs_from_a_file_and_passes_the_rest_on(
@@ -131,6 +140,7 @@ def test_values_that_break_the_schema_are_told_by_their_names(windlass: Command,
     told = windlass("kickoff", crew.url).err.splitlines()
     assert told[1] == "  invalid inputs: depth: 'x' is not of type 'integer'; tone: 'wet' is not one of these"
     assert told[2] == "  limit: 3"
+    assert "-i NAME:=JSON" in told[3]
 
 
 def test_a_wrong_token_is_a_refusal(windlass: Command, crew: FakeCrew) -> None:

@@ -151,6 +151,8 @@ def cli_errors(path: str = "") -> Iterator[None]:
 def _hint(error: CrewError, path: str) -> str:
     if isinstance(error, Refused) and error.details.get("missing_inputs"):
         return "Give each one with: -i NAME=VALUE"
+    if isinstance(error, Refused) and error.details.get("invalid_inputs"):
+        return "`windlass inputs` shows the types. Give a JSON value of a certain type with: -i NAME:=JSON"
     if isinstance(error, errors.Unreachable) and error.was_sent and path == "/kickoff":
         return (
             "The server may have accepted the kickoff. A command that has --idempotency-key from the first try on can "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -12,8 +13,10 @@ from windlass.cli.crew_options import Access, answer_option, client_for, crew_op
 from windlass.cli.kickoff_options import (
     check_together,
     each_options,
+    fitted,
     given_inputs,
     given_members,
+    has_texts,
     json_object,
     queue_options,
 )
@@ -22,6 +25,8 @@ from windlass.cli.status import print_status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from windlass.cli.crew_session import CrewClient
 
 
 LONGEST_DESCRIPTION = 80
@@ -86,7 +91,11 @@ def _json(value: object) -> str:
 @click.command
 @crew_options
 @click.option(
-    "-i", "pairs", multiple=True, metavar="NAME=VALUE", help="An input as text; NAME:=JSON for any other value."
+    "-i",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An input: a text, or a number and so on where the crew's schema demands it; NAME:=JSON for any JSON value.",
 )
 @click.option(
     "--inputs",
@@ -128,6 +137,7 @@ def kickoff(  # noqa: PLR0913 - one for each option
 
     Prints the kickoff's id. With --watch, follows the kickoff and prints its final output. This result goes to standard
     output, everything else to standard error. Inputs of -i override those of --json, which override those of the file.
+    -i sentences=3 gives a number where the crew's schema demands one, and a text where it accepts a text.
     `windlass inputs URL` lists the inputs of the crew. Without URL, it is a crew of the chosen server: that of
     --deployment, or the only one.
 
@@ -145,10 +155,10 @@ def kickoff(  # noqa: PLR0913 - one for each option
 
         job = Job(each.read(), each.name, body, idempotency_key, concurrency, out, patience, retry_failed=retry_failed)
         with client_for(url, access) as crew:
-            return run_each(crew, job)
+            return run_each(crew, replace(job, common={**body, "inputs": _fitted(crew, body["inputs"], pairs)}))
     body |= {"idempotencyKey": idempotency_key} if idempotency_key is not None else {}
     with client_for(url, access) as crew:
-        answer = crew.kickoff(body)
+        answer = crew.kickoff({**body, "inputs": _fitted(crew, body["inputs"], pairs)})
         kickoff_id = str(answer.get("kickoff_id"))
         if watch:
             from windlass.cli.follow import follow
@@ -164,6 +174,12 @@ def kickoff(  # noqa: PLR0913 - one for each option
         notify_streams("The id")
         notify(f"Follow it with: {crew.command('status', kickoff_id, '--watch')}")
     return 0
+
+
+def _fitted(crew: CrewClient, inputs: dict[str, Any], pairs: tuple[str, ...]) -> dict[str, Any]:
+    if not has_texts(pairs):
+        return inputs
+    return fitted(inputs, pairs, crew.inputs().get("schema") or {})
 
 
 def _text_of(file: TextIO | None) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from urllib.parse import unquote
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
@@ -27,13 +28,99 @@ def given_inputs(file: str | None, text: str | None, pairs: Iterable[str]) -> In
 
 
 def pair(given: str) -> tuple[str, Any]:
-    """Parses `name=text`, or `name:=json` for a value that is no text."""
+    """Parses `name=text`, or `name:=json` for a JSON value. `fitted` converts the text."""
     name, equals, value = given.partition("=")
     if not equals or not name.removesuffix(":"):
-        raise click.UsageError(f"-i {given}: give NAME=VALUE, or NAME:=JSON for a number, a list and so on.")
+        raise click.UsageError(f"-i {given}: give NAME=VALUE, or NAME:=JSON for a JSON value of a certain type.")
     if not name.endswith(":"):
         return name, value
     return name[:-1], json_value(value, f"-i {given}")
+
+
+def has_texts(pairs: Iterable[str]) -> bool:
+    """Returns whether one of the pairs is `name=text`, whose value depends on the schema of the crew."""
+    return any(not given.partition("=")[0].endswith(":") for given in pairs)
+
+
+def fitted(inputs: Inputs, pairs: Iterable[str], schema: Mapping[str, Any]) -> Inputs:
+    """Returns the inputs with the texts of `pairs` converted to the types that the schema of the crew demands.
+
+    A text stays a text where the schema accepts one. Raises click.UsageError for a text that is no value of the type.
+    """
+    properties = schema.get("properties") or {}
+    texts: dict[str, str | None] = {}  # of several pairs with one name, the last one counts
+    for given in pairs:
+        name, _, value = given.partition("=")
+        texts[name.removesuffix(":")] = None if name.endswith(":") else value
+    return inputs | {
+        name: _of_types(name, text, types)
+        for name, text in texts.items()
+        if text is not None and (types := _types(properties.get(name, {}), schema)) is not None
+        if "string" not in types
+    }
+
+
+TYPES: dict[type, frozenset[str]] = {
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    float: frozenset({"number"}),
+    str: frozenset({"string"}),
+    list: frozenset({"array"}),
+    dict: frozenset({"object"}),
+    type(None): frozenset({"null"}),
+}
+"""Maps the type of a parsed JSON value to its names in JSON Schema."""
+EXAMPLES = {"integer": "3", "number": "2.5", "boolean": "true", "array": '["a", "b"]', "object": '{"a": 1}'}
+WORDS = {"true": "true", "false": "false", "null": "null", "none": "null"}
+"""Maps words, in any case, to JSON: people write True and None as in Python."""
+DEEPEST_SCHEMA = 20
+
+
+def _of_types(name: str, text: str, types: frozenset[str]) -> Any:
+    try:
+        value = json.loads(WORDS.get(text.strip().lower(), text), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        value = text
+    found = TYPES[type(value)] | ({"integer"} if isinstance(value, float) and value.is_integer() else set())
+    if found & types:
+        return value
+    wanted = " or ".join(sorted(types))
+    example = next((f" -i '{name}:={EXAMPLES[one]}'" for one in sorted(types) if one in EXAMPLES), " -i 'NAME:=JSON'")
+    raise click.UsageError(
+        f"-i {name}={text}: the crew's schema demands {wanted}, and this text is not one. "
+        f"Give a JSON value with := in place of =, such as{example}"
+    )
+
+
+def _types(schema: object, root: Mapping[str, Any], depth: int = 0) -> frozenset[str] | None:
+    """Returns the names of the JSON types that the schema accepts. Returns None if it accepts all, or is not clear."""
+    if not isinstance(schema, dict) or depth > DEEPEST_SCHEMA:
+        return None
+    found = [one for one in _restrictions(schema, root, depth) if one is not None]
+    return frozenset.intersection(*found) if found else None
+
+
+def _restrictions(schema: dict[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[frozenset[str] | None]:
+    if isinstance(kind := schema.get("type"), str | list):
+        names = frozenset([kind] if isinstance(kind, str) else map(str, kind))
+        yield names | {"integer"} if "number" in names else names
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(values, list):
+        yield frozenset().union(*(TYPES.get(type(one), frozenset()) for one in values))
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(schema.get(keyword), list):
+            ways = [_types(one, root, depth + 1) for one in schema[keyword]]
+            yield None if None in ways else frozenset().union(*filter(None, ways))
+    yield from (_types(one, root, depth + 1) for one in schema.get("allOf") or () if isinstance(one, dict))
+    if isinstance(reference := schema.get("$ref"), str) and reference.startswith("#/"):
+        yield _types(_at_pointer(root, reference), root, depth + 1)
+
+
+def _at_pointer(root: Mapping[str, Any], reference: str) -> object:
+    place: Any = root
+    for step in unquote(reference).removeprefix("#/").split("/"):
+        place = place.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(place, dict) else None
+    return place
 
 
 def json_object(text: str, where: str) -> Inputs:
