@@ -73,11 +73,6 @@ def do_kill(inputs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def do_kill_zygote(inputs):
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(60)
-
-
 def do_large(inputs):
     return "x" * inputs["size"]
 
@@ -123,6 +118,13 @@ class Place:
 
     def let_go(self) -> None:
         self.folder.joinpath("let go").touch()
+
+
+def kill_zygote_of(child: int) -> None:
+    """Kills the zygote of a run's process: the run is lost."""
+    zygote = psutil.Process(child).parent()
+    assert zygote is not None
+    zygote.kill()
 
 
 class World:

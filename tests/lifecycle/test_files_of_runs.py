@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lifecycle.running import take_away
+from lifecycle.running import kill_zygote_of, take_away
 from lifecycle.test_fencing import until_logged
 from lifecycle.test_retried_runs import with_retries
 from lifecycle.waiting import until
@@ -223,12 +223,13 @@ async def test_a_resumed_run_finds_the_files_of_finished_steps(written: World, p
         "    seen = {str(p): p.read_text() for p in Path('.').rglob('*.txt')}\n"
         "    Path('log').open('a').write('2'); Path('two.txt').write_text('two')\n"
         "    if not Path(place, 'again').exists():\n"
-        "        Path(place, 'again').touch(); os.kill(os.getppid(), 9); time.sleep(60)\n"
+        "        Path(place, 'again').touch(); Path(place, 'held').write_text(str(os.getpid())); time.sleep(60)\n"
         "    return seen\n"
         "steps.run('one', one)\n"
         "result = steps.run('two', two)"
     )
     kickoff = await written.accept(code=code, place=str(place.folder))
+    kill_zygote_of((await place.until_held())[0])
     await until_lost(written, kickoff)
     finished = {"out/one.txt": b"one", "data.txt": b"changed"}
     assert await files(written, kickoff) == {**finished, "log": b"1"}

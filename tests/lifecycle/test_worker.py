@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lifecycle.running import DEADLINE, Place, World, zygotes
+from lifecycle.running import DEADLINE, Place, World, kill_zygote_of, zygotes
 from lifecycle.waiting import until
 from projects_for_tests.ends import gone, kickoff_folders
 from store.whole import loaded
@@ -193,9 +193,12 @@ async def test_a_run_whose_zygote_dies_is_run_again(
     assert "kickoff.lost" in [record.message for record in caplog.records]
 
 
-async def test_a_kickoff_that_is_lost_too_often_fails(world: World) -> None:
+async def test_a_kickoff_that_is_lost_too_often_fails(world: World, place: Place) -> None:
     await world.worker(max_losses=1)
-    status = await world.ended(await world.accept(do="kill_zygote"))
+    kickoff = await world.accept(**place.inputs())
+    for attempt in (1, 2):
+        kill_zygote_of((await place.until_held(attempt))[-1])
+    status = await world.ended(kickoff)
     assert (status.state, status.reason, status.attempt) == (State.FAILED, "lost", 2)
     assert "was lost 2 times" in (status.error or "")
     assert "the process that started it is gone" in (status.error or "")

@@ -18,6 +18,7 @@ from windlass import log
 from windlass.access.authentication import FailedAuthentications, Rate, Source, TooManyRequests
 from windlass.access.tokens import OWNER, LastOwner, NoSuchUser, UserCanNot, UserExists
 from windlass.errors import WindlassError
+from windlass.kickoffs.roles import Role
 from windlass.secrets.secret import Secret
 from windlass.store.audit import COMMAND_LINE, Actor, Change
 from windlass.store.sessions import OIDC, Lifetime, SessionStore, SignIn
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from windlass.access.openid import Identity, RoleRules
     from windlass.access.tokens import Tokens
-    from windlass.kickoffs.roles import Role
     from windlass.store.database import Database
     from windlass.store.sessions import SessionItem, SessionRow
 
@@ -134,7 +134,11 @@ class Sessions:
 
     async def needs_link(self) -> bool:
         """Returns whether no owner can sign in with a password."""
-        return not await self._store.has_owner_with_password()
+        return Role.OWNER not in await self._store.roles_with_password()
+
+    async def has_passwords(self) -> bool:
+        """Returns whether any user can sign in with a password."""
+        return bool(await self._store.roles_with_password())
 
     async def by_link(self, code: str, client: Client) -> str:
         """Returns the cookie of a new session. Raises SignInRefused and TooManyRequests."""

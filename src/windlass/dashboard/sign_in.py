@@ -64,7 +64,7 @@ async def refused(visit: Visit, error: SignInRefused | TooManyRequests) -> Respo
 async def form(visit: Visit, error: Exception | None = None, status: int = 200) -> Response:
     """Returns the page with the form, and the reason of a failed sign-in."""
     following = visit.field("next") or visit.query.get("next", "")
-    is_first = await visit.dashboard.sessions.needs_link()
+    is_first = not await visit.dashboard.sessions.has_passwords()
     return visit.page(
         "sign_in.html", status, error=error, name=visit.field("name"), following=following, is_first=is_first
     )

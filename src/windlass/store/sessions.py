@@ -179,6 +179,6 @@ class SessionStore:
             await record(connection, Change(by, "user.link", name, {"issuer": issuer}))
         return True
 
-    async def has_owner_with_password(self) -> bool:
-        (row,) = await self._database.rows(SQL["has_owner_with_password"])
-        return bool(row["found"])
+    async def roles_with_password(self) -> set[str]:
+        """Returns the roles of which a user can sign in with a password."""
+        return {row["role"] for row in await self._database.rows(SQL["roles_with_password"])}

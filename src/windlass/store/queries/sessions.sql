@@ -74,8 +74,9 @@ UPDATE users SET password_hash = %(hash)s WHERE id = %(user)s RETURNING id
 -- name: update_hash
 UPDATE users SET password_hash = %(new)s WHERE id = %(user)s AND password_hash = %(old)s RETURNING id
 
--- name: has_owner_with_password
-SELECT EXISTS (SELECT FROM users WHERE role = 'owner' AND disabled_at IS NULL AND password_hash IS NOT NULL) AS found
+-- name: roles_with_password
+-- The roles of which a user can sign in with a password.
+SELECT DISTINCT role FROM users WHERE disabled_at IS NULL AND password_hash IS NOT NULL
 
 -- name: by_identity
 SELECT users.id, users.name
