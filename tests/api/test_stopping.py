@@ -82,11 +82,12 @@ async def test_a_kickoff_that_has_ended_stays_as_it_ended(crew: Crew) -> None:
     assert await crew.status(kickoff) == before
 
 
-async def test_a_run_that_came_to_its_result_before_the_stop_reached_it_is_completed(crew: Crew) -> None:
+async def test_a_run_that_has_its_result_after_the_answer_to_the_stop_has_been_stopped(crew: Crew) -> None:
     run = await begin(crew, kickoff := await crew.kickoff())
     await crew.stop(kickoff)
     await run.succeed()
-    assert (await crew.status(kickoff))["state"] == "SUCCESS"
+    status = await crew.status(kickoff)
+    assert (status["state"], status["reason"], "result" in status) == ("FAILED", "cancelled", False)
 
 
 async def test_a_run_that_was_stopped_ends_with_its_reason(crew: Crew) -> None:

@@ -519,7 +519,7 @@ async def test_files_are_kept_when_the_result_can_not_be_stored(
 ) -> None:
     original = KickoffStore.settle
 
-    async def settle(*arguments: Any, changes: Any = None, **others: Any) -> bool:
+    async def settle(*arguments: Any, changes: Any = None, **others: Any) -> State | None:
         if arguments[3].output is not None or (files_too and changes):
             raise Unstorable("It is too large.", "Return less.")
         return await original(*arguments, changes=changes, **others)

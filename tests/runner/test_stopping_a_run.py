@@ -52,11 +52,23 @@ async def test_a_run_is_told_to_end_before_it_is_killed(hasty: Bench, project: P
     assert "told to end" in heard.lines("stdout")
 
 
-async def test_a_result_that_comes_after_the_request_to_stop_is_kept(hasty: Bench, project: Path) -> None:
+async def test_a_result_that_comes_after_the_request_to_stop_is_kept_and_the_run_is_cancelled(
+    hasty: Bench, project: Path
+) -> None:
     heard, terminator = Heard(), Terminator()
     run = asyncio.create_task(hasty.run(project, {"do": "succeed_at_last"}, heard=heard, terminator=terminator))
     await heard.pids()
     terminator.end(STOPPED)
+    outcome = await run
+    assert (outcome.state, outcome.reason, outcome.error) == (State.CANCELLED, Reason.CANCELLED, "It was stopped.")
+    assert outcome.output == "done after all"
+
+
+async def test_a_result_that_comes_within_the_grace_time_of_a_timeout_counts(hasty: Bench, project: Path) -> None:
+    heard, terminator = Heard(), Terminator()
+    run = asyncio.create_task(hasty.run(project, {"do": "succeed_at_last"}, heard=heard, terminator=terminator))
+    await heard.pids()
+    terminator.end(Termination(State.TIMED_OUT, Reason.TIMED_OUT, "It took too long."))
     outcome = await run
     assert (outcome.state, outcome.output) == (State.SUCCESS, "done after all")
 

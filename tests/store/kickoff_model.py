@@ -69,6 +69,7 @@ class Expected:
             self.losses = 0 if state is TaskState.COMPLETED else self.losses
 
     def settle(self, state: State) -> None:
+        state = State.CANCELLED if self.to_stop else state
         self._leave(state, state)
 
     def lose(self) -> None:

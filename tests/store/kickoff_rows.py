@@ -113,7 +113,7 @@ class Rows:
         (row,) = await self.database.rows("SELECT * FROM kickoffs WHERE id = %(id)s", {"id": kickoff})
         return row[name]
 
-    async def settle(self, claimed: Claimed, outcome: Outcome = DONE) -> bool:
+    async def settle(self, claimed: Claimed, outcome: Outcome = DONE) -> State | None:
         return await self.store.settle(claimed.id, claimed.attempt, outcome, TokenUsage(), [])
 
     async def requeue(self, claimed: Claimed, max_losses: int = 3) -> State | None:

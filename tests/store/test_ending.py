@@ -59,7 +59,7 @@ async def test_a_kickoff_ends_once(rows: Rows) -> None:
 async def test_of_two_ends_at_once_one_counts(rows: Rows) -> None:
     claimed = await rows.started()
     answers = await asyncio.gather(*(rows.settle(claimed, outcome) for outcome in (DONE, FAILED) * 4))
-    assert sum(answers) == 1
+    assert len([one for one in answers if one]) == 1
 
 
 async def test_the_outcome_of_a_run_that_was_reaped_counts_for_nothing(rows: Rows) -> None:

@@ -118,9 +118,10 @@ class Lives(RuleBasedStateMachine):
     @rule(run=runs, outcome=st.sampled_from([DONE, FAILED, TIMED_OUT]))
     def settle(self, run: Claimed, outcome: Outcome) -> None:
         current = self.model.is_current(run)
-        assert self.wait(self.store.settle(run.id, run.attempt, outcome, TokenUsage(), [])) is current
+        settled = self.wait(self.store.settle(run.id, run.attempt, outcome, TokenUsage(), []))
         if current:
             self.model[run.id].settle(outcome.state)
+        assert settled == (self.model[run.id].state if current else None)
 
     @rule(run=runs)
     def requeue(self, run: Claimed) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from store.kickoff_rows import DONE, FAILED, Rows
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.outcome import STOPPED, Outcome
+from windlass.kickoffs.outcome import STOPPED, Outcome, failure
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords
 from windlass_child.process.messages import TaskStarted
@@ -18,6 +18,9 @@ from windlass_child.process.messages import TaskStarted
 if TYPE_CHECKING:
     from uuid import UUID
 
+TIMED_OUT = Outcome(State.TIMED_OUT, reason=Reason.TIMED_OUT, error="it took too long")
+OVER_LIMIT = failure(Reason.LIMIT, "it used too much memory")
+LOST_TOO_OFTEN = failure(Reason.LOST, "it was lost too often")
 CANCELLED = Outcome(State.CANCELLED, reason=Reason.CANCELLED, error="by the runner")
 
 
@@ -61,19 +64,21 @@ async def test_one_that_runs_is_its_workers_to_end(rows: Rows) -> None:
     await is_cancelled(rows, claimed.id, ["skipped", "skipped"])
 
 
-async def test_a_result_that_came_before_the_stop_was_obeyed_counts(rows: Rows) -> None:
+@pytest.mark.parametrize(
+    "outcome", [DONE, FAILED, TIMED_OUT, OVER_LIMIT, LOST_TOO_OFTEN], ids=lambda one: one.reason or "done"
+)
+async def test_a_stop_that_was_confirmed_is_the_end_of_the_kickoff(rows: Rows, outcome: Outcome) -> None:
     claimed = await rows.started()
     await rows.store.stop(claimed.id)
-    assert await rows.settle(claimed, DONE)
-    status = await rows.status(claimed.id)
-    assert (status.state, status.error) == (State.SUCCESS, None)
+    assert await rows.settle(claimed, outcome) is State.CANCELLED
+    await is_cancelled(rows, claimed.id, ["skipped", "skipped"])
 
 
-async def test_a_failure_that_came_before_the_stop_was_obeyed_counts(rows: Rows) -> None:
+async def test_a_result_that_came_after_a_confirmed_stop_is_kept(rows: Rows) -> None:
     claimed = await rows.started()
     await rows.store.stop(claimed.id)
-    assert await rows.settle(claimed, FAILED)
-    assert (await rows.status(claimed.id)).error == FAILED.error
+    await rows.settle(claimed, DONE)
+    assert await rows.column(claimed.id, "output") == DONE.output
 
 
 @pytest.mark.parametrize("way", ["put back", "released", "reaped", "reaped for the last time"])
@@ -141,9 +146,8 @@ async def test_whoever_is_first_stop_or_settle_the_answer_is_true(rows: Rows) ->
     for _ in range(25):
         claimed = await rows.started()
         state, settled = await asyncio.gather(rows.store.stop(claimed.id), rows.settle(claimed))
-        assert settled
         asked = await rows.column(claimed.id, "stop_requested_at")
-        assert state is (State.STARTED if asked else State.SUCCESS)
+        assert (state, settled) == ((State.STARTED, State.CANCELLED) if asked else (State.SUCCESS, State.SUCCESS))
 
 
 async def test_a_kickoff_that_is_none_is_not_stopped(rows: Rows) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.states import Reason, State
@@ -23,8 +23,9 @@ class Outcome:
     """Describes how a run ended.
 
     With the `state` SUCCESS, the output is in `output`, or in the task record at the position `output_of`. `structured`
-    holds the structured output, if there is one, as JSON text that is not parsed yet. With the `state` FAILED, there
-    are a `reason` and an `error`, one line that a person can act on. `trace` is for the log and the event `traceback`.
+    holds the structured output, if there is one, as JSON text that is not parsed yet. With another `state`, there are a
+    `reason` and an `error`, one line that a person can act on. A run that was stopped can have an output too. `trace`
+    is for the log and the event `traceback`.
     `final` means that another attempt would end the same way: the inputs were refused, or the process broke the
     protocol.
     """
@@ -85,11 +86,16 @@ class Ended:
 
 
 def decide(ended: Ended) -> Outcome:
-    """Returns the outcome of a run. A result counts even if the process failed after it: it may have cost much."""
+    """Returns the outcome of a run. A result counts even if the process failed after it: it may have cost much.
+
+    A run that was stopped is cancelled, because the answer to the request has promised so. Its result is kept.
+    """
     match ended:
         case Ended(answer=Succeeded(output=output, structured=structured, output_of=output_of)):
             text = output if output_of is None else None
-            return Outcome(State.SUCCESS, output=text, output_of=output_of, structured=structured)
+            outcome = Outcome(State.SUCCESS, output=text, output_of=output_of, structured=structured)
+            stop = ended.asked if ended.asked and ended.asked.state is State.CANCELLED else None
+            return cancelled_outcome(outcome, stop.error) if stop else outcome
         case Ended(asked=Termination() as asked):
             return Outcome(asked.state, reason=asked.reason, error=asked.error)
         case Ended(answer=Failed() as failed):
@@ -112,6 +118,11 @@ LONGEST_TRACE = 200_000
 
 def failure(reason: Reason, error: str, trace: str = "", *, final: bool = False) -> Outcome:
     return Outcome(State.FAILED, reason=reason, error=error, trace=trace, final=final)
+
+
+def cancelled_outcome(outcome: Outcome, error: str) -> Outcome:
+    """Returns the outcome of a run that was stopped and ended like `outcome`."""
+    return replace(outcome, state=State.CANCELLED, reason=Reason.CANCELLED, error=error)
 
 
 def lost(error: str) -> Outcome:

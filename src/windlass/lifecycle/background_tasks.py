@@ -70,8 +70,12 @@ async def until_the_database_answers(step: Callable[[], Awaitable[Answer]]) -> A
 
 
 async def until_stored(
-    step: Step, answers: Callable[[], Awaitable[bool]], size: int, *, given_up: int = MOST_GIVEN_UP
-) -> None:
+    step: Callable[[], Awaitable[Answer]],
+    answers: Callable[[], Awaitable[bool]],
+    size: int,
+    *,
+    given_up: int = MOST_GIVEN_UP,
+) -> Answer:
     """Repeats the step as `until_the_database_answers` does.
 
     Raises Unstorable when the stored value is large (`size` in bytes) and its statement was given up `given_up` times

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from windlass import log, metrics
 from windlass.errors import Unstorable
-from windlass.kickoffs.outcome import LONGEST_WORDS, failure, lost_too_often
+from windlass.kickoffs.outcome import LONGEST_WORDS, STOPPED, cancelled_outcome, failure, lost_too_often
 from windlass.kickoffs.states import Reason, State
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.store.kickoffs import Interruption
@@ -74,22 +74,23 @@ class RunEnding:
 
         Writes the last reports of the run too. Raises NoLongerOurs.
         """
-        if await self._settled_with_last_reports(outcome):
-            return outcome
-        return await self._settled_alone(await self._write_last_reports(outcome))
+        settled = await self._settled_with_last_reports(outcome)
+        return settled or await self._settled_alone(await self._write_last_reports(outcome))
 
-    async def _settled_with_last_reports(self, outcome: Outcome) -> bool:
-        """Writes the last reports and the outcome in one statement, when the kickoff ends and both are small."""
+    async def _settled_with_last_reports(self, outcome: Outcome) -> Outcome | None:
+        """Writes the last reports and the outcome in one statement, when the kickoff ends and both are small.
+
+        Returns the settled outcome, or None when nothing is written.
+        """
         size = len(outcome.output or "") + len(outcome.structured or "")
         special = self._files_skipped or self._file_changes is not None or outcome.output_of is not None
         goes_on = outcome.reason is Reason.LOST or self._pause(outcome) is not None
         if self._reports.last is None or special or goes_on or size > LARGE:
-            return False
+            return None
         try:
-            await until_the_database_answers(lambda: self._end(outcome, self._reports.last))
+            return await until_the_database_answers(lambda: self._end(outcome, self._reports.last))
         except Unstorable:  # each is tried on its own
-            return False
-        return True
+            return None
 
     async def _write_last_reports(self, outcome: Outcome) -> Outcome:
         try:
@@ -101,45 +102,43 @@ class RunEnding:
     async def _settled_alone(self, outcome: Outcome) -> Outcome:
         size = len(outcome.output or "") + len(outcome.structured or "")
         try:
-            await until_stored(lambda: self.settle(outcome), self._store.answers, size)
+            return await until_stored(lambda: self.settle(outcome), self._store.answers, size)
         except Unstorable as error:
             message = f"the result is {size_in_words(size)}, and {error}"
             reduced = failure(Reason.LIMIT, beginning(message, LONGEST_WORDS), final=True)
             self._records.warnings.clear()
-            await self._settle_reduced(reduced)
-            return reduced
-        return outcome
+            return await self._settle_reduced(reduced)
 
-    async def _settle_reduced(self, outcome: Outcome) -> None:
+    async def _settle_reduced(self, outcome: Outcome) -> Outcome:
         """Settles the kickoff with the changes of its files, or without them if they can't be stored either."""
         if self._file_changes is not None:
             try:
-                await until_stored(lambda: self.settle(outcome), self._store.answers, LARGE + 1)
+                return await until_stored(lambda: self.settle(outcome), self._store.answers, LARGE + 1)
             except Unstorable as error:
                 await self._files.give_up(error.message, self._file_changes)
                 self._file_changes = None
-            else:
-                return
-        await until_the_database_answers(lambda: self.settle(outcome))
+        return await until_the_database_answers(lambda: self.settle(outcome))
 
-    async def settle(self, outcome: Outcome) -> None:
+    async def settle(self, outcome: Outcome) -> Outcome:
         if outcome.reason is Reason.LOST:
             if await self._requeue(outcome.error or ""):
-                return
+                return outcome
             outcome = replace(outcome, error=f"{lost_too_often(self._max_losses)} The last time: {outcome.error}")
         elif await self._retry(outcome):
-            return
+            return outcome
         if self._files_skipped:
             self._files_skipped = False
             await self._files.give_up("another attempt was to follow, but none does.")
-        await self._end(outcome)
+        return await self._end(outcome)
 
-    async def _end(self, outcome: Outcome, last: Batch | None = None) -> None:
+    async def _end(self, outcome: Outcome, last: Batch | None = None) -> Outcome:
         kickoff, attempt = self._claimed.id, self._claimed.attempt
         usage, warnings = self._reports.usage, self._records.warnings
         settled = await self._store.settle(
             kickoff, attempt, outcome, usage, warnings, changes=self._file_changes, last=last
         )
+        if settled is State.CANCELLED:
+            outcome = cancelled_outcome(outcome, STOPPED)
         if settled:
             metrics.ENDED.labels(outcome.state).inc()
         logger.event(
@@ -150,6 +149,7 @@ class RunEnding:
             reason=outcome.reason,
             trace=outcome.trace or None,
         )
+        return outcome
 
     async def _retry(self, outcome: Outcome) -> bool:
         pause = self._pause(outcome)

@@ -92,7 +92,7 @@ async def settle(
     *,
     changes: FileChanges | None = None,
     last: Batch | None = None,
-) -> bool:
+) -> State | None:
     if not outcome.state.ended:
         raise ValueError(f"no run ends as {outcome.state}")
     batch = replace(last or Batch(), warnings=warnings, usage=usage)
@@ -114,7 +114,7 @@ async def _settle(
     outcome: Outcome,
     batch: Batch,
     changes: FileChanges | None,
-) -> bool:
+) -> State | None:
     output, structured = outcome.output, outcome.structured
     statement = settling(Parts.of(batch), output_of=outcome.output_of is not None)
     values = {
@@ -134,16 +134,16 @@ async def _settle(
     if structured is not None and is_large(structured):
         large[1] = structured.data if isinstance(structured, Encoded) else structured.encode()
     if not large and changes is None:
-        return bool(await database.rows(statement, values))
+        return _state(await database.row(statement, values))
     async with database.transaction(size=sum(map(len, large.values()))) as connection:
         if large:
             await stage(connection, large)
-        settled = bool(await fetch(connection, statement, values))
-        if settled and large:
+        rows = await fetch(connection, statement, values)
+        if rows and large:
             await connection.execute(STAGING["move_result"], values)
-        if settled and changes is not None:
+        if rows and changes is not None:
             await files.apply(connection, kickoff, changes)
-    return settled
+    return _state(rows[0] if rows else None)
 
 
 def raw(value: Text | None) -> str | None:

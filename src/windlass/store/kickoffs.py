@@ -177,12 +177,13 @@ class KickoffStore:
         *,
         changes: FileChanges | None = None,
         last: Batch | None = None,
-    ) -> bool:
+    ) -> State | None:
         """Writes the outcome as the final state, the changes of the files, and the events and task records of `last`,
         none of which may be large. Adds only warnings that the kickoff does not have.
 
-        Returns False, and writes nothing, when the kickoff has gone on to another attempt or has ended. Raises
-        Unstorable when PostgreSQL refuses a value permanently.
+        Returns the final state. It is CANCELLED when a stop was requested, for every outcome. Returns None, and
+        writes nothing, when the kickoff has gone on to another attempt or has ended. Raises Unstorable when PostgreSQL
+        refuses a value permanently.
         """
         return await ending.settle(
             self._database, kickoff, attempt, outcome, usage, warnings, changes=changes, last=last

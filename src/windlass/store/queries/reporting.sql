@@ -6,7 +6,7 @@
 WITH live AS (
     {live}
 ){events}{records}{entries}
-SELECT id{notified} FROM live
+SELECT live.*{notified} FROM live
 
 -- name: unchanged
 SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' FOR SHARE
@@ -20,14 +20,17 @@ RETURNING id
 
 -- name: settled
 -- The trigger follow_kickoff applies the consequences at the end of the statement, when the last reports are written. A stop request writes
--- its message to `error` at once. That message stays when the kickoff ends as CANCELLED, however its run ended.
+-- its message to `error` at once. A kickoff that was asked to stop ends as CANCELLED with that message, however its run ended, because the
+-- answer to the request has promised so. A result that the run had by then is kept in `output`.
 UPDATE kickoffs
-   SET state = %(state)s, reason = %(reason)s, error = CASE WHEN %(state)s = 'CANCELLED' THEN coalesce(error, %(error)s) ELSE %(error)s END,
+   SET state = CASE WHEN stop_requested_at IS NULL THEN %(state)s ELSE 'CANCELLED' END,
+       reason = CASE WHEN stop_requested_at IS NULL THEN %(reason)s ELSE 'cancelled' END,
+       error = CASE WHEN stop_requested_at IS NULL THEN %(error)s ELSE coalesce(error, %(error)s) END,
        output = {output}, structured = %(structured)s::json, token_usage = %(token_usage)s::json,
        model_calls = greatest(model_calls, %(model_calls)s), finished_at = now(), worker_id = NULL, lease_until = NULL,
        waiting_for = NULL{warnings}
  WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
-RETURNING id
+RETURNING id, state
 
 -- name: own_output
 %(output)s::json
