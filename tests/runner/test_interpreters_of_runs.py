@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from projects_for_tests.making import Bench, Heard, doing
+from projects_for_tests.making import Bench, Heard, doing, function_project, written
 from windlass.errors import ChildLost, ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner import Runner, RunSpec
+from windlass.runner.prepared_interpreters import copy_programs
 from windlass.runner.spawning import state_of_environment
 
 
@@ -46,6 +49,60 @@ def test_an_environment_that_is_made_again_gets_other_zygotes(tmp_path: Path) ->
     shutil.move(tmp_path / "bare", tmp_path / "former")
     assert state_of_environment(bare_environment(tmp_path)) != before
     assert state_of_environment(tmp_path / "bin" / "python") == ""
+
+
+STARTS_PROGRAMS = """
+import os, subprocess, sys
+
+def run():
+    started = subprocess.run(["python", "-c", "import sys; print(sys.prefix)"], stdout=subprocess.PIPE, text=True)
+    hello = subprocess.run(["hello"], stdout=subprocess.PIPE, text=True)
+    home, active = os.environ.get("PYTHONHOME"), os.environ.get("VIRTUAL_ENV")
+    return {"own": sys.prefix, "started": started.stdout.strip(), "hello": hello.stdout, "home": home, "active": active}
+"""
+
+
+@pytest.mark.parametrize("how", [{}, {"start": "exec"}, {"preload_project": True}])
+async def test_programs_that_a_crew_starts_by_name_are_those_of_its_environment(
+    tmp_path: Path, bench: Bench, how: dict[str, Any]
+) -> None:
+    bench.interpreter = bare_environment(tmp_path)
+    hello = bench.interpreter.with_name("hello")
+    hello.write_text("#!/bin/sh\necho of the environment\n")
+    hello.chmod(0o755)
+    own = {"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": "/nowhere", "PYTHONHOME": "/nowhere"}
+    outcome = await bench.run(function_project(tmp_path / "project", STARTS_PROGRAMS), {}, own, **how)
+    assert outcome.state is State.SUCCESS, outcome.error
+    prefix = str(tmp_path / "bare")
+    assert outcome.json == {
+        "own": prefix, "started": prefix, "hello": "of the environment\n", "home": None, "active": prefix
+    }  # fmt: skip
+
+
+async def test_a_crew_on_the_interpreter_of_windlass_starts_that_python(tmp_path: Path, bench: Bench) -> None:
+    code = """
+        import subprocess, sys
+
+        def run():
+            found = subprocess.run(["python", "-c", "import sys; print(sys.prefix)"], stdout=subprocess.PIPE, text=True)
+            return found.stdout.strip() == sys.prefix
+    """
+    outcome = await bench.run(function_project(tmp_path / "project", code))
+    assert outcome.json is True, outcome.error
+
+
+def test_a_copy_of_an_environment_has_its_programs_and_its_scripts_run_on_the_copy(tmp_path: Path) -> None:
+    source, target = tmp_path / "source" / "bin", tmp_path / "target" / "bin"
+    written(source, {"tool": f"#!{source}/python3\nimport sys\nprint(sys.prefix)\n", "activate": "export PATH\n"})
+    written(source, {"windlass": f"#!{source}/python\n", "other": "#!/bin/sh\n"})
+    shutil.copy("/bin/true", source / "uvx")
+    python = bare_environment(tmp_path)
+    target.mkdir(parents=True)
+    copy_programs(source, target, python)
+    assert sorted(path.name for path in target.iterdir()) == ["tool", "uvx"]
+    printed = subprocess.run([target / "tool"], check=True, capture_output=True, text=True).stdout
+    assert printed == f"{tmp_path / 'bare'}\n"
+    assert subprocess.run([target / "uvx"], check=False).returncode == 0
 
 
 def bare_environment(folder: Path) -> Path:

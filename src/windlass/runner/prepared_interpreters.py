@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
     from windlass.accounts import Account
 
-FORM = 1
+FORM = 2
 """The version of the layout of copies. A new number makes all copies again."""
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 LEFT_OUT = {"ensurepip", "idlelib", "lib2to3", "test", "tests", "turtledemo"}
 """Folders of the standard library that no crew runs."""
 NEEDED = ("ssl", "ctypes", "sqlite3", "lzma", "bz2", "readline")
 """Modules that need libraries of the system. The copy must be able to import those that the original can import."""
+NOT_COPIED = {"windlass"}
+LONGEST_FIRST_LINE = 4096
+"""Bytes of a program that are read for its interpreter."""
 START_SECONDS = 60.0
 NEAR_LIBRARIES = b"$ORIGIN/../lib"
 UNUSED_SECONDS = 24 * 3600
@@ -129,8 +132,9 @@ class Original:
         removed or replaced.
         """
         state = [FORM, account.gid, sys.version, *map(str, (self.base, self.environment, self.program, *self.closed))]
-        libraries = [Path(prefix) / "lib" / VERSION / "site-packages" for prefix in {sys.prefix, sys.base_prefix}]
-        looked_at = [self.python, *(found for folder in libraries for found in entries(folder))]
+        folders = [Path(prefix) / "lib" / VERSION / "site-packages" for prefix in {sys.prefix, sys.base_prefix}]
+        folders += [self.environment / "bin"] if self.environment else []
+        looked_at = [self.python, *(found for folder in folders for found in entries(folder))]
         if self.program in self.closed:
             packages = [path for path in entries(self.program) if path.is_dir() and path.name != "__pycache__"]
             looked_at += [found for folder in (self.program, *packages) for found in entries(folder)]
@@ -178,6 +182,7 @@ class Original:
             f"home = {python.parent}\ninclude-system-site-packages = {self._system_packages()}\n"
             f"prepared-from = {sys.executable}\n"
         )
+        copy_programs(environment / "bin", target / "bin", folder / "environment/bin/python")
         if (environment / "lib64").exists():
             (target / "lib64").symlink_to("lib")
         if not self.packages_are_closed:
@@ -189,6 +194,26 @@ class Original:
         configuration = (Path(sys.prefix) / "pyvenv.cfg").read_text("utf-8").splitlines()
         values = dict(line.replace(" ", "").split("=", 1) for line in configuration if "=" in line)
         return values.get("include-system-site-packages", "false").lower()
+
+
+def copy_programs(source: Path, target: Path, python: Path) -> None:
+    """Copies the programs of an environment, such as uvx and the scripts of packages. The scripts run on `python`.
+
+    Windlass's own command is left out: crews have no use for it.
+    """
+    for program in entries(source):
+        new = target / program.name
+        if not program.is_file() or program.name in NOT_COPIED or os.path.lexists(new):
+            continue
+        with program.open("rb") as file:
+            first, rest = file.readline(LONGEST_FIRST_LINE), b""
+            if is_script := first.startswith(b"#!%b/python" % os.fsencode(source)):
+                rest = file.read()
+        if is_script:
+            new.write_bytes(b"#!%b\n%b" % (os.fsencode(python), rest))
+            new.chmod(0o755)
+        elif first.startswith(b"\x7fELF"):
+            link_or_copy(program.resolve(), new)
 
 
 class ProjectCopies:

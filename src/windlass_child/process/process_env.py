@@ -60,13 +60,27 @@ def apply(
     given = {
         **quiet(),
         **storage_variables(Path(folder, STORAGE)),
-        **process_environment.environment,
+        **activated(process_environment.environment),
         "TMPDIR": f"{folder}/{TEMPORARY}",
     }
     replace_environment(changed(given) if changed else given, known=changed is not None)
     tempfile.tempdir = None
     os.chdir(process_environment.working_folder)
     imported_paths.move(folder, given)
+
+
+def activated(given: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables as in the activated environment of this interpreter: programs that the crew starts by name,
+    such as `python` or a script of a package, are those of the environment.
+    """
+    programs, path = os.path.dirname(sys.executable), given.get("PATH", os.defpath).split(os.pathsep)  # noqa: PTH120
+    found = {name: value for name, value in given.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
+    if sys.prefix != sys.base_prefix:
+        found["VIRTUAL_ENV"] = sys.prefix
+        path = [programs, *(folder for folder in path if folder != programs)]
+    elif programs not in path:  # the order of the system's folders stays as it is
+        path = [programs, *path]
+    return {**found, "PATH": os.pathsep.join(path)}
 
 
 @contextlib.contextmanager
