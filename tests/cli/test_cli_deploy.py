@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 PROJECT = '[project]\nname = "Tea"\n[tool.windlass]\nentrypoint = "steep:steep"\n'
 STEEP = "def steep(leaf: str) -> str:\n    return leaf\n"
+CREW = {
+    "pyproject.toml": '[project]\nname = "pot"\n[tool.crewai]\ntype = "crew"\n',
+    "src/pot/__init__.py": "",
+    "src/pot/crew.py": """
+from crewai.project import CrewBase, crew
+@CrewBase
+class Pot:
+    @crew
+    def crew(self): return Crew(agents=self.agents, tasks=self.tasks)
+""",
+    "src/pot/config/agents.yaml": "ann: {role: r}\n",
+    "src/pot/config/tasks.yaml": "one: {agent: ann}\n",
+}
 SECRETS = {".env": "OPENAI_API_KEY=sk-1\n", "id_rsa": "key", ".venv/pyvenv.cfg": "home = /usr"}
 
 
@@ -151,6 +164,9 @@ def test_all_as_json(windlass: Command, server: FakeServer, tea: str) -> None:
         ({"pyproject.toml": "[project"}, "error: pyproject.toml can't be read"),
         ({"notes.txt": "tea"}, "there is no pyproject.toml and no Python file"),
         ({"pyproject.toml": f"{PROJECT}weight = -1\n", "steep.py": STEEP}, "error: pyproject.toml:5: "),
+        (CREW | {"src/pot/config/tasks.yaml": "one:\n  agent: ann\n bad\n"}, "error: src/pot/config/tasks.yaml:3: "),
+        (CREW | {"src/pot/config/agents.yaml": "ann: [\n"}, "error: src/pot/config/agents.yaml:2: "),
+        ({"crew.jsonc": '{"agents": [],\n "tasks": [,]}'}, "error: crew.jsonc:2: "),
     ],
 )
 def test_a_project_that_is_none_is_not_uploaded(

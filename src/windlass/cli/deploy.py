@@ -163,8 +163,11 @@ def checked(path: Path, *, quiet: bool) -> Recognised:
     """Returns the recognised project. Prints the findings in its files. Raises ProjectError for errors."""
     from windlass.projects.checks import declared_project
     from windlass.projects.findings import Level
+    from windlass.projects.reader import findings_of
 
     recognised, findings = declared_project(path)
+    if recognised is not None:
+        findings = findings_of(recognised.project, findings)
     errors = [one for one in findings if one.level is Level.ERROR]
     if len(findings) > len(errors) or len(errors) > 1:
         for line in (line for one in findings for line in one.lines()):
