@@ -9,7 +9,7 @@ from api.serving import GOOD, KEY_RING
 from windlass.api.crew_api.schemas import KickoffRequest
 
 if TYPE_CHECKING:
-    from api.serving import Crew
+    from api.serving import Crew, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -234,3 +234,18 @@ async def test_a_refusal_does_not_repeat_a_credential(crew: Crew) -> None:
     answer = await crew.post({"inputs": GOOD, "webhooks": {**STREAM, "authentication": authentication}})
     assert answer.status_code == 400
     assert "wh-token-8Jq2" not in answer.text
+
+
+async def test_a_misspelt_input_of_a_closed_set_gives_the_kickoff_a_warning_with_the_nearest_name(
+    server: Server,
+) -> None:
+    properties = {"topic": {"type": "string"}, "sentences": {"type": "integer", "default": 3}}
+    schema = {"type": "object", "properties": properties, "required": ["topic"], "additionalProperties": False}
+    crew = await server.crew(inputs_schema=schema)
+    kickoff = await crew.kickoff({"topic": "tea", "sentence": 5})
+    (warning,) = (await crew.status(kickoff))["warnings"]
+    assert warning == {
+        "code": "unknown_input",
+        "message": "The crew has no input sentence: its value is not used. Did you mean sentences?",
+    }
+    assert "warnings" not in await crew.status(await crew.kickoff({"topic": "tea"}))

@@ -144,6 +144,11 @@ def test_defaults_make_an_input_optional_and_are_told() -> None:
     assert third["properties"]["point"]["default"] == {"x": 1, "y": 0, "colours": []}
 
 
+def test_the_schema_excludes_inputs_that_the_function_cannot_take() -> None:
+    schemas = [LoadedFunction(one).manifest()["inputs_schema"] for one in (lambda a: a, lambda a, **others: others)]
+    assert [one.get("additionalProperties", True) for one in schemas] == [False, True]
+
+
 @pytest.mark.parametrize(
     "doc",
     [

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from cli.fake_crew import problem
 from cli.fake_server import TOKEN, FakeServer, deployment
 from cli.the_command import CommandHere
+from windlass.cli.crew_options import is_of_server
 from windlass.config import environment
 
 if TYPE_CHECKING:
@@ -192,3 +193,34 @@ def test_tokens_of_another_server_are_listed_and_revoked(windlass: Command, serv
     unknown = windlass("tokens", "revoke", "9999")
     assert (unknown.code, "windlass tokens list" in unknown.err) == (1, True)
     assert windlass("tokens", "list", "--all").code == 1
+
+
+def test_a_pasted_base_url_gets_the_token_of_the_profile_of_its_server(windlass: Command, server: FakeServer) -> None:
+    server.answers["GET /crews/tea/inputs"] = {"inputs": ["leaf"], "schema": {}}
+    assert windlass("inputs", f"{server.url}/crews/tea").code == 2, "there is no profile yet"
+    assert windlass("login", server.url, typed=TOKEN).code == 0
+    ended = windlass("inputs", f"{server.url}/crews/tea")
+    assert (ended.code, ended.out.split()[0]) == (0, "leaf"), ended
+    refused = windlass("inputs", f"{server.url}/crews/tea", WINDLASS_TOKEN="wlo_other")
+    assert refused.code == 3, "a given token precedes that of the profile"
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("https://crews.example.com/crews/tea", True),
+        ("https://CREWS.example.com:443/crews/tea", True),
+        ("http://crews.example.com/crews/tea", False),
+        ("https://crews.example.com.evil.example/crews/tea", False),
+        ("https://crews.example.com:8443/crews/tea", False),
+        ("https://example.com/crews/tea", False),
+    ],
+)
+def test_the_token_of_a_profile_goes_to_its_server_only(url: str, *, sent: bool) -> None:
+    assert is_of_server(url, "https://crews.example.com") is sent
+
+
+def test_a_server_below_a_path_is_no_other_path_of_its_host() -> None:
+    below = "https://example.com/windlass"
+    urls = [f"{below}/crews/tea", "https://example.com/crews/tea", f"{below}er/crews/tea", f"{below}/%2e%2e/other"]
+    assert [is_of_server(url, below) for url in urls] == [True, False, False, False]

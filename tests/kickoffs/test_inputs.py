@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.kickoffs.inputs import LONGEST_REASON, InputsCheck, Invalid, Missing
+from windlass.kickoffs.inputs import LONGEST_REASON, MOST_UNKNOWN, InputsCheck, Invalid, Missing
 
 PLACE = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TRIP: dict[str, Any] = {
@@ -27,6 +27,20 @@ def test_inputs_that_fit_are_taken() -> None:
 
 def test_inputs_that_the_schema_does_not_name_are_taken() -> None:
     assert check({"topic": "", "days": 1, "hobby": {"deep": [1]}}) is None
+
+
+def test_inputs_that_a_crew_cannot_use_are_named_with_the_most_similar_name() -> None:
+    closed = InputsCheck.of(TRIP | {"additionalProperties": False})
+    given = {"topic": "", "days": 1, "paec": "slow", "hobby": 1}
+    assert closed(given) is None, "they are accepted"
+    assert closed.unknown(given) == {"paec": "pace", "hobby": None}
+    assert closed.unknown({"topic": "", "days": 1}) == {}
+    assert check.unknown(given) == {}, "the crew may use other names"
+
+
+def test_the_names_of_unknown_inputs_are_bounded() -> None:
+    closed = InputsCheck.of(TRIP | {"additionalProperties": False})
+    assert len(closed.unknown({f"{number}{'x' * 100_000}": 1 for number in range(50)})) == MOST_UNKNOWN
 
 
 def test_all_missing_inputs_are_named_in_the_order_of_the_schema() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -15,6 +15,7 @@ from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from urllib.parse import SplitResult
 
     from windlass.cli.crew_session import CrewClient
     from windlass.secrets.secret import Secret
@@ -174,10 +175,38 @@ def client_at(kickoff: KickoffAt, access: Access) -> CrewClient:
         raise click.UsageError("Give the crew's URL or --deployment, not both.")
     local = is_loopback(urlsplit(url).hostname or "")
     if token is None:
+        token = _token_of_profile(url)
+    if token is None:
         raise click.UsageError(f"There is no token. {_how_to_get_one(local=local)}")
     if url.startswith("http:") and not local:
         notify("warning: http:// sends the token over the network unencrypted; use https:// where the server has it.")
     return CrewClient(url, token)
+
+
+def _token_of_profile(url: str) -> Secret | None:
+    """Returns the token of the profile whose server has the URL. The current profile precedes the others.
+
+    Compares scheme, host and port as a whole, so that no other server gets the token.
+    """
+    from windlass.cli.profiles import Profiles
+
+    loaded = Profiles.load()
+    names = sorted(loaded.profiles, key=lambda name: name != loaded.current)
+    found = (loaded.profiles[name] for name in names if is_of_server(url, loaded.profiles[name].url))
+    first = next(found, None)
+    return None if first is None else valid_token(first.token)
+
+
+def is_of_server(url: str, server: str) -> bool:
+    one, other = urlsplit(url), urlsplit(server)
+    below = other.path.rstrip("/")
+    if (one.scheme, one.hostname, _port(one)) != (other.scheme, other.hostname, _port(other)):
+        return False
+    return ".." not in unquote(one.path).split("/") and (one.path == below or one.path.startswith(f"{below}/"))
+
+
+def _port(parts: SplitResult) -> int | None:
+    return parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def valid_token(text: str) -> Secret:

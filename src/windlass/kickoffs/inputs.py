@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.schema_checks import Schema, first_error
@@ -10,6 +12,9 @@ if TYPE_CHECKING:
 
 Inputs = dict[str, Any]
 LONGEST_REASON = 200
+MOST_UNKNOWN = 5
+MOST_COMPARED, LONGEST_NAME = 100, 60
+"""Bounds of the search for a similar name, whose time grows with the number and the length of names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +34,13 @@ class InputsCheck:
     """Checks inputs against a crew's input schema, which is compiled once for many kickoffs.
 
     Inputs that the schema does not name are accepted. A property whose schema does not restrict its values is not
-    checked, because a crew's placeholders accept any JSON.
+    checked, because a crew's placeholders accept any JSON. `names` are all inputs of a crew that can't use any others,
+    and None for other crews.
     """
 
     required: tuple[str, ...]
     validators: dict[str, Validator] = field(default_factory=dict)
+    names: frozenset[str] | None = None
 
     @classmethod
     def of(cls, schema: dict[str, Any]) -> InputsCheck:
@@ -46,6 +53,7 @@ class InputsCheck:
                 for name, given in schema.get("properties", {}).items()
                 if _constrains(given)
             },
+            names=frozenset(schema.get("properties", {})) if schema.get("additionalProperties") is False else None,
         )
 
     def __call__(self, inputs: Inputs) -> Missing | Invalid | None:
@@ -59,6 +67,22 @@ class InputsCheck:
             if name in inputs and (reason := _first_reason(validator, inputs[name]))
         }
         return Invalid(reasons) if reasons else None
+
+    def unknown(self, inputs: Inputs) -> dict[str, str | None]:
+        """Returns the inputs that the crew does not use, each with the most similar name of an input, at most
+        MOST_UNKNOWN.
+        """
+        if self.names is None or inputs.keys() <= self.names:
+            return {}
+        return {
+            name: self._similar(name) for name in islice((one for one in inputs if one not in self.names), MOST_UNKNOWN)
+        }
+
+    def _similar(self, name: str) -> str | None:
+        if self.names is None or len(name) > LONGEST_NAME or len(self.names) > MOST_COMPARED:
+            return None
+        known = sorted(one for one in self.names if len(one) <= LONGEST_NAME)
+        return next(iter(get_close_matches(name, known, 1)), None)
 
 
 def _constrains(schema: dict[str, Any] | bool) -> bool:

@@ -68,6 +68,10 @@ class LoadedFunction:
         given = {steps.PARAMETER} if self._takes_steps else set()
         self._named = [one for one in self.parameters.values() if one.kind in NAMED and one.name not in given]
 
+    @property
+    def _takes_any(self) -> bool:
+        return any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
+
     @cached_property
     def _hints(self) -> dict[str, Any]:
         return hints_of(self._function)
@@ -84,7 +88,8 @@ class LoadedFunction:
         properties = {one.name: self._property(one, described, definitions) for one in self._named}
         required = [one.name for one in self._named if one.default is one.empty]
         schema: dict[str, Any] = {"type": "object", "properties": properties, "required": required}
-        return schema | ({"$defs": definitions} if definitions else {})
+        closed = {} if self._takes_any else {"additionalProperties": False}
+        return schema | closed | ({"$defs": definitions} if definitions else {})
 
     def _property(self, one: inspect.Parameter, described: dict[str, str], definitions: Definitions) -> dict[str, Any]:
         description = {"description": described[one.name]} if one.name in described else {}
@@ -140,17 +145,16 @@ class LoadedFunction:
     def _arguments(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Returns the inputs, built as annotated.
 
-        Omits inputs without a parameter, unless the function has a ** parameter.
+        Omits inputs without a parameter, unless the function has a ** parameter. The server warns about them.
         """
         taken = {one.name: one for one in self._named}
         missing = [name for name, one in taken.items() if one.default is one.empty and name not in inputs]
         if missing:
             raise InputsRefused(f"{self._name} needs inputs that were not given: {', '.join(missing)}")
-        takes_any = any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
         return {
             name: self._built(name, value) if name in taken else value
             for name, value in inputs.items()
-            if name in taken or takes_any
+            if name in taken or self._takes_any
         }
 
     def _built(self, name: str, value: Any) -> Any:

@@ -19,7 +19,7 @@ from windlass.api.crew_api.schemas import UNSUPPORTED, Key, KickoffRequest
 from windlass.api.errors import Problem, bad_request, problem_of, unexpected
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.inputs import Invalid, Missing
+from windlass.kickoffs.inputs import LONGEST_NAME, Invalid, Missing
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.tasks import Warning_
 from windlass.secrets.key_ring import Sealed
@@ -96,7 +96,7 @@ def new_kickoff(
         unacted=to_json(rules.seal(to_json(unsupported), Sealed.UNSUPPORTED_MEMBERS.of(kickoff)))
         if unsupported
         else None,
-        warnings=_warnings(unsupported) if unsupported else "[]",
+        warnings=_warnings(unsupported, crew.check.unknown(body["inputs"])),
         idempotency_key=key,
         request_digest=_digest(body) if key else None,
         priority=given.priority or 0,
@@ -208,9 +208,19 @@ def _digest(body: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(json.dumps(request, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
-def _warnings(unsupported: Mapping[str, Any]) -> str:
+def _warnings(unsupported: Mapping[str, Any], unknown: Mapping[str, str | None]) -> str:
+    if not unsupported and not unknown:
+        return "[]"
     codes = dict.fromkeys(UNSUPPORTED[name] for name in unsupported)
-    return to_json([Warning_(code, WITHOUT_EFFECT[code]).to_json() for code in codes])
+    found = [Warning_(code, WITHOUT_EFFECT[code]) for code in codes]
+    found += [Warning_("unknown_input", _unknown_input(name, similar)) for name, similar in unknown.items()]
+    return to_json([one.to_json() for one in found])
+
+
+def _unknown_input(name: str, similar: str | None) -> str:
+    shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+    question = f" Did you mean {similar}?" if similar else ""
+    return f"The crew has no input {shown}: its value is not used.{question}"
 
 
 async def accept_each(
