@@ -18,6 +18,30 @@ HIDDEN_FROM_USERS = (TRACEBACK, SECRETS_RESOLVED)
 """The types of events that only tokens of the organization see: they have paths, and names of secrets."""
 
 
+MILESTONES = (
+    "task_started",
+    "task_completed",
+    "task_failed",
+    "crew_kickoff_started",
+    "crew_kickoff_completed",
+    "crew_kickoff_failed",
+    "flow_started",
+    "flow_finished",
+    "flow_failed",
+    "method_execution_started",
+    "method_execution_finished",
+    "method_execution_failed",
+    TRACEBACK,
+    SECRETS_RESOLVED,
+)
+"""The types of events without which a person can't follow a run. Other events must not use up their room."""
+
+
+def is_chunk(kind: str) -> bool:
+    """Returns whether events of this type are parts of a model's streamed answer."""
+    return kind.endswith("_chunk")
+
+
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
     """`at` is Unix time in seconds, `payload` is JSON text. `seq` counts from 1 over all attempts of the kickoff."""

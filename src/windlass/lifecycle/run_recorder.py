@@ -14,6 +14,7 @@ from windlass.errors import Unstorable
 from windlass.kickoffs.events import StoredEvent, stored_event
 from windlass.lifecycle.background_tasks import until_stored, until_the_database_answers
 from windlass.lifecycle.storage_limits import Stored
+from windlass.lifecycle.stream_chunks import StreamChunks
 from windlass.secrets.key_ring import Sealed
 from windlass.store.kickoffs import Batch, JournalEntry
 from windlass_child.process.budget import size_in_words
@@ -90,6 +91,7 @@ class RunRecorder:
         self._records = records
         self._seq = 0
         self._waiting: list[StoredEvent] = []
+        self._chunks = StreamChunks()
         self._entries: list[JournalEntry] = []
         self._bytes = 0
         self._flushes: list[asyncio.Future[None]] = []
@@ -110,17 +112,22 @@ class RunRecorder:
 
     async def open(self) -> None:
         if self._attempt > 1:
-            self._seq, self.stored.size = await self._store.stored_so_far(self._kickoff)
-            self.stored.events = self._seq
+            self._seq, self.stored.size, self.stored.chunks = await self._store.stored_so_far(self._kickoff)
+            self.stored.events = self._seq - self.stored.chunks
 
     async def add(self, kind: str, at: float, payload: dict[str, object] | Encoded) -> None:
-        if not self.stored.has_room_for_an_event():
-            return
         await self._room.wait()
+        if not self.stored.full and (added := self._chunks.joined(kind, payload)) is not None:
+            self.stored.add(added, rows=0)
+            self._grow(added)
+            return
+        if not self.stored.has_room_for(kind):
+            return
         self._seq += 1
         event = stored_event(self._seq, kind, at, payload)
-        self.stored.add_event(len(event.payload))
+        self.stored.add_event(kind, len(event.payload))
         self._waiting.append(event)
+        self._chunks.begin(event, payload)
         if self._grow(len(event.payload)):
             await self._flushed()
 
@@ -224,6 +231,7 @@ class RunRecorder:
 
     def _take(self) -> Batch:
         """Takes the reports for one statement. A journal entry is taken after all reports that arrived before it."""
+        self._chunks.put_into(self._waiting)
         events, room = fitting(self._waiting, BATCH_BYTES, lambda event: len(event.payload))
         del self._waiting[: len(events)]
         records = [] if self._waiting else self._records.take_changed(room)

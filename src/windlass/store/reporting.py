@@ -59,11 +59,13 @@ class JournalEntry:
 class StoredSoFar(NamedTuple):
     """The data that all attempts of a kickoff have stored.
 
-    `last_event` is the number of the last event, `size` the bytes of events, task outputs and journal.
+    `last_event` is the number of the last event, `size` the bytes of events, task outputs and journal, `chunks` the
+    number of events that are chunks of streamed answers.
     """
 
     last_event: int
     size: int
+    chunks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ def columns_of(batch: Batch) -> dict[str, Any]:
 
 async def stored_so_far(database: Database, kickoff: UUID) -> StoredSoFar:
     row = await database.row(SQL["stored_so_far"], {"kickoff": kickoff})
-    return StoredSoFar(int(row["seq"]), int(row["bytes"])) if row else StoredSoFar(0, 0)
+    return StoredSoFar(int(row["seq"]), int(row["bytes"]), int(row["chunks"])) if row else StoredSoFar(0, 0, 0)
 
 
 def warnings_json(warnings: Sequence[Warning_]) -> str:

@@ -90,4 +90,5 @@ RETURNING id, state
 SELECT coalesce((SELECT max(seq) FROM events WHERE kickoff_id = %(kickoff)s), 0) AS seq,
        coalesce((SELECT sum(pg_column_size(payload)) FROM events WHERE kickoff_id = %(kickoff)s), 0)
        + coalesce((SELECT sum(pg_column_size(output)) FROM task_records WHERE kickoff_id = %(kickoff)s), 0)
-       + coalesce((SELECT sum(pg_column_size(record)) FROM journal WHERE kickoff_id = %(kickoff)s), 0) AS bytes
+       + coalesce((SELECT sum(pg_column_size(record)) FROM journal WHERE kickoff_id = %(kickoff)s), 0) AS bytes,
+       (SELECT count(*) FROM events WHERE kickoff_id = %(kickoff)s AND right(type, 6) = '_chunk') AS chunks
