@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.making import Bench, Heard, function_project
+from projects_for_tests.making import Bench, Heard, function_project, written
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason
 from windlass_child.process import error_text
@@ -160,3 +160,28 @@ async def test_a_syntax_error_of_what_is_imported_while_running_tells_its_place(
     told = await error_of(bench, tmp_path, "def run():\n    import late\n")
     assert told.endswith(" (late.py:1)")
     assert "line 1" not in told
+
+
+@functions
+@in_a_process
+async def test_a_missing_package_of_a_namespace_is_named_with_the_namespace(bench: Bench, tmp_path: Path) -> None:
+    words = []
+    for line in ("from brew import pot", "import brew.pot.lid", "from brew.pot import lid"):
+        code = f"import sys\nsys.path.append({str(tmp_path / 'packages')!r})\n\ndef run():\n    {line}\n"
+        (tmp_path / "packages" / "brew").mkdir(parents=True, exist_ok=True)
+        words.append(await error_of(bench, tmp_path / "project", code))
+    assert all(one.startswith("the package 'brew.pot' is not installed in ") for one in words), words
+
+
+@functions
+@in_a_process
+async def test_metadata_of_a_project_that_is_not_installed_is_named_so(bench: Bench, tmp_path: Path) -> None:
+    for name, start in (
+        ("Green_Tea", "the project itself, Green_Tea, is not installed in "),
+        ("other", "the package 'other' is not installed in "),
+    ):
+        code = f"from importlib.metadata import version\n\ndef run():\n    return version({name!r})\n"
+        own = '[project]\nname = "green-tea"\nversion = "1"\n[tool.windlass]\nentrypoint = "work:run"\n'
+        root = written(tmp_path / name, {"pyproject.toml": own, "work.py": code})
+        outcome = await bench.run(root)
+        assert str(outcome.error).startswith(start), outcome.error

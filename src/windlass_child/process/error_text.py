@@ -28,6 +28,8 @@ DISTRIBUTIONS = {
     "bs4": "beautifulsoup4",
     "cv2": "opencv-python",
     "dotenv": "python-dotenv",
+    "google.genai": "google-genai",
+    "google.generativeai": "google-generativeai",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
@@ -59,6 +61,7 @@ CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 MOST_FOLDERS, DEEPEST = 500, 3
 """The limits of a search for the modules of a project."""
 
+OWN_NAME = re.compile(r"""^\[(?:project|tool\.poetry)\][^\[]*?^name\s*=\s*["']([^"'\n]+)""", re.MULTILINE)
 KEY_NAME = re.compile(r"\b[A-Z][A-Z0-9_]*(?:API_KEY|TOKEN|SECRET)\b")
 
 
@@ -248,18 +251,28 @@ def missing(error: ImportError, place: str, root: Path) -> tuple[str, str] | Non
 
     No hint names a package to install that may be a module of the project itself: someone else may own that name.
     """
+    if isinstance(error, metadata.PackageNotFoundError):
+        return without_metadata(str(error.args[0]), f" (read at {place})" if place else "", root)
     at = f" (imported at {place})" if place else ""
     if isinstance(error, ModuleNotFoundError) and error.name:
-        top, inner, _ = error.name.partition(".")
-        if of_the_project(error.name, root):
-            return missing_in_project(error.name, at, root)
-        if inner and is_installed(top):
-            return not_in_release(top, f"module {error.name}", at, root)
-        return missing_package(top, at, root)
+        return missing_module(error.name, at, root)
     named = CANNOT_IMPORT.match(made(str, error)[:LONGEST_LINE])
-    if named and not of_the_project(named[2], root):
-        return not_in_release(named[2].partition(".")[0], f"{named[1]} in {named[2]}", at, root)
-    return None
+    if named is None or of_the_project(named[2], root):
+        return None
+    if is_namespace(named[2]):
+        return missing_package(f"{named[2]}.{named[1]}", at, root)
+    return not_in_release(named[2].partition(".")[0], f"{named[1]} in {named[2]}", at, root)
+
+
+def missing_module(name: str, at: str, root: Path) -> tuple[str, str]:
+    top, inner, _ = name.partition(".")
+    if of_the_project(name, root):
+        return missing_in_project(name, at, root)
+    if inner and is_namespace(top):  # several packages have modules in it, such as `google`
+        return missing_package(first_missing(name), at, root)
+    if inner and is_installed(top):
+        return not_in_release(top, f"module {name}", at, root)
+    return missing_package(top, at, root)
 
 
 def missing_in_project(name: str, at: str, root: Path) -> tuple[str, str]:
@@ -280,6 +293,42 @@ def release_of(top: str) -> str:
     except metadata.PackageNotFoundError:
         found = metadata.packages_distributions().get(top)
         return f"{found[0]} {metadata.version(found[0])}" if found else top
+
+
+def without_metadata(name: str, at: str, root: Path) -> tuple[str, str]:
+    """Returns the words for a read of the metadata of a package, such as its version, that is not installed."""
+    if plain(name) != plain(own_name(root)):
+        return missing_package(name, at, root)
+    message = f"the project itself, {name}, is not installed in {interpreter()}, so it has no metadata{at}"
+    return message, f"Name a [build-system] in its pyproject.toml, and run: {setup_command(root)}"
+
+
+def own_name(root: Path) -> str:
+    """Returns the name in the project's pyproject.toml, or "". Python 3.10 has no parser for it."""
+    with contextlib.suppress(OSError, ValueError):
+        found = OWN_NAME.search((root / "pyproject.toml").read_text("utf-8"))
+        return found[1] if found else ""
+    return ""
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def is_namespace(module: str) -> bool:
+    """Returns whether the module is a folder without code of its own, in which several packages may have modules."""
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return False
+    return found is not None and found.origin is None and found.submodule_search_locations is not None
+
+
+def first_missing(module: str) -> str:
+    """Returns the first part of the module's path that is in no namespace: "google.genai" of "google.genai.types"."""
+    parts = module.split(".")
+    names = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    return next((name for name in names if not is_namespace(name)), module)
 
 
 def is_installed(top: str) -> bool:
