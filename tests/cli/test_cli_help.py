@@ -33,6 +33,12 @@ def test_the_help_lists_every_command_with_its_first_sentence(windlass: Command)
     assert {f"{name} {sentence}" for name, (_, sentence) in COMMANDS.items()} <= lines
 
 
+def test_an_unknown_command_gets_the_most_similar_one(windlass: Command) -> None:
+    ended = windlass("kickof")
+    assert (ended.code, "Did you mean 'kickoff'?" in ended.err) == (2, True)
+    assert "Did you mean" not in windlass("x" * 10_000).err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_begins_its_own_help_with_the_sentence_of_the_list(name: str) -> None:
     command = root.get_command(click.Context(root), name)

@@ -51,7 +51,7 @@ def test_a_project_is_set_up_and_served_on_its_own_environment(open_folder: Path
         windlass("setup", str(project)).out == f"{project}/.venv is up to date, with the packages of requirements.txt\n"
     )
     checked = windlass("check", str(project))
-    assert (checked.code, checked.out) == (0, "nothing found\n")
+    assert (checked.code, checked.out) == (0, "no errors, no warnings\n")
     assert f"crews run in {project}/.venv/bin/python" in checked.err
     assert "the project's .venv" in checked.err
 

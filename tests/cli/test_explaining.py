@@ -59,10 +59,10 @@ def test_a_run_between_two_tasks_says_so() -> None:
     assert explain(running(), AT) == ["It runs, between two tasks or before the first, for 14 s now."]
 
 
-def test_a_run_whose_process_is_being_started_waits_for_it() -> None:
+def test_a_run_whose_process_is_being_started_is_starting() -> None:
     starting = running(waiting_for={"code": "zygote", "message": "a process to be forked from", "place": None})
     told = explain(starting, AT)
-    assert told[0] == "It waits for a process to be forked from."
+    assert told[0] == "It is starting: a process to be forked from."
     assert WHILE_IT_WAITS["zygote"] in told
 
 

@@ -35,7 +35,7 @@ def test_the_moment_is_told_by_the_task_and_how_long_it_has_run() -> None:
 
 def test_the_moment_is_told_by_the_state_while_no_task_runs() -> None:
     queued = {**running(task("a", "pending_run")), "state": "PENDING", "started_at": None}
-    assert now(queued, AT) == "0 of 1 task done; waits for a worker, 15 s"
+    assert now(queued, AT) == "0 of 1 task done; is accepted, 15 s"
 
 
 def test_the_moment_of_a_waiting_kickoff_is_told_by_what_it_waits_for() -> None:
@@ -56,7 +56,9 @@ def test_another_thing_to_wait_for_is_told_and_another_place_is_not() -> None:
 
 def test_a_run_whose_process_is_ready_is_told_to_run() -> None:
     starting = running(task("a", "pending_run"), waiting_for={"code": "zygote", "message": "a process", "place": None})
-    assert changes(waiting("slot", "a slot"), starting) == ["waits for a process"]
+    assert changes(waiting("slot", "a slot"), starting) == [
+        "is starting: its process is prepared, which takes some seconds"
+    ]
     assert changes(starting, running(task("a", "pending_run"), waiting_for=None)) == ["runs"]
 
 

@@ -31,13 +31,15 @@ def test_a_watched_kickoff_shows_each_move_once_and_gives_the_output_alone(windl
     assert (ended.code, ended.out) == (0, "Tea is a leaf.\n")
     assert ended.err.splitlines() == [
         f"kickoff {KICKOFF}",
-        "waits for a worker",
+        "is accepted",
         "runs",
         "  research: running, by Researcher",
         "  research: completed",
         "completed, 4.2 s, 1,234 tokens",
     ]
-    assert [seen.query for seen in crew.seen] == ["", "", "wait=2", "wait=2"]
+    assert [seen.query for seen in crew.seen] == ["", "", "", "wait=2", "wait=2"], (
+        "the inputs, the kickoff, and the status"
+    )
 
 
 def test_a_watched_kickoff_that_fails_ends_the_command_with_1(windlass: Command, crew: FakeCrew) -> None:

@@ -125,7 +125,7 @@ def test_the_quickstart_works_as_it_stands(open_folder: Path) -> None:
     (changing,) = [number for number, block in enumerate(lines) if LOADED_AGAIN in block]
     environment = environment_with_commands(open_folder, windlass)
     made = bash("".join(lines[:serving]), environment, open_folder)
-    assert made.endswith("nothing found\n")
+    assert made.endswith("no errors, no warnings\n")
     with windlass.started("dev", str(open_folder / "tides"), "--port", "0") as server:
         url = server.wait_for("Base URL").split()[-1]
         token = [lines[0], lines[serving + 1].splitlines(keepends=True)[0]]

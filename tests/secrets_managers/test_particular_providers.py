@@ -278,7 +278,7 @@ for _ in range(2):
         print(error)
 """
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed.count(f"pip install 'windlass[{name}]'") == 2
+    assert printed.count(f"pip install --python .venv/bin/python -e '.[{name}]'") == 2
 
 
 def test_a_certificate_file_that_is_not_there_is_an_error_in_words(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -48,6 +49,10 @@ COMMANDS = {
 """Maps a command to its module and the first sentence of its help. `windlass --help` imports no command."""
 
 
+LONGEST_NAME = 40
+"""Characters of an unknown command that are compared with the known ones."""
+
+
 class Commands(click.Group):
     def list_commands(self, _: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -58,6 +63,16 @@ class Commands(click.Group):
         module = import_module(f"windlass.cli.{COMMANDS[cmd_name][0]}")
         found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            similar = get_close_matches(name[:LONGEST_NAME], COMMANDS, 1)
+            question = f" Did you mean {similar[0]!r}?" if similar else ""
+            ctx.fail(f"No such command {name!r}.{question}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -12,7 +12,7 @@ Status = dict[str, Any]
 
 COMPLETED, FAILED, WAITING_FOR_HUMAN = "SUCCESS", "FAILED", "PENDING_HUMAN_INPUT"
 STATES = {
-    "PENDING": "waits for a worker",
+    "PENDING": "is accepted",
     "STARTED": "runs",
     WAITING_FOR_HUMAN: "waits for a human",
 }
@@ -73,6 +73,8 @@ def waits(status: Status) -> str | None:
     Returns None when it waits for nothing, or when the cause is unknown.
     """
     message = waiting_for(status).get("message")
+    if waiting_for(status).get("code") == "zygote":
+        return "is starting: its process is prepared, which takes some seconds"
     return f"waits for {message}" if message else None
 
 

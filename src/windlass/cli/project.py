@@ -173,5 +173,5 @@ def lines(found: list[Finding]) -> list[str]:
     from windlass.projects.findings import counts
 
     if not found:
-        return ["nothing found"]
+        return ["no errors, no warnings"]
     return [*(line for one in found for line in one.lines()), counts(found)]

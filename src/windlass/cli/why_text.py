@@ -67,7 +67,7 @@ def _waits(status: Status, at: datetime) -> list[str]:
     words = wanted.get("message") or ("a human" if status.get("state") == "PENDING_HUMAN_INPUT" else "a worker")
     since = seconds_since(status.get("created_at"), at)
     return [
-        f"It waits for {words}.",
+        f"It is starting: {words}." if wanted.get("code") == "zygote" else f"It waits for {words}.",
         f"It was accepted {lapse(since)} ago." if since is not None else "",
         _earlier_attempts(status),
         WHILE_IT_WAITS.get(str(wanted.get("code")), ""),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
 
+from windlass.secrets.installing import install_command
 from windlass.secrets.provider import BadCredential, MissingPackage
 
 if TYPE_CHECKING:
@@ -60,5 +61,5 @@ def check_method(methods: Mapping[str, type[BaseModel]], method: str, given: Bas
 def missing(title: str, extra: str) -> MissingPackage:
     return MissingPackage(
         f"The client of {title} is not installed in the environment of the server.",
-        f"Run in this environment: pip install 'windlass[{extra}]'",
+        f"Install it, and start the server again: {install_command(extra)}",
     )
