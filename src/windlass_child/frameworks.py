@@ -76,6 +76,15 @@ class Adapter(Protocol):
     def option_for(self, found: Any) -> str | None:
         """Returns the option of [tool.windlass] that names such an object of the framework, or None for others."""
 
+    def runnable(self, found: Any) -> str | None:
+        """Returns the name of the class of an object that can be run, and is no result, or None for others."""
+
+    def how_to_run(self, name: str) -> str:
+        """Returns the hint for an object that `runnable` has named."""
+
+    def kicked_off(self, found: Any, inputs: dict[str, Any]) -> Any:
+        """Runs a crew or a flow and returns its output. Returns None for other objects. Raises InputsRefused."""
+
     def findings(self, project: Project, code: Code) -> Iterator[Found]:
         """Yields the findings in the project's files that the framework reads. The project is not loaded for them."""
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import datetime as dt
 import enum
 import hashlib
 import math
 import sys
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
 import pytest
@@ -230,6 +232,13 @@ def test_an_async_function_is_run_to_its_end() -> None:
         (1, Succeeded("1", "1")),
         ({"a": ["é", None]}, Succeeded('{"a": ["é", null]}', '{"a":["\\u00e9",null]}')),
         ((1, 2), Succeeded("[1, 2]", "[1,2]")),
+        ({2, 1}, Succeeded("[1, 2]", "[1,2]")),
+        ([Point(1)], Succeeded('[{"x": 1, "y": 0, "colours": []}]', '[{"x":1,"y":0,"colours":[]}]')),
+        ({"k": Nested(words=["a"])}, Succeeded('{"k": {"words": ["a"]}}', '{"k":{"words":["a"]}}')),
+        ({dt.date(2026, 1, 2): Decimal("1.5")}, Succeeded('{"2026-01-02": "1.5"}', '{"2026-01-02":"1.5"}')),
+        (dt.timedelta(minutes=1.5), Succeeded("PT90S")),
+        (Colour.RED, Succeeded(Colour.RED.value)),
+        (b"text", Succeeded("text")),
         (Nested(words=["a"]), Succeeded('{"words": ["a"]}', '{"words":["a"]}')),
         (Point(1), Succeeded('{"x": 1, "y": 0, "colours": []}', '{"x":1,"y":0,"colours":[]}')),
     ],
@@ -241,11 +250,23 @@ def test_what_it_returns_is_the_result(value: Any, result: Succeeded) -> None:
     assert not any(isinstance(message, Warned) for message in heard)
 
 
-@pytest.mark.parametrize("value", [{1, 2}, math.nan, 1j, [Point(1)]], ids=str)
-def test_of_what_is_no_json_the_text_is_taken_with_a_warning(value: Any) -> None:
+@pytest.mark.parametrize(
+    ("value", "result", "words"),
+    [
+        (math.nan, Succeeded("null", "null"), "the number nan, which JSON does not have: null was taken"),
+        ({"a": [math.inf]}, Succeeded('{"a": [null]}', '{"a":[null]}'), "the number inf"),
+        (1j, Succeeded("1j"), "a complex, which is not JSON: its text was taken"),
+        (b"\xff", Succeeded("/w=="), "bytes that are not text in UTF-8"),
+        ({1: "a", "1": "b"}, Succeeded('{"1": "b"}', '{"1":"b"}'), "two members with the name '1'"),
+    ],
+    ids=str,
+)
+def test_what_json_can_not_hold_is_warned_of(value: Any, result: Succeeded, words: str) -> None:
     heard: list[Message] = []
-    assert run(lambda: value, heard) == Succeeded(str(value))
-    assert [message.code for message in heard if isinstance(message, Warned)] == ["result_not_json"]
+    assert run(lambda: value, heard) == result
+    warned = [message for message in heard if isinstance(message, Warned)]
+    assert [one.code for one in warned] == ["result_not_json"]
+    assert words in warned[0].message
 
 
 def test_its_task_starts_and_ends() -> None:

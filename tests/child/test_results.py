@@ -40,6 +40,14 @@ async def generated_later() -> AsyncIterator[int]:
     yield 1
 
 
+async def answered() -> int:
+    return 1
+
+
+ROUND: list[Any] = []
+ROUND.append(ROUND)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -58,3 +66,21 @@ def test_what_can_be_no_result_is_told_and_nothing_is_said_to_be_taken(value: An
     assert told.message.startswith(words)
     assert told.hint.startswith("Return ")
     assert channel.heard == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"a": [answered()]}, "returned a coroutine, which nothing awaited at a[0], which is no result"),
+        ([Listening], "returned a class at [0]"),
+        ({"f": generated}, "returned a function at f"),
+        (pytest, "returned a module, which is no result"),
+        (map(str, [1]), "returned an iterator"),
+        (ROUND, "the result contains itself at [0]"),
+    ],
+    ids=["coroutine", "class", "function", "module", "iterator", "circle"],
+)
+def test_what_is_no_result_is_refused_at_every_depth(value: Any, words: str) -> None:
+    with pytest.raises(ProjectFault) as caught:
+        results.of_any(value, Report(Listening(), Redaction({})))
+    assert words in caught.value.message

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windlass_child.process.error_text import InputsRefused
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -148,6 +150,47 @@ def without_kickoffs() -> contextlib.AbstractContextManager[None]:
     from windlass_child.crewai import kickoffs
 
     return kickoffs.refused()
+
+
+RUNNABLES = {
+    "Crew": 'Write `crew = "module:function"` under [tool.windlass], or return the result of its kickoff().',
+    "Flow": "Return the result of its kickoff(), or name the class of the flow as the entrypoint.",
+    "BaseAgent": "Return the result of its kickoff(...).",
+    "LiteAgent": "Return the result of its kickoff(...).",
+    "Task": "Return the result of the crew that runs it.",
+    "BaseLLM": "Return the result of its call(...).",
+    "LLM": "Return the result of its call(...).",
+    "BaseTool": "Return the result of its run(...).",
+    "Memory": "Return what it holds.",
+    "Knowledge": "Return what it holds.",
+}
+"""The classes of crewai whose objects are no results, and what to do. Such an object may hold API keys."""
+
+
+def runnable(found: Any) -> str | None:
+    if getattr(type(found), "is_crew_class", False):
+        return "Crew"
+    own = (one.__name__ for one in type(found).__mro__ if one.__module__.partition(".")[0] == "crewai")
+    return next((name for name in own if name in RUNNABLES), None)
+
+
+def how_to_run(name: str) -> str:
+    return RUNNABLES[name]
+
+
+def kicked_off(found: Any, inputs: dict[str, Any]) -> Any:
+    from windlass_child.crewai.inputs import find
+
+    called = runnable(found)
+    if called == "Flow":
+        return found.kickoff(inputs=dict(inputs)) if inputs else found.kickoff()
+    if called != "Crew":
+        return None
+    crew = found.crew() if getattr(type(found), "is_crew_class", False) else found
+    wanted = find(crew, crew.before_kickoff_callbacks)
+    if missing := [one.name for one in wanted if one.required and one.name not in inputs]:
+        raise InputsRefused(f"the crew needs inputs that were not given: {', '.join(missing)}")
+    return crew.kickoff(inputs=dict(inputs))
 
 
 def option_for(found: Any) -> str | None:

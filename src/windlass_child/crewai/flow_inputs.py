@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import pkgutil
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError
 
 from windlass_child.crewai.capabilities import optional
 from windlass_child.kinds import results
@@ -27,7 +28,7 @@ def schema(flow_class: Any) -> dict[str, Any]:
     """
     state = state_of(flow_class)
     if isinstance(state, dict):
-        return ANY | {"properties": {name: default_of(value) for name, value in state.items() if name != "id"}}
+        return ANY | {"properties": {name: results.default(value) for name, value in state.items() if name != "id"}}
     if isinstance(state, BaseModel):
         return with_defaults(schema_of_model(type(state)), state)
     if isinstance(state, type) and issubclass(state, BaseModel):
@@ -45,7 +46,7 @@ def schema_of_declared(state: Any) -> dict[str, Any]:
     properties = {name: field for name, field in found.get("properties", {}).items() if name != "id"}
     for name, value in defaults.items():
         if name != "id":
-            properties[name] = properties.get(name, {}) | default_of(value)
+            properties[name] = properties.get(name, {}) | results.default(value)
     required = [name for name in found.get("required", []) if name != "id" and name not in defaults]
     return found | {"type": "object", "properties": properties, "required": required}
 
@@ -100,6 +101,8 @@ def without_value(flow_class: Any) -> list[str]:
         state()
     except ValidationError as error:
         return [str(one["loc"][0]) for one in error.errors() if one["type"] == "missing" and one["loc"] != ("id",)]
+    except PydanticUserError:  # an annotation can't be resolved yet; the run reports it
+        return []
     return []
 
 
@@ -120,22 +123,45 @@ def state_of(flow_class: Any) -> Any:
 
 
 def schema_of_model(model: type[BaseModel]) -> dict[str, Any]:
-    try:
-        found = model.model_json_schema()
-    except PydanticInvalidForJsonSchema:  # a field of a type without a JSON Schema
-        return dict(ANY)
+    found = schema_with_every_field(model)
     properties = {name: field for name, field in found.get("properties", {}).items() if name != "id"}
     required = [name for name in found.get("required", []) if name != "id"]
     return found | {"properties": properties, "required": required}
 
 
-def with_defaults(found: dict[str, Any], state: BaseModel) -> dict[str, Any]:
-    properties = {name: field | default_of(getattr(state, name, None)) for name, field in found["properties"].items()}
-    return found | {"properties": properties, "required": []}
+def schema_with_every_field(model: type[BaseModel]) -> dict[str, Any]:
+    """Returns the JSON Schema of a model. A part of a type without one accepts any JSON: its field stays a field.
 
-
-def default_of(value: Any) -> dict[str, Any]:
+    Returns only the names of the fields for a model with an annotation that can't be resolved at run time.
+    """
     try:
-        return {"default": json.loads(results.as_json(results.structure(value)))}
-    except (TypeError, ValueError, RecursionError):
+        return model.model_json_schema(schema_generator=AnyForTheUnknown)
+    except (PydanticUserError, NameError):  # for example a type that is imported under TYPE_CHECKING
+        fields = model.model_fields or model.__annotations__
+        required = [name for name, field in model.model_fields.items() if field.is_required()]
+        return ANY | {"properties": {name: {} for name in fields}, "required": required}
+
+
+class AnyForTheUnknown(GenerateJsonSchema):
+    """Describes a type that JSON Schema can't describe as any JSON."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+        del schema, error_info
         return {}
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """Warns of nothing: the field without its default is right."""
+
+    def encode_default(self, value: Any) -> Any:
+        """Omits a default that is no JSON, such as bytes that are not UTF-8."""
+        found = results.default(value)
+        if not found:
+            raise PydanticSerializationError("the default is no JSON")
+        return found["default"]
+
+
+def with_defaults(found: dict[str, Any], state: BaseModel) -> dict[str, Any]:
+    properties = {
+        name: field | results.default(getattr(state, name, None)) for name, field in found["properties"].items()
+    }
+    return found | {"properties": properties, "required": []}

@@ -17,6 +17,7 @@ from crewai import Crew
 
 from windlass_child import frameworks
 from windlass_child.crewai import bus, capabilities, events, inputs
+from windlass_child.crewai.endings import closes_connections
 from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
 from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
 from windlass_child.journal.crew import CrewJournal
@@ -143,7 +144,19 @@ class LoadedCrew:
         follower.skip_the_rest()
         report.warn_of_leftovers()
         bus.flush()
-        return results.of_a_crew(output, report)
+        return self._result(output, report)
+
+    def _result(self, output: Any, report: Report) -> Succeeded:
+        """Converts the output of the crew, or the value that an @after_kickoff method returned in its place."""
+        if output is None and (called := callbacks_of(self._crew)):
+            report.warn("result_not_json", f"the result is empty, because {called} (@after_kickoff) returns nothing")
+        try:
+            return results.of_any(output, report)
+        except results.NoResult as fault:
+            called = callbacks_of(self._crew)
+            if called and not results.is_output(output):
+                fault.message += f"; {called} (@after_kickoff) returned it"
+            raise
 
     def _asking(self) -> list[tuple[int, ProjectFault]]:
         """Returns (position, fault) of each task that asks a person. Returns [] if the project has its own provider."""
@@ -271,6 +284,19 @@ def misconfigured(error: Exception, crew_class: Any, project: Project) -> Projec
 def config_files(crew_class: Any) -> list[Path | None]:
     named = (crew_class.original_agents_config_path, crew_class.original_tasks_config_path)
     return [Path(crew_class.base_directory) / path if isinstance(path, str) else None for path in named]
+
+
+def callbacks_of(crew: Any) -> str:
+    """Returns the names of the project's @after_kickoff methods of a crew."""
+    found = [one for one in crew.after_kickoff_callbacks if not closes_connections(one)]
+    return ", ".join(name_of(one) for one in found)
+
+
+def name_of(callback: Any) -> str:
+    """Returns the name of a callback. @crew wraps each method in a function that keeps the method in its closure."""
+    cells = [one.cell_contents for one in getattr(callback, "__closure__", None) or ()]
+    marked = (one for one in cells if getattr(one, "is_after_kickoff", False))
+    return str(getattr(next(marked, callback), "__name__", "a callback"))
 
 
 def preparations(crew: Any, found: Any) -> list[Any]:

@@ -124,7 +124,7 @@ class LoadedFlow:
             )
         journal.end()
         bus.flush()
-        return results.of_a_crew(output, report)
+        return results.of_any(output, report)
 
 
 def refuse_without_start(definition: Any, called: str, hint: str) -> None:

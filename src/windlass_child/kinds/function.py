@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import json
 import re
 import time
 from functools import cached_property
@@ -115,6 +114,7 @@ class LoadedFunction:
         try:
             with self._stepping(arguments, report), watched(order, report, self._first_record()):
                 value = self._call(arguments)
+                value = returned_crew(value, order.inputs)
             result = results.of_any(value, report)
         except BaseException:
             report.send(TaskEnded(0, "failed", time.time()))
@@ -172,6 +172,14 @@ def watched(order: Run, report: Report, first_record: int | None = None) -> Iter
     report.warn_of_leftovers()
 
 
+def returned_crew(value: Any, inputs: dict[str, Any]) -> Any:
+    """Runs a crew or a flow that the function made and did not run. Returns any other value unchanged."""
+    for adapter in frameworks.imported():
+        if (output := adapter.kicked_off(value, inputs)) is not None:
+            return results.exhausted(output)
+    return value
+
+
 async def awaited(result: Any) -> Any:
     return await results.exhausted_meanwhile(await result)
 
@@ -179,7 +187,4 @@ async def awaited(result: Any) -> Any:
 def default_of(parameter: inspect.Parameter) -> dict[str, Any]:
     if parameter.default is parameter.empty:
         return {}
-    try:
-        return {"default": json.loads(json.dumps(results.structure(parameter.default), allow_nan=False))}
-    except (TypeError, ValueError):
-        return {}
+    return results.default(parameter.default)
