@@ -12,6 +12,7 @@ from windlass.deployments.builds import Builds
 from windlass.store.builds import BuildStore, BuildTurn, NewLine, NewVersion
 from windlass.store.deployments import DeploymentStore
 from windlass.store.listener import Listener
+from windlass.store.side_jobs import NotYet
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -108,7 +109,9 @@ async def test_a_build_is_skipped_when_a_newer_one_was_queued_before_it_began(wo
 
 
 async def test_the_version_of_an_older_build_does_not_replace_that_of_a_newer_one(world: World) -> None:
+    """The older build's worker was lost and comes back."""
     older = await world.begun(await world.start())
+    await world.rows.database.execute("UPDATE procrastinate_jobs SET status = 'failed'")
     newer = await world.begun(await world.start())
     assert await world.publish(newer) == 2
     assert await world.publish(older) == 3
@@ -121,11 +124,14 @@ async def test_a_build_of_a_removed_deployment_makes_no_version(world: World) ->
     assert await world.publish(turn) is None
 
 
-async def test_builds_of_one_deployment_have_one_lock(world: World) -> None:
-    await world.start()
-    await world.start()
-    rows = await world.rows.database.rows("SELECT lock, queue_name FROM procrastinate_jobs ORDER BY id")
-    assert rows == [{"lock": f"build {world.rows.deployment.id}", "queue_name": "build"}] * 2
+async def test_a_build_does_not_begin_while_an_older_one_of_its_deployment_runs(world: World) -> None:
+    older = await world.begun(await world.start())
+    newer = await world.start()
+    with pytest.raises(NotYet):
+        await world.store.begin(newer)
+    await world.publish(older)
+    await world.rows.database.execute("UPDATE procrastinate_jobs SET status = 'succeeded' WHERE id = 1")
+    await world.begun(newer)
 
 
 async def test_a_build_in_a_transaction_that_is_rolled_back_never_was(world: World) -> None:
