@@ -185,3 +185,13 @@ async def test_metadata_of_a_project_that_is_not_installed_is_named_so(bench: Be
         root = written(tmp_path / name, {"pyproject.toml": own, "work.py": code})
         outcome = await bench.run(root)
         assert str(outcome.error).startswith(start), outcome.error
+
+
+@functions
+@in_a_process
+@pytest.mark.parametrize("line", ["from calendar import plan", "import calendar.plan"])
+async def test_a_module_with_the_name_of_a_loaded_one_is_to_be_renamed(bench: Bench, tmp_path: Path, line: str) -> None:
+    root = written(tmp_path, {"calendar.py": "plan = 1\n"})
+    words = await error_of(bench, root, f"import sys\n\ndef run():\n    {line}\n")
+    assert words.startswith("calendar.py of the project is not imported, because /")
+    assert "/calendar.py has the same name (imported at work.py:4). Rename calendar.py." in words

@@ -257,8 +257,10 @@ def missing(error: ImportError, place: str, root: Path) -> tuple[str, str] | Non
     if isinstance(error, ModuleNotFoundError) and error.name:
         return missing_module(error.name, at, root)
     named = CANNOT_IMPORT.match(made(str, error)[:LONGEST_LINE])
-    if named is None or of_the_project(named[2], root):
+    if named is None:
         return None
+    if of_the_project(named[2], root):
+        return hidden(named[2], at, root)
     if is_namespace(named[2]):
         return missing_package(f"{named[2]}.{named[1]}", at, root)
     return not_in_release(named[2].partition(".")[0], f"{named[1]} in {named[2]}", at, root)
@@ -267,12 +269,24 @@ def missing(error: ImportError, place: str, root: Path) -> tuple[str, str] | Non
 def missing_module(name: str, at: str, root: Path) -> tuple[str, str]:
     top, inner, _ = name.partition(".")
     if of_the_project(name, root):
-        return missing_in_project(name, at, root)
+        return hidden(name, at, root) or missing_in_project(name, at, root)
     if inner and is_namespace(top):  # several packages have modules in it, such as `google`
         return missing_package(first_missing(name), at, root)
     if inner and is_installed(top):
         return not_in_release(top, f"module {name}", at, root)
     return missing_package(top, at, root)
+
+
+def hidden(name: str, at: str, root: Path) -> tuple[str, str] | None:
+    """Returns the words for a module of the project that can't be imported, because a module of Python or of a package
+    with the same name is loaded. None if that is not the case.
+    """
+    top = name.partition(".")[0]
+    loaded = getattr(sys.modules.get(top), "__file__", None)
+    if not loaded or inside(loaded, root) is not None:
+        return None
+    own = places_in(top, root)[0]
+    return f"{own} of the project is not imported, because {loaded} has the same name{at}", f"Rename {own}."
 
 
 def missing_in_project(name: str, at: str, root: Path) -> tuple[str, str]:

@@ -68,7 +68,8 @@ SECONDS = 5.0
 def server(settings: Settings) -> Finding:
     """Checks that the running server is ready, or that its port is free when no server runs."""
     if _is_free(settings.host, settings.port):
-        return Finding(f"none runs; {settings.host}:{settings.port} is free for one")
+        place = f"{settings.host}:{settings.port}"
+        return Finding(f"none runs at {place}, which is free for one (WINDLASS_HOST, WINDLASS_PORT)")
     failing = [name for name, state in _ready(local_url(settings)).items() if state != "ok"]
     if failing:
         raise WindlassError(
