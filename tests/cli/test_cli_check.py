@@ -151,7 +151,7 @@ def test_an_environment_without_crewai_is_told_once_with_how_to_install_it(
     python = PYTHON if PYTHON.exists() else sys.executable  # one that the user of crews can reach
     subprocess.run([python, "-m", "venv", "--without-pip", f"{project}/.venv"], check=True)
     told, other = json.loads(windlass("check", project, "--json").out)
-    assert (other["code"], other["file"]) == ("yaml_syntax", "src/brief/config/tasks.yaml"), "it needs no package"
+    assert (other["code"], other["file"]) == ("yaml_syntax", "config/tasks.yaml"), "it needs no package"
     assert (told["code"], told["level"]) == ("missing_package", "error")
     assert f"{project}/.venv/bin/python" in told["message"]
     assert f"windlass setup {project}" in told["hint"]
