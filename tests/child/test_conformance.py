@@ -100,7 +100,7 @@ async def test_its_environment_is_what_it_was_given(
     assert found["OPENAI_API_KEY"] == "sk-of-this-crew"
     assert not any(name.startswith(("WINDLASS", "PYTHON")) for name in found)
     assert set(found) - of_the_runner - {"OPENAI_API_KEY"} <= {"HOME", "LANG", "LC_ALL", "LC_CTYPE", "LANGUAGE"} | {
-        *("LOGNAME", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER"),
+        *("LOGNAME", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER", "VIRTUAL_ENV"),
     }
 
 
