@@ -38,6 +38,29 @@ async def test_an_accepted_kickoff_is_run_to_its_end(world: World) -> None:
     assert set(loaded(status.token_usage).values()) == {0}
 
 
+async def test_claims_that_take_longer_than_the_lease_are_no_losses(world: World) -> None:
+    waits = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    await world.worker(lease=1.0, renewal=0.25, max_losses=0)
+    for _ in range(4):
+        async with world.database.transaction() as other:
+            await other.execute("SELECT pg_advisory_xact_lock(hashtextextended('claim', 0))")
+            kickoff = await world.accept()
+            await until(lambda: world.database.rows(waits))
+            await asyncio.sleep(1.5)  # longer than the lease
+        status = await world.ended(kickoff)
+        assert (status.state, status.attempt, status.error) == (State.SUCCESS, 1, None)
+
+
+async def test_the_start_of_a_process_is_recorded_though_it_reports_nothing(world: World) -> None:
+    place = Place(world.folder / "place")
+    await world.worker()
+    kickoff = await world.accept(**place.inputs())
+    started = "SELECT FROM kickoffs WHERE id = %(id)s AND process_started"
+    await until(lambda: world.database.rows(started, {"id": kickoff}))
+    place.let_go()
+    assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
 async def test_its_environment_is_asked_for_when_it_starts(world: World) -> None:
     asked: list[str] = []
 

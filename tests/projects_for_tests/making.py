@@ -110,6 +110,9 @@ class ScanAtEnd:
     async def wait_for_slot(self) -> None:
         pass
 
+    def process_started(self) -> None:
+        pass
+
     def process_released(self) -> None:
         pass
 

@@ -91,8 +91,13 @@ class Rows:
     async def silent(self) -> Claimed:
         """A kickoff whose worker has not renewed its lease in time."""
         claimed = await self.started()
+        await self.begin(claimed)
         await self.end_leases()
         return claimed
+
+    async def begin(self, claimed: Claimed) -> None:
+        """Its process has started."""
+        assert await self.store.write_reports(claimed.id, claimed.attempt, Batch(process_started=True))
 
     async def end_leases(self) -> None:
         await self.database.execute("UPDATE kickoffs SET lease_until = now() - interval '1 s' WHERE state = 'STARTED'")

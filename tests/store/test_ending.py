@@ -9,9 +9,11 @@ import pytest
 from store.kickoff_rows import DONE, FAILED, Rows
 from store.whole import loaded
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.outcome import Outcome, TokenUsage, lost_too_often
+from windlass.kickoffs.outcome import MOST_UNSTARTED, Outcome, TokenUsage, lost_too_often, never_started
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
+from windlass.store.claiming import host
+from windlass.store.ending import Interruption
 from windlass_child.process.messages import TaskEnded, TaskStarted, Tokens
 
 if TYPE_CHECKING:
@@ -195,11 +197,51 @@ async def test_a_kickoff_that_was_lost_too_often_fails(rows: Rows) -> None:
     await rows.write(claimed, records)
     assert await rows.store.reap(max_losses=0) == [(claimed.id, State.FAILED)]
     status = await rows.status(claimed.id)
-    assert (status.state, status.reason, status.error) == (State.FAILED, "lost", lost_too_often(0))
+    assert (status.state, status.reason) == (State.FAILED, "lost")
+    happened = "The last time: its worker's lease ended: the worker on the machine "
+    assert str(status.error).startswith(f"{lost_too_often(0)} {happened}")
     assert status.finished_at is not None
     running, waiting = await rows.tasks(claimed.id)
     assert (running["state"], waiting["state"]) == ("failed", "skipped")
     assert running["finished_at"] is not None
+
+
+async def test_an_attempt_without_a_process_is_no_loss_until_there_are_many_in_a_row(rows: Rows) -> None:
+    (kickoff,) = await rows.accept()
+    for attempt in range(1, MOST_UNSTARTED):
+        (claimed,) = await rows.claim()
+        if attempt % 2:
+            await rows.end_leases()
+            assert await rows.store.reap(max_losses=3) == [(kickoff, State.PENDING)]
+        else:
+            lost = Interruption("no process could be started", claimed.usage)
+            assert await rows.store.requeue(kickoff, attempt, lost, max_losses=3, process_started=False)
+            await rows.come_due()
+        assert await rows.column(kickoff, "losses") == 0
+        assert await rows.column(kickoff, "unstarted") == attempt
+    await rows.claim()
+    await rows.end_leases()
+    assert await rows.store.reap(max_losses=3) == [(kickoff, State.FAILED)]
+    status = await rows.status(kickoff)
+    assert (status.state, status.reason) == (State.FAILED, "lost")
+    assert str(status.error).startswith(
+        f"{never_started(3)} The last time: its worker's lease ended before the process"
+    )
+    assert f"the worker on the machine {host()} last reported " in str(status.error)
+
+
+async def test_a_process_that_starts_ends_the_row_of_attempts_without_one(rows: Rows) -> None:
+    claimed = await rows.started()
+    await rows.end_leases()
+    await rows.store.reap(max_losses=3)
+    (claimed,) = await rows.claim()
+    await rows.begin(claimed)
+    assert await rows.column(claimed.id, "unstarted") == 0
+    await rows.end_leases()
+    await rows.store.reap(max_losses=3)
+    assert await rows.column(claimed.id, "losses") == 1
+    await rows.claim()
+    assert await rows.column(claimed.id, "process_started") is False, "that of the next attempt has not"
 
 
 async def test_of_reapers_at_once_one_gets_each_kickoff(rows: Rows) -> None:

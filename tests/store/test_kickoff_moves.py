@@ -105,6 +105,8 @@ class Lives(RuleBasedStateMachine):
         ready = self.ready
         claimed = self.wait(self.store.claim(worker, slots, 60.0))
         self.model.claim(claimed, slots, ready, worker)
+        for one in claimed:
+            self.wait(self.all_rows[0].begin(one))
         return multiple(*claimed)
 
     @rule(worker=workers)

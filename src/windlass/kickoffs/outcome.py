@@ -137,6 +137,19 @@ def lost_too_often(max_losses: int) -> str:
     )
 
 
+MOST_UNSTARTED = 10
+"""Attempts in a row that may end before a process has started. Such an attempt is no loss, but can't go on for ever."""
+
+
+def never_started(max_losses: int) -> str:
+    if not max_losses:
+        return lost_too_often(max_losses)
+    return (
+        f"No process of this kickoff started in {MOST_UNSTARTED} attempts in a row, so the kickoff is not run again. "
+        "Look in the server's log for the cause (often: a slow database, or too many processes)."
+    )
+
+
 def words_for(status: int, *, memory_known: bool = False) -> str:
     """Returns the error for a process that ended with this wait status and without an answer."""
     if not os.WIFSIGNALED(status):

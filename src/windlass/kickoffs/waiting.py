@@ -76,6 +76,7 @@ class Facts:
     - `ahead`: how many kickoffs that wait for the same thing come before this one; MOST_COUNTED for that many or more
     - `running_here`: the number of running kickoffs of the crew
     - `running`: the number of all running kickoffs; None if the asker may not see it
+    - `unstarted`: the number of its latest attempts that ended before a process had started
     - `workers`, `slots`: the number of workers that are alive, and of their slots
     - `ended_as`, `why`: how the latest attempt ended, and the reason
     """
@@ -86,6 +87,7 @@ class Facts:
     concurrency: int | None = None
     run_at: datetime | None = None
     losses: int = 0
+    unstarted: int = 0
     retries: int = 0
     ended_as: AttemptEnd | None = None
     why: str | None = None
@@ -155,6 +157,9 @@ def _for_its_time(facts: Facts, run_at: datetime) -> Waiting:
     at = f"{run_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if facts.ended_as == RETRIED:
         return Waiting("retry", f"its next attempt, at {at}: it failed {how_often(facts.retries)}{_last_error(facts)}")
+    if facts.unstarted:
+        words = f"an attempt ended {how_often(facts.unstarted)} before its process had started"
+        return Waiting("retry", f"its next attempt, at {at}: {words}")
     if facts.losses:
         lost = f"its process or its worker was lost {how_often(facts.losses)}"
         return Waiting("retry", f"its next attempt, at {at}: {lost}")

@@ -154,6 +154,9 @@ class Run:
     async def wait_for_slot(self) -> None:
         await self.slot.acquire()
 
+    def process_started(self) -> None:
+        self._reports.begin()
+
     def process_released(self) -> None:
         """Lets the kickoff be settled while the folder of the run is removed, unless another attempt follows."""
         self.slot.release()

@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING
 
 from windlass import log, metrics
 from windlass.errors import Unstorable
-from windlass.kickoffs.outcome import LONGEST_WORDS, STOPPED, cancelled_outcome, failure, lost_too_often
+from windlass.kickoffs.outcome import (
+    LONGEST_WORDS,
+    STOPPED,
+    cancelled_outcome,
+    failure,
+    lost_too_often,
+    never_started,
+)
 from windlass.kickoffs.states import Reason, State
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
+from windlass.store.claiming import host
 from windlass.store.kickoffs import Interruption
 from windlass_child.process.budget import size_in_words
 from windlass_child.process.truncation import beginning
@@ -123,7 +131,9 @@ class RunEnding:
         if outcome.reason is Reason.LOST:
             if await self._requeue(outcome.error or ""):
                 return outcome
-            outcome = replace(outcome, error=f"{lost_too_often(self._max_losses)} The last time: {outcome.error}")
+            ended = lost_too_often if self._reports.process_started else never_started
+            last = f"The last time, on the machine {host()}: {outcome.error}"
+            outcome = replace(outcome, error=f"{ended(self._max_losses)} {last}")
         elif await self._retry(outcome):
             return outcome
         if self._files_skipped:
@@ -180,7 +190,12 @@ class RunEnding:
         kickoff, attempt = self._claimed.id, self._claimed.attempt
         isolated = not self._lease_handle.lapsed  # after the end of the lease, the crew did not cause the loss
         state = await self._store.requeue(
-            kickoff, attempt, self._interruption(why), max_losses=self._max_losses, isolated=isolated
+            kickoff,
+            attempt,
+            self._interruption(why),
+            max_losses=self._max_losses,
+            isolated=isolated,
+            process_started=self._reports.process_started,
         )
         if state is not None:
             logger.event("kickoff.lost", kickoff_id=kickoff, attempt=attempt, why=why, again=state is State.PENDING)

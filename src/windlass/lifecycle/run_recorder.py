@@ -52,6 +52,8 @@ BATCH_BYTES = 4 * 1024 * 1024
 """Bytes that one statement writes at most. A single larger value has a statement of its own."""
 HOLDING = 1.0
 """Seconds that the last reports wait for the end of the run, to be written with its outcome."""
+START_WITHIN = 1.0
+"""Seconds after which the start of a run's process is written, if no other report was. A loss counts only with it."""
 LAST_BYTES = 64 * 1024
 """Bytes of the last reports that are written together with the outcome at most."""
 PURPOSE = "journal"
@@ -109,6 +111,7 @@ class RunRecorder:
         self._written_usage = claimed.usage
         self.usage = replace(claimed.usage)
         self._written_model_calls = self.model_calls = claimed.model_calls
+        self.process_started = self._written_start = False
 
     async def open(self) -> None:
         if self._attempt > 1:
@@ -170,6 +173,12 @@ class RunRecorder:
         new = self._records.warnings[self._written_warnings :]
         self._written_warnings += len(new)
         return new
+
+    def begin(self) -> None:
+        """Records that the process of the run has started, with the next reports or after START_WITHIN."""
+        if not self.process_started:
+            self.process_started = True
+            asyncio.get_running_loop().call_later(START_WITHIN, self.wake)
 
     def hold(self) -> None:
         """Lets reports wait for `close`, for HOLDING seconds: the run ends soon."""
@@ -242,7 +251,17 @@ class RunRecorder:
         usage = replace(self.usage) if self.usage != self._written_usage else None
         warnings = self.take_warnings()
         changes = bool(warnings or entries or usage) or self._differs()
-        batch = Batch(events, records, warnings, entries, usage, self.waiting_for, self.model_calls, changes)
+        batch = Batch(
+            events,
+            records,
+            warnings,
+            entries,
+            usage,
+            self.waiting_for,
+            self.model_calls,
+            changes,
+            self.process_started,
+        )
         self._bytes = self._bytes - batch.size if self._left else 0
         if self._bytes < MOST_BYTES_WAITING and len(self._waiting) + len(self._entries) < MOST_WAITING:
             self._room.set()
@@ -251,7 +270,8 @@ class RunRecorder:
         return batch
 
     def _differs(self) -> bool:
-        return (self.waiting_for, self.model_calls) != (self._written_waiting_for, self._written_model_calls)
+        written = self._written_waiting_for, self._written_model_calls, self._written_start
+        return (self.waiting_for, self.model_calls, self.process_started) != written
 
     async def _write(self, batch: Batch) -> None:
         """Writes the batch. Writes it in halves if the database can't store it as a whole."""
@@ -271,6 +291,7 @@ class RunRecorder:
         if not await self._store.write_reports(self._kickoff, self._attempt, batch):
             raise NoLongerOurs
         self._written_waiting_for, self._written_model_calls = batch.waiting_for, batch.model_calls
+        self._written_start = batch.process_started
         self._written_usage = batch.usage or self._written_usage
         for entry in batch.entries:
             self._lease_handle.written(entry.number)

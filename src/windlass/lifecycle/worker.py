@@ -165,6 +165,9 @@ class Worker:
         self._stop_requests.clear()
         until = self._leased_until()
         claimed = await self._claimed(free) if free > 0 else []
+        found = len(claimed)
+        while claimed and until - boottime() < self._config.lease / 2:
+            until, claimed = await self._renewed(claimed)
         for kickoff in claimed:
             try:
                 self._begin(kickoff, until)
@@ -173,7 +176,7 @@ class Worker:
                 continue
             if kickoff.stop_requested or kickoff.id in self._stop_requests:
                 self._on_stop(kickoff.id)
-        if len(claimed) < free or free <= 0:
+        if found < free or free <= 0:
             await self._wait_for_notification()
 
     async def _claimed(self, free: int) -> list[Claimed]:
@@ -189,6 +192,18 @@ class Worker:
         started = dict.fromkeys(kickoff.deployment_id for kickoff in claimed)
         self._recent = [*(one for one in self._recent if one not in started), *started][-MOST_RECENT:]
         return claimed
+
+    async def _renewed(self, claimed: Sequence[Claimed]) -> tuple[float, list[Claimed]]:
+        """Renews the leases of a claim that took long, so that no run begins with a lease that is about to end.
+
+        Returns the new end, and the kickoffs that are still this worker's.
+        """
+        until = self._leased_until()
+        ours = await self._store.renew(self.id, [kickoff.id for kickoff in claimed], self._config.lease)
+        for (kickoff, _), stop_requested in ours.items():
+            if stop_requested:
+                self._stop_requests.add(kickoff)
+        return until, [kickoff for kickoff in claimed if (kickoff.id, kickoff.attempt) in ours]
 
     def _leased_until(self) -> float:
         """Returns the local deadline of a lease that is requested now. It is earlier than the database's."""

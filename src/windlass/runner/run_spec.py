@@ -37,6 +37,7 @@ class RunHooks(Protocol):
 
     - `begin`: the working folder is made.
     - `wait_for_slot`: returns when the process may start. It is called again for a second process.
+    - `process_started`: the process lives. It is called again for a second process.
     - `end`: the process has ended or is idle. It is not called without a process, or after the end of the lease.
     - `process_released`: the process is gone or waits for another run. The folder is removed then.
     """
@@ -44,6 +45,8 @@ class RunHooks(Protocol):
     async def begin(self, folder: RunFolder) -> None: ...
 
     async def wait_for_slot(self) -> None: ...
+
+    def process_started(self) -> None: ...
 
     async def end(self, outcome: Outcome) -> None: ...
 

@@ -272,6 +272,8 @@ class Runner:
             await self._kept.end_all()
             kept = await self._kept_or_born(spec, context, stack, key, place, fresh=True)
         stack.push_async_callback(self._keep_or_end, kept, spec, place.share)
+        if spec.hooks is not None:
+            spec.hooks.process_started()
         if preparing:
             await context.report(Preparing(None))
         return kept.child

@@ -8,7 +8,7 @@ import psycopg
 
 from windlass.aio import offload
 from windlass.kickoffs.events import to_json
-from windlass.kickoffs.outcome import STOPPED, failure, lost_too_often
+from windlass.kickoffs.outcome import MOST_UNSTARTED, STOPPED, failure, lost_too_often, never_started
 from windlass.kickoffs.states import Reason, State
 from windlass.store import files
 from windlass.store.database import fetch, queries
@@ -36,7 +36,14 @@ MATCHING_AT_ONCE = 5000
 """The most ids that one search for kickoffs to stop returns; the next search returns more."""
 
 RELEASED = "its worker stopped"
-LEASE_ENDED = "its worker's lease ended: the worker died, stood still, or could not reach the database"
+LEASE_ENDED = (
+    "its worker's lease ended: the worker on the machine %s last reported %s s ago. It died, stood still, or could not "
+    "reach the database"
+)
+NEVER_STARTED = (
+    "its worker's lease ended before the process of the kickoff had started: the worker on the machine %s last "
+    "reported %s s ago"
+)
 
 NO_JSON_ERROR = (
     "the run gave structured output that is no JSON, or that is nested too deep to be stored. Return plain values."
@@ -151,10 +158,30 @@ def raw(value: Text | None) -> str | None:
 
 
 async def requeue(
-    database: Database, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, isolated: bool
+    database: Database,
+    kickoff: UUID,
+    attempt: int,
+    interruption: Interruption,
+    *,
+    max_losses: int,
+    isolated: bool,
+    process_started: bool,
 ) -> State | None:
-    values = {"kickoff": kickoff, "attempt": attempt, "max_losses": max_losses, "isolated": isolated}
+    values = {
+        "kickoff": kickoff,
+        "attempt": attempt,
+        "isolated": isolated,
+        "process_started": process_started,
+        **_bounds(max_losses),
+    }
     return _state(await database.row(SQL["requeue"], {**values, **interruption.columns()}))
+
+
+def _bounds(max_losses: int) -> dict[str, int]:
+    """Returns the bounds of attempts. Without any further attempt after a loss, also one whose process is not known to
+    have started counts: its worker may have died before it reported the start.
+    """
+    return {"max_losses": max_losses, "most_unstarted": MOST_UNSTARTED if max_losses else 1}
 
 
 async def retry(database: Database, kickoff: UUID, attempt: int, interruption: Interruption, *, pause: float) -> bool:
@@ -174,12 +201,13 @@ async def release(database: Database, worker: UUID, running: Sequence[UUID]) -> 
 async def reap(
     database: Database, except_for: Sequence[UUID], *, max_losses: int, limit: int
 ) -> list[tuple[UUID, State]]:
-    error = lost_too_often(max_losses)
     values = {
-        "max_losses": max_losses,
+        **_bounds(max_losses),
         "limit": limit,
-        "error": error,
+        "error": lost_too_often(max_losses),
+        "error_unstarted": never_started(max_losses),
         "why": LEASE_ENDED,
+        "why_unstarted": NEVER_STARTED,
         "except_for": list(except_for),
     }
     rows = await database.rows(SQL["reap"], values)

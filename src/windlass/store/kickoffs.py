@@ -190,16 +190,30 @@ class KickoffStore:
         )
 
     async def requeue(
-        self, kickoff: UUID, attempt: int, interruption: Interruption, *, max_losses: int, isolated: bool = True
+        self,
+        kickoff: UUID,
+        attempt: int,
+        interruption: Interruption,
+        *,
+        max_losses: int,
+        isolated: bool = True,
+        process_started: bool = True,
     ) -> State | None:
-        """Counts a loss, and returns the new state of the kickoff.
+        """Counts a loss, or without `process_started` an attempt that never started. Returns the new state.
 
         The state is PENDING, to run again after a pause, or CANCELLED when a stop was requested. Returns None, and
-        changes nothing, when the kickoff has gone on to another attempt or has had `max_losses` losses. With
-        `isolated`, the zygote of its later attempts serves no other kickoff.
+        changes nothing, when the kickoff has gone on to another attempt, has had `max_losses` losses, or has had
+        MOST_UNSTARTED attempts in a row that never started. With `isolated`, the zygote of its later attempts serves no
+        other kickoff.
         """
         return await ending.requeue(
-            self._database, kickoff, attempt, interruption, max_losses=max_losses, isolated=isolated
+            self._database,
+            kickoff,
+            attempt,
+            interruption,
+            max_losses=max_losses,
+            isolated=isolated,
+            process_started=process_started,
         )
 
     async def retry(self, kickoff: UUID, attempt: int, interruption: Interruption, *, pause: float) -> bool:
@@ -222,7 +236,8 @@ class KickoffStore:
         """Ends the leases that were not renewed in time, and returns each kickoff with its new state. Leaves the
         kickoffs in `except_for`.
 
-        The state is PENDING, FAILED after more than `max_losses` losses, or CANCELLED when a stop was requested.
+        The state is PENDING, FAILED after more than `max_losses` losses or MOST_UNSTARTED attempts in a row that never
+        started, or CANCELLED when a stop was requested.
         """
         return await ending.reap(self._database, except_for, max_losses=max_losses, limit=limit)
 

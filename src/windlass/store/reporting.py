@@ -73,8 +73,8 @@ class Batch:
     """Reports of a run that are written together.
 
     `usage` is the total of all attempts, None when it is unchanged. `model_calls` is the number of started model calls.
-    `waiting_for` is what the run waits for now. Without `row_changes`, `usage`, `model_calls` and `waiting_for` are as
-    they were written last, and there are no warnings and entries.
+    `waiting_for` is what the run waits for now. With `process_started`, the process of the run has started. Without
+    `row_changes`, these and `usage` are as they were written last, and there are no warnings and entries.
     """
 
     events: Sequence[StoredEvent] = ()
@@ -85,6 +85,7 @@ class Batch:
     waiting_for: str | None = None
     model_calls: int = 0
     row_changes: bool = True
+    process_started: bool = False
 
     @property
     def size(self) -> int:
@@ -214,6 +215,7 @@ def columns_of(batch: Batch) -> dict[str, Any]:
         "warnings": warnings_json(batch.warnings) if batch.warnings else None,
         "waiting_for": batch.waiting_for,
         "model_calls": batch.model_calls,
+        "process_started": batch.process_started,
         "token_usage": None if batch.usage is None else to_json(batch.usage.to_json()),
         **(_event_columns(batch.events) if batch.events else {}),
         **(_record_columns(batch.records) if batch.records else {}),

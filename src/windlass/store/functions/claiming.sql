@@ -84,7 +84,7 @@ BEGIN
     ), claimed AS (  -- an array, not a join: a join planned for a small table reads all kickoffs to find these
         UPDATE kickoffs
            SET state = 'STARTED', attempt = attempt + 1, worker_id = by_worker, lease_until = clock_timestamp() + lease,
-               started_at = coalesce(started_at, clock_timestamp()), waiting_for = NULL
+               started_at = coalesce(started_at, clock_timestamp()), waiting_for = NULL, process_started = false
          WHERE id = ANY (ARRAY(SELECT id FROM chosen))
         RETURNING kickoffs.id, kickoffs.version_id, kickoffs.attempt, kickoffs.started_at
     ), tried_again AS (

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION end_attempt(before kickoffs, after kickoffs) RETURNS 
     UPDATE attempts
        SET ended_at = now(), why = CASE after.state WHEN 'PENDING' THEN after.why ELSE after.error END,
            ended_as = CASE WHEN after.state <> 'PENDING' THEN after.state
-                           WHEN after.losses > before.losses THEN 'lost'
+                           WHEN after.losses > before.losses OR after.unstarted > before.unstarted THEN 'lost'
                            WHEN after.retries > before.retries THEN 'retried'
                            ELSE 'released' END
      WHERE kickoff_id = before.id AND attempt = before.attempt;

@@ -2,17 +2,22 @@
 -- consequences of a change of state: task records, attempt, concurrency key and notifications. reporting.sql has the end of a run.
 
 -- name: requeue
--- The run was lost. Returns no row either when the kickoff already has had %(max_losses)s losses.
+-- The run was lost. Without a process it counts as an attempt that never started, not as a loss. Returns no row either when the kickoff
+-- already has had %(max_losses)s losses, or when this is the %(most_unstarted)s-th attempt in a row that never started.
 UPDATE kickoffs
    SET state = CASE WHEN stop_requested_at IS NULL THEN 'PENDING' ELSE 'CANCELLED' END,
        reason = CASE WHEN stop_requested_at IS NOT NULL THEN 'cancelled' END,
        finished_at = CASE WHEN stop_requested_at IS NOT NULL THEN now() END,
        ready = false,
        run_at = CASE WHEN stop_requested_at IS NULL
-                     THEN now() + least(60, power(2, least(losses, 6))) * (0.8 + 0.4 * random()) * interval '1 second' END,
-       losses = losses + 1, isolated = isolated OR %(isolated)s, why = %(why)s, token_usage = %(token_usage)s::json,
+                     THEN now() + least(60, power(2, least(losses + unstarted, 6))) * (0.8 + 0.4 * random()) * interval '1 second' END,
+       losses = losses + (process_started OR %(process_started)s)::int,
+       unstarted = CASE WHEN process_started OR %(process_started)s THEN 0 ELSE unstarted + 1 END,
+       isolated = isolated OR %(isolated)s, why = %(why)s, token_usage = %(token_usage)s::json,
        warnings = added_warnings(warnings, %(warnings)s), worker_id = NULL, lease_until = NULL, waiting_for = NULL
- WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' AND (losses < %(max_losses)s OR stop_requested_at IS NOT NULL)
+ WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
+   AND (stop_requested_at IS NOT NULL
+        OR CASE WHEN process_started OR %(process_started)s THEN losses < %(max_losses)s ELSE unstarted + 1 < %(most_unstarted)s END)
 RETURNING state
 
 -- name: retry
@@ -38,22 +43,32 @@ RETURNING id, attempt, state
 -- The worker of an ended lease is dead, or is disconnected and ends its runs itself. SKIP LOCKED: another server reaps the row already.
 -- %(except_for)s are kickoffs of the worker that reaps: it renews their leases when another statement has released their rows.
 WITH silent AS (
-    SELECT id,
-           CASE WHEN stop_requested_at IS NOT NULL THEN 'CANCELLED' WHEN losses < %(max_losses)s THEN 'PENDING' ELSE 'FAILED' END AS becomes
+    SELECT id, attempt, worker_id, lease_until, process_started AS started,
+           CASE WHEN stop_requested_at IS NOT NULL THEN 'CANCELLED'
+                WHEN CASE WHEN process_started THEN losses < %(max_losses)s ELSE unstarted + 1 < %(most_unstarted)s END THEN 'PENDING'
+                ELSE 'FAILED' END AS becomes
       FROM kickoffs
      WHERE state = 'STARTED' AND lease_until < now() AND id <> ALL (%(except_for)s)
      ORDER BY lease_until
      LIMIT %(limit)s
        FOR UPDATE SKIP LOCKED
+), described AS (  -- `happened` names the machine, and the seconds since the last report of the worker
+    SELECT silent.id, becomes, started,
+           format(CASE WHEN started THEN %(why)s::text ELSE %(why_unstarted)s::text END, attempts.host,
+                  round(extract(epoch FROM clock_timestamp() - coalesce(seen_at, lease_until)))) AS happened
+      FROM silent
+      LEFT JOIN attempts ON attempts.kickoff_id = silent.id AND attempts.attempt = silent.attempt
+      LEFT JOIN workers ON workers.id = silent.worker_id
 )
 UPDATE kickoffs
    SET state = becomes,
        reason = CASE becomes WHEN 'CANCELLED' THEN 'cancelled' WHEN 'FAILED' THEN 'lost' END,
-       error = CASE becomes WHEN 'CANCELLED' THEN error WHEN 'FAILED' THEN %(error)s END,
+       error = CASE becomes WHEN 'CANCELLED' THEN error WHEN 'FAILED' THEN format('%%s The last time: %%s.', CASE WHEN started THEN %(error)s::text ELSE %(error_unstarted)s::text END, happened) END,
        finished_at = CASE becomes WHEN 'PENDING' THEN NULL ELSE now() END,
-       losses = losses + 1, why = %(why)s, worker_id = NULL, lease_until = NULL, waiting_for = NULL
-  FROM silent
- WHERE kickoffs.id = silent.id
+       losses = losses + started::int, unstarted = CASE WHEN started THEN 0 ELSE unstarted + 1 END,
+       why = happened, worker_id = NULL, lease_until = NULL, waiting_for = NULL
+  FROM described
+ WHERE kickoffs.id = described.id
 RETURNING kickoffs.id, kickoffs.state
 
 -- name: end_all_leases

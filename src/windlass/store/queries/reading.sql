@@ -127,7 +127,7 @@ WITH asked AS (
 ), runs AS MATERIALIZED (
     SELECT deployment_id, count(*) AS here FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id
 )
-SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, retries, latest.ended_as, asked.why,
+SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, unstarted, retries, latest.ended_as, asked.why,
        asked.concurrency_key,
        CASE WHEN asked.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for,
        waits_for_key, holder.id AS holder, holder.user_id AS holder_user, holder.state AS holder_state,

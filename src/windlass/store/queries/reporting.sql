@@ -14,7 +14,8 @@ SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND sta
 -- name: changed
 UPDATE kickoffs
    SET waiting_for = %(waiting_for)s, token_usage = coalesce(%(token_usage)s::json, token_usage),
-       model_calls = greatest(model_calls, %(model_calls)s){losses}{warnings}
+       model_calls = greatest(model_calls, %(model_calls)s), process_started = process_started OR %(process_started)s,
+       unstarted = CASE WHEN %(process_started)s THEN 0 ELSE unstarted END{losses}{warnings}
  WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
 RETURNING id
 
