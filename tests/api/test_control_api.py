@@ -186,7 +186,8 @@ async def test_the_documents_of_the_control_api_need_no_token(server: Server) ->
     document = (await server.http.get(f"{server.url}/api/v1/openapi.json")).json()
     assert document["servers"] == [{"url": "/api/v1"}]
     page = await server.http.get(f"{server.url}/api/v1/docs")
-    assert "Windlass control API" in page.text
+    assert "<title>Control API · Windlass</title>" in page.text
+    assert 'href="../../ui/"' in page.text
     assert "http" not in page.text.replace("http-equiv", "")
     assert (await server.http.get(f"{server.url}/api/v1/docs/docs.js")).status_code == 200
 

@@ -24,6 +24,30 @@ NO_PAGES = re.compile(
 )
 """Downloads, streams, and paths that lead to another one."""
 QUERIES = {"/people/user": "?name=owner", "/tokens/crew": "?crew=tea"}
+POOR_BUTTONS = """() => {
+  const poor = [];
+  const check = (root) => {
+    for (const one of root.querySelectorAll("button, .btn, summary")) {
+      const box = one.getBoundingClientRect();
+      if (!box.width || one.closest(".visually-hidden") || !one.checkVisibility({ visibilityProperty: true })) continue;
+      const name = one.textContent.trim() || one.getAttribute("aria-label");
+      if (box.left < 0 || box.right > innerWidth) { poor.push(`the button ${name} is off the screen`); continue; }
+      one.scrollIntoView({ block: "center", inline: "nearest" });
+      const { left, top, width, height } = one.getBoundingClientRect();
+      const hit = document.elementFromPoint(left + width / 2, top + height / 2);
+      if (!one.disabled && !one.contains(hit)) poor.push(`the button ${name} is below ${hit?.outerHTML.slice(0, 80)}`);
+    }
+  };
+  check(document.body);
+  for (const panel of document.querySelectorAll("[popover]")) {
+    panel.showPopover();
+    check(panel);
+    panel.hidePopover();
+  }
+  for (const one of document.querySelectorAll("details:not([open])")) { one.open = true; check(one); one.open = false; }
+  return poor;
+}"""
+"""Finds buttons that a person can't press: off the screen to a side, or below another element. Opens each panel."""
 TABS = ("timeline", "inputs", "files", "log", "attempts")
 
 
@@ -85,6 +109,7 @@ async def findings(tab: Tab, path: str) -> list[str]:
     except AssertionError as error:
         found.append(str(error))
     await tab.page.set_viewport_size(PHONE)
+    found += await tab.page.evaluate(POOR_BUTTONS)
     wide = await tab.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:
         found.append(f"is {wide} px too wide for a phone")

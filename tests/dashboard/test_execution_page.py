@@ -311,3 +311,36 @@ async def _until(lines: AsyncIterator[str], wanted: str) -> bool:
     except httpx.RemoteProtocolError:
         pass
     return False
+
+
+async def test_a_failed_execution_opens_on_the_step_that_failed(crew: Crew, owner: Visitor) -> None:
+    writer = await started(crew, ago=60)
+    writer.task("research", 1.0)
+    writer.begin_task("write")
+    known = {"task_id": "write", "call_id": "c", "model": "gpt-4.1-mini", "agent_role": "Writer"}
+    first = writer.event("llm_call_started", **known, event_id="call")
+    writer.at += 1
+    writer.event("llm_call_failed", **known, started_event_id="call", error="the key is refused")
+    writer.event("task_failed", task_id="write", started_event_id="task-write", error="the key is refused")
+    await writer.write()
+    await writer.run.fail()
+    page = await text(owner, path(crew, writer.run))
+    assert f'row={first}" aria-current="true"' in page
+    assert "the key is refused" in page.split('id="detail"')[1]
+    closed = await text(owner, f"{path(crew, writer.run)}?tab=timeline&row=")
+    assert 'aria-current="true"' not in closed.split("data-timeline")[1]
+    assert 'id="output-title"' in await text(owner, f"{path(crew, writer.run)}?tab=output")
+
+
+async def test_a_cold_start_leaves_the_room_to_the_steps(crew: Crew, owner: Visitor) -> None:
+    writer = await started(crew, ago=66)
+    writer.at += 60
+    writer.task("research", 4.0)
+    await writer.write()
+    await writer.run.succeed()
+    page = await text(owner, f"{path(crew, writer.run)}?tab=timeline")
+    assert '<line class="break"' in page
+    assert "1 min 0 s" in page.split("Start of the process")[1].split("</li>")[0]
+    (lead, task) = re.findall(r'<rect x="[\d.]+%" y="4" width="([\d.]+)%"', page)[:2]
+    assert float(lead) == pytest.approx(9, abs=4)
+    assert float(task) > 50  # noqa: PLR2004 - percent

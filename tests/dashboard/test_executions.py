@@ -155,3 +155,31 @@ async def test_the_csv_has_what_matches_or_is_selected_and_no_formulas(crew: Cre
     assert await table("&state=failed") == []
     assert (await viewer.get(f"{base}&ids={','.join(str(new_id()) for _ in range(PAGE + 1))}")).status_code == 400
     assert parse_id(first) is not None
+
+
+async def test_a_list_its_csv_and_the_first_page_show_why_an_execution_failed(crew: Crew, owner: Visitor) -> None:
+    failed = (await started(crew, topic="x" * 20_000, audience="x")).run
+    await failed.fail(error="ValueError: the <supplier> has no VAT id")
+    page = await listed(owner, crew)
+    assert '<span class="bad" title="ValueError: the &lt;supplier&gt; has no VAT id">' in page
+    assert f"<span>{'x' * 79}…</span>" in page
+    (row,) = csv.DictReader(io.StringIO((await owner.get(f"/ui/executions.csv?crew={crew.deployment.slug}")).text))
+    assert row["error"] == "ValueError: the <supplier> has no VAT id"
+    first = (await owner.get(f"/ui/?search={crew.deployment.slug}")).text
+    assert "ValueError: the &lt;supplier&gt; has no VAT id</span>" in first
+
+
+async def test_a_viewer_reads_why_there_is_no_button(crew: Crew, viewer: Visitor, owner: Visitor) -> None:
+    kickoff = await crew.kickoff()
+    slug = crew.deployment.slug
+    for path in ("/ui/", f"/ui/crews/{slug}", f"/ui/crews/{slug}/executions", f"/ui/crews/{slug}/executions/{kickoff}"):
+        assert "Your role viewer can&#39;t" in (await viewer.get(path)).text.replace("can't", "can&#39;t"), path
+        assert 'class="why-not"' not in (await owner.get(path)).text, path
+
+
+async def test_the_page_of_the_form_has_no_button_that_leads_to_an_empty_one(crew: Crew, owner: Visitor) -> None:
+    link = f'href="/ui/crews/{crew.deployment.slug}/run">'
+    header = '<header class="page-head">'
+    status = (await owner.get(f"/ui/crews/{crew.deployment.slug}")).text.split(header)[1].split("</header>")[0]
+    run = (await owner.get(f"/ui/crews/{crew.deployment.slug}/run")).text.split(header)[1].split("</header>")[0]
+    assert (link in status, link in run) == (True, False)

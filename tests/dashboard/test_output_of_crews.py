@@ -122,5 +122,18 @@ def test_the_first_input_is_one_short_line() -> None:
     assert first_input('{"topic": "tides\\n  and more", "x": 1}') == "tides and more"
     assert first_input('{"rows": [1, 2]}') == "[1, 2]"
     assert first_input(json.dumps({"a": "x" * 200})) == "x" * 79 + "…"
-    assert first_input(None) is None
     assert first_input("{}") is None
+    assert first_input(None) == "large inputs"
+    assert first_input('{"text": "' + "x" * 200) == "x" * 79 + "…"
+    assert first_input('{"rows": [1, 2') == "[1, 2"
+    assert first_input('{"n": 1, "text": "xx') == "1"
+    assert first_input("{}") is None
+
+
+def test_lines_stay_lines_and_images_become_links() -> None:
+    assert "one<br>" in markdown("one\ntwo")
+    html = markdown('![a "chart"](https://elsewhere.test/x.png) ![](javascript:alert(1))')
+    assert "<img" not in html
+    assert 'href="https://elsewhere.test/x.png"' in html
+    assert ">Image: a " in html
+    assert "!" not in html.replace("![](javascript", "")

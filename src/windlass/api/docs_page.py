@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css", "docs.js": "text/javascript"}
-STARTER = """SwaggerUIBundle({
+STARTER = """const dark = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", follow);
+follow();
+SwaggerUIBundle({
   url: new URL("openapi.json", new URL("..", document.currentScript.src)).href,
   dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null, defaultModelsExpandDepth: 0
 });
@@ -23,11 +28,13 @@ PAGE = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
+<title>{title} · Windlass</title>
 <link rel="icon" href="data:,">
+<meta name="color-scheme" content="light dark">
 <link rel="stylesheet" href="docs/swagger-ui.css">
 </head>
-<body>
+<body class="swagger-ui">
+<nav class="wrapper" aria-label="Path"><p><a class="link" href="../../ui/">Dashboard</a> / {title}</p></nav>
 <div id="docs">
 <noscript>This page needs JavaScript; <a href="openapi.json">openapi.json</a> is the document itself.</noscript>
 </div>
@@ -44,7 +51,7 @@ POLICY = (
 
 def docs_page(title: str) -> Response:
     """Returns the page. Its links are relative, because a proxy may serve the API under another path."""
-    return HTMLResponse(PAGE.format(title=title), headers={"Content-Security-Policy": POLICY})
+    return HTMLResponse(PAGE.format(title=escape(title)), headers={"Content-Security-Policy": POLICY})
 
 
 async def assets(request: Request) -> Response:

@@ -18,7 +18,7 @@ from windlass.dashboard.execution_log import log_of
 from windlass.dashboard.executions import check_scope, seconds_of, short_id, shown_state
 from windlass.dashboard.output import MOST_SHOWN, TextDecoder, markdown, parsed_or_none, value_of
 from windlass.dashboard.routes import Routes
-from windlass.dashboard.timeline import Timelines, attempts_or_one, now, spans_of_tasks
+from windlass.dashboard.timeline import Timelines, attempts_or_one, failed_step, now, spans_of_tasks
 from windlass.dashboard.timeline_detail import detail_of
 from windlass.dashboard.timeline_rows import chart
 from windlass.kickoffs.ids import parse_id
@@ -56,6 +56,7 @@ ADVICE: dict[str, str] = {
     Reason.LOST: "Its worker was lost again and again. Look at the workers on the page System, then run it again.",
     Reason.SECRETS: "Check the variables on the page Environment of the crew, and test the credential that they name.",
 }
+FAILED = frozenset({State.FAILED, State.TIMED_OUT})
 timelines = Timelines()
 
 
@@ -68,8 +69,8 @@ async def redirect(visit: Visit) -> Response:
 @ROUTES.get("/crews/{slug}/executions/{kickoff}", Role.VIEWER)
 async def show(visit: Visit) -> Response:
     execution = await _found(visit)
-    tab = visit.query.get("tab", "output")
-    tab = tab if tab in TABS else "output"
+    tab = visit.query.get("tab", "")
+    tab = tab if tab in TABS else await _first_tab(visit, execution)
     state, word = shown_state(execution)
     usage = parsed_or_none(execution.token_usage or "{}") or {}
     context = {
@@ -89,6 +90,15 @@ async def show(visit: Visit) -> Response:
         **await TAB_CONTEXTS[tab](visit, execution),
     }
     return visit.page("execution.html", **context)
+
+
+async def _first_tab(visit: Visit, execution: Execution) -> str:
+    """Returns the part that opens first: of a failed execution the timeline, if a step of it failed."""
+    if execution.state in FAILED and "view" not in visit.query:
+        timeline = await timelines.of(_store(visit), execution)
+        if failed_step(timeline.spans()) is not None:
+            return "timeline"
+    return "output"
 
 
 def path_of(execution: Execution) -> str:
@@ -121,7 +131,7 @@ async def _waiting(visit: Visit, execution: Execution) -> Any:
 
 async def _failure(visit: Visit, execution: Execution) -> dict[str, Any]:
     """Returns what to do about a failure, and its trace."""
-    if execution.state not in {State.FAILED, State.TIMED_OUT}:
+    if execution.state not in FAILED:
         return {"advice": None, "trace": None, "whole_trace": None}
     found = await _store(visit).latest(execution.id, ["traceback"], limit=1, most=MOST_SHOWN)
     members = parsed_or_none(found[0].payload) if found and not found[0].cut else None
@@ -184,6 +194,7 @@ async def _timeline(visit: Visit, execution: Execution) -> dict[str, Any]:
     roots = timeline.roots or spans_of_tasks(await store.tasks(execution.id), execution.attempt)
     known = attempts_or_one(attempts, list(timeline.spans()) or roots)
     unended = {State.CANCELLED: "stopped", State.SUCCESS: "done"}.get(execution.state, "failed")
+    step = failed_step(timeline.spans()) if execution.state in FAILED else None
     drawn = None
     if known:
         drawn = chart(
@@ -192,7 +203,7 @@ async def _timeline(visit: Visit, execution: Execution) -> dict[str, Any]:
             now=now(),
             ended=execution.state.ended or execution.state is State.PENDING,
             unended=unended if execution.state.ended else "lost",
-            selected=visit.query.get("row", ""),
+            selected=visit.query.get("row", str(step.seq) if step else ""),
             opened=visit.query.get("open", ""),
             all_rows=visit.query.get("rows") == "all",
         )
@@ -329,8 +340,8 @@ async def stop(visit: Visit) -> Response:
     if execution.state.ended:
         return visit.redirect(path_of(execution), notice="It had ended before: nothing is left to stop.")
     state = await visit.dashboard.crew_api.stops.stop(execution.id, visit.actor)
-    word = "It is stopped." if state is State.CANCELLED else "It is being stopped. Its processes end within seconds."
-    return visit.redirect(path_of(execution), notice=word)
+    # What is being stopped is shown by the page itself, as long as it is true.
+    return visit.redirect(path_of(execution), notice="It is stopped." if state is State.CANCELLED else None)
 
 
 @ROUTES.post("/crews/{slug}/executions/{kickoff}/delete", Role.OWNER)

@@ -57,7 +57,7 @@ HEX = re.compile(r"[0-9a-f-]+")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of a cell that a spreadsheet would run as a formula."""
 COLUMNS = (
-    *("id", "crew", "state", "reason", "version", "user"),
+    *("id", "crew", "state", "reason", "error", "version", "user"),
     *("created_at", "started_at", "finished_at", "tokens", "inputs", "started_by", "stopped_by"),
 )
 
@@ -274,7 +274,15 @@ async def _csv(store: ExecutionStore, wanted: ExecutionFilter | None, ids: list[
 
 def cells(row: ExecutionRow) -> tuple[str, ...]:
     times = [at.isoformat() if at else "" for at in (row.created_at, row.started_at, row.finished_at)]
-    known = (row.id, row.slug, shown_state(row)[1], row.reason or "", row.version or "", row.user or "")
+    known = (
+        row.id,
+        row.slug,
+        shown_state(row)[1],
+        row.reason or "",
+        row.error or "",
+        row.version or "",
+        row.user or "",
+    )
     by = (row.started_by or "", row.stopped_by or "")
     return tuple(_cell(str(one)) for one in (*known, *times, row.tokens or "", row.inputs or "", *by))
 

@@ -7,17 +7,21 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import nh3
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
 from markdown_it.rules_block import table as table_rule
 from markupsafe import Markup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from markdown_it.renderer import RendererHTML, RendererProtocol
     from markdown_it.rules_block import StateBlock
+    from markdown_it.token import Token
+    from markdown_it.utils import EnvType, OptionsDict
 
     from windlass.store.executions import Beginning
 
@@ -56,10 +60,21 @@ def narrow_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return table_rule(state, start, end, silent)
 
 
-# Images are shown as links: one of another host would report each reader to it.
-MARKDOWN = (
-    MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(["table", "strikethrough"]).disable("image")
+MARKDOWN = MarkdownIt("commonmark", {"html": False, "maxNesting": 20, "breaks": True}).enable(
+    ["table", "strikethrough"]
 )
+
+
+def image_link(
+    renderer: RendererProtocol, tokens: Sequence[Token], place: int, options: OptionsDict, env: EnvType
+) -> str:
+    """Returns an image as a link to it: an image of another host would report each reader to that host."""
+    token = tokens[place]
+    alt = cast("RendererHTML", renderer).renderInlineAsText(token.children, options, env) if token.children else ""
+    return f'<a href="{escapeHtml(str(token.attrs["src"]))}">Image{": " if alt else ""}{escapeHtml(alt)}</a>'
+
+
+MARKDOWN.add_render_rule("image", image_link)
 MARKDOWN.block.ruler.at("table", narrow_table, {"alt": ["paragraph", "reference"]})
 
 
@@ -211,13 +226,32 @@ def table_of(value: Any) -> tuple[list[str], list[dict[str, Any]]] | None:
 
 
 def first_input(inputs: str | None, most: int = 80) -> str | None:
-    """Returns the first input as one short line. None: there are no inputs, or they are large."""
-    found = parsed_or_none(inputs) if inputs else None
-    if not isinstance(found, dict) or not found:
+    """Returns the first input as one short line. None: there are no inputs. `inputs` is JSON text, which may be cut."""
+    if inputs is None:
+        return "large inputs"
+    found = parsed_or_none(inputs)
+    if found is None:
+        value: Any = _first_of_cut(inputs)
+    elif isinstance(found, dict) and found:
+        value = next(iter(found.values()))
+    else:
         return None
-    value: Any = next(iter(found.values()))
     text = " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _first_of_cut(text: str) -> Any:
+    """Returns the first value of a JSON object whose text is cut, or the beginning of that value as text."""
+    decoder = json.JSONDecoder()
+    try:
+        _, end = decoder.raw_decode(text, text.index('"'))
+    except ValueError:
+        return text
+    rest = text[end:].lstrip(" \t\r\n:")
+    try:
+        return decoder.raw_decode(rest)[0]
+    except (ValueError, RecursionError):
+        return text_of(rest) if rest.startswith('"') else rest
 
 
 WHOLE_ESCAPES = re.compile(

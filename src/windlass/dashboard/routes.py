@@ -19,7 +19,7 @@ from windlass.api.application import source_of_request
 from windlass.api.bodies import read_body
 from windlass.api.control_api.uploads import uploaded_form
 from windlass.api.errors import Problem, bad_request
-from windlass.kickoffs.roles import SCOPES_OF_ROLE
+from windlass.kickoffs.roles import SCOPES_OF_ROLE, Role
 from windlass.store.audit import Actor
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from windlass.access.sessions import Person
     from windlass.dashboard.dashboard import Dashboard
-    from windlass.kickoffs.roles import Role
     from windlass.kickoffs.states import Scope
 
     Handler = Callable[["Visit"], Awaitable[Response]]
@@ -104,6 +103,10 @@ class Visit:
 
     def may(self, role: Role) -> bool:
         return self.signed_in is not None and self.signed_in.role.includes(role)
+
+    def may_as(self, role: str) -> bool:
+        """Returns whether the person has the role that a template names."""
+        return self.may(Role(role))
 
     def allows(self, scope: Scope) -> bool:
         """Returns whether the person's role has the scope in the API of each crew."""

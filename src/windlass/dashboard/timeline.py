@@ -282,6 +282,16 @@ class Timelines:
         return kept
 
 
+def failed_step(spans: Iterable[Span]) -> Span | None:
+    """Returns the innermost step that failed last, of a kickoff that has failed, or else the last step without an end."""
+    found = [span for span in spans if span.seq and span.kind not in {"flow", "crew"} and span.restored is None]
+    failed = [span for span in found if span.state == "failed"] or [span for span in found if span.end is None]
+    last = max((span.attempt for span in found), default=0)
+    failed = [span for span in failed if span.attempt == last]
+    innermost = [span for span in failed if not any(child in failed for child in span.children)]
+    return max(innermost, key=lambda span: span.seq, default=None)
+
+
 def spans_of_tasks(tasks: Sequence[TaskRow], attempt: int) -> list[Span]:
     """Returns rows for the tasks of a project that reports no events of them."""
     states: dict[str, Literal["running", "done", "failed"]] = {

@@ -59,7 +59,7 @@ async def detail_of(store: ExecutionStore, kickoff: UUID, row: Row) -> Detail:
     role = both.get("agent_role")
     agent = " ".join(str(role).split()) if role and span.kind != "agent" else None
     messages = _messages(both) if span.kind == "model" else []
-    texts = [*messages[-MOST_MESSAGES:], *_texts(span.kind, start, end)]
+    texts = [*reversed(_texts(span.kind, start, end)), *messages[-MOST_MESSAGES:]]
     hidden = max(0, len(messages) - MOST_MESSAGES)
     return Detail(row, WORDS[span.kind], agent, _string(error) if error else None, texts, hidden)
 

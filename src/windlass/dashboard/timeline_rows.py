@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ first and the last AT_EACH_END, until a person asks for all.
 MOST_ROWS_OF_ALL = 5000
 SHORTEST_LEAD = 2.0
 """The percent of the axis before the first step from which on the start of the process has a row."""
+LONGEST_LEAD = 0.1
+"""The room of the start of a process, as a share of its steps. The axis leaves out the beginning of a longer start."""
 GAP = 0.025
 """The room between two attempts, as a share of the axis."""
 MOST_TICKS = 6
@@ -30,7 +33,7 @@ HIDDEN = {"flow", "crew"}
 class Row:
     """A row as the page shows it. `x` and `width` are in percent of the axis. `key` names it in URLs, and may be "".
 
-    `seconds` is its duration, until now if it runs.
+    `seconds` is its duration, until now if it runs. `is_cut` is whether the axis leaves out its beginning.
     """
 
     key: str
@@ -40,6 +43,7 @@ class Row:
     x: float
     width: float
     seconds: float
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,13 @@ class Chart:
 
 @dataclass
 class Axis:
-    """The time axis of attempts: (number, start, end) in Unix time."""
+    """The time axis of attempts: (number, start, end) in Unix time.
+
+    `left_out` are seconds before the start of an attempt.
+    """
 
     attempts: list[tuple[int, float, float]]
+    left_out: dict[int, float]
     _offsets: dict[int, tuple[float, float, float]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +111,8 @@ class Axis:
         found: list[tuple[float, str]] = []
         passed, number_of_tick = 0.0, 0
         for number, start, end in self.attempts:
+            passed += self.left_out.get(number, 0.0)
+            number_of_tick = max(number_of_tick, math.ceil(passed / step))
             while (tick := number_of_tick * step) <= passed + end - start and len(found) <= MOST_TICKS * 2:
                 found.append((self.x(number, start + tick - passed), "0 s" if not tick else _label(tick)))
                 number_of_tick += 1
@@ -127,11 +137,13 @@ def chart(
 ) -> Chart:
     """Returns the rows of all attempts. `unended` is the state of rows without an end in attempts that have ended."""
     flat = list(_flattened(roots))[:MOST_ROWS_OF_ALL]
-    axis = Axis(_bounds(attempts, flat, now, ended=ended))
+    whole = _bounds(attempts, flat, now, ended=ended)
+    left_out = _left_out(whole, flat)
+    axis = Axis([(number, start + left_out.get(number, 0.0), end) for number, start, end in whole], left_out)
     last = axis.attempts[-1][0]
     sections = []
     before: float | None = None
-    for number, start, end in axis.attempts:
+    for number, start, end in whole:
         is_over = ended or number != last
         interrupted = unended if number == last else "lost"
         rows = [
@@ -175,6 +187,16 @@ def _bounds(
     return found
 
 
+def _left_out(whole: Sequence[tuple[int, float, float]], flat: Sequence[tuple[Span, int]]) -> dict[int, float]:
+    """Returns the seconds of long starts that the axis leaves out, by attempt: steps would have no room beside them."""
+    found = {}
+    for number, start, end in whole:
+        first = min((span.start for span, _ in flat if span.attempt == number and span.restored is None), default=start)
+        if (more := first - start - LONGEST_LEAD * (end - first)) > LONGEST_LEAD * (end - first):
+            found[number] = more
+    return found
+
+
 def _row(span: Span, depth: int, axis: Axis, *, unended: str, is_over: bool) -> Row:
     number = span.restored or span.attempt
     state = "restored" if span.restored is not None else unended if span.end is None and is_over else span.state
@@ -191,7 +213,8 @@ def _lead(attempt: int, start: float, rows: Sequence[Row], axis: Axis) -> Row | 
     if width < SHORTEST_LEAD:
         return None
     span = Span(0, "start", "Start of the process", attempt, start, None, None, None, end=first, state="done")
-    return Row("", span, 0, "done", axis.x(attempt, start), round(width, 3), first - start)
+    is_cut = attempt in axis.left_out
+    return Row("", span, 0, "done", axis.x(attempt, start), round(width, 3), first - start, is_cut)
 
 
 def _folded(rows: list[Row], chosen: Row | None, opened: str) -> list[Row | Fold]:

@@ -36,6 +36,10 @@ BEGINNING, ENDING = 2000, 600
 MOST_MARKS = 10_000
 """Events of one timeline."""
 MOST_TASKS = 1000
+LONGEST_INPUTS, LONGEST_ERROR = 8000, 500
+"""Characters of the inputs and of the error in a list."""
+LARGEST_INPUTS = 200_000
+"""Bytes of stored inputs of which a list reads the beginning."""
 LARGEST_REQUEST = 1024 * 1024
 """Bytes of stored inputs with which a kickoff is started again from a list."""
 
@@ -62,7 +66,8 @@ class ExecutionFilter:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRow:
-    """A kickoff in a list. `inputs` is JSON text, None for large inputs. `stopping` is whether a stop is requested.
+    """A kickoff in a list. `inputs` is JSON text, cut after LONGEST_INPUTS, and None for inputs beyond LARGEST_INPUTS.
+    `error` is the beginning of its error. `stopping` is whether a stop is requested.
 
     `started_by` and `stopped_by` are words, None if nobody was recorded.
     """
@@ -72,6 +77,7 @@ class ExecutionRow:
     version: int | None
     state: State
     reason: str | None
+    error: str | None
     stopping: bool
     user: str | None
     created_at: datetime
@@ -203,6 +209,9 @@ class ExecutionStore:
             "ending": wanted.ending,
             "limit": limit,
             "most_read": MOST_READ,
+            "longest_error": LONGEST_ERROR,
+            "longest_inputs": LONGEST_INPUTS,
+            "largest_inputs": LARGEST_INPUTS,
         }
         is_open = wanted.states is not None and wanted.states <= OPEN
         query = LISTED["one" if wanted.deployment else "all", is_open]

@@ -110,7 +110,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 async def _docs(_: Request) -> Response:
-    return docs_page("Windlass control API")
+    return docs_page("Control API")
 
 
 async def _raise_translated(request: Request, error: Exception) -> NoReturn:

@@ -281,7 +281,7 @@ class CrewApi:
 
     async def docs(self, request: Request) -> Response:
         crew = await self._crew(request)
-        return docs_page(f"{crew.slug} - crew API")
+        return docs_page(f"API of the crew {crew.slug}")
 
     async def _authenticated(self, request: Request, scope: Scope | None = None) -> tuple[Crew, TokenRow]:
         """Returns the crew and the token. Raises Problem 401 first, so that nothing is revealed without a valid token,

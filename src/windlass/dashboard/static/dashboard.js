@@ -43,14 +43,14 @@ document.addEventListener("click", async (event) => {
     button.setAttribute("aria-pressed", String(shows));
     button.querySelector("span").textContent = shows ? "Hide" : "Show";
   }
-  for (const open of document.querySelectorAll("details.menu[open], details.confirm[open]")) {
+  for (const open of document.querySelectorAll("details.menu[open]")) {
     if (!open.contains(event.target)) open.removeAttribute("open");
   }
 });
 
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
-    for (const open of document.querySelectorAll("details.menu[open], details.confirm[open]")) {
+    for (const open of document.querySelectorAll("details.menu[open]")) {
       open.removeAttribute("open");
       open.querySelector("summary").focus();
     }
@@ -111,3 +111,13 @@ document.addEventListener("htmx:afterRequest", (event) => {
     document.querySelector("[data-stale]").hidden = event.detail.successful;
   }
 });
+
+// An area that scrolls is reached by the keyboard, also in browsers that leave it out.
+function reachable() {
+  for (const area of document.querySelectorAll(".table-box, .paper, .crew-text pre, .text-value, .detail, .tabs, .sections")) {
+    const scrolls = area.scrollWidth > area.clientWidth + 1 || area.scrollHeight > area.clientHeight + 1;
+    if (scrolls && !area.querySelector("a[href], button, input, select, textarea, [tabindex]")) area.tabIndex = 0;
+  }
+}
+for (const moment of ["DOMContentLoaded", "htmx:afterSettle"]) document.addEventListener(moment, reachable);
+window.addEventListener("resize", reachable);

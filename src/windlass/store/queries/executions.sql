@@ -1,6 +1,6 @@
 -- name: listed
 -- Returns one page of kickoffs as the pages for people list them, newest first, and in each row the edge of the search, as `listed` of
--- reading.sql does. Large inputs are left out. Only the rows of the page are joined with other tables.
+-- reading.sql does. Long inputs are cut, and large ones, whose whole text would have to be read, are left out. Only the rows of the page are joined with other tables.
 WITH seen AS MATERIALIZED (
     SELECT id, deployment_id, version_id, user_id, state, created_at
       FROM kickoffs
@@ -22,9 +22,8 @@ WITH seen AS MATERIALIZED (
 SELECT found.id, found.state, found.reason, found.created_at, found.started_at, found.finished_at,
        found.stop_requested_at IS NOT NULL AS stopping, found.started_by, found.stopped_by, slug, number AS version, users.name AS "user",
        (found.token_usage ->> 'total_tokens')::bigint AS tokens,
-       CASE WHEN pg_column_size(found.inputs) <= 2000
-            THEN CASE WHEN octet_length(found.inputs::text) <= 8000 THEN found.inputs::text END
-       END AS inputs,
+       left(found.error, %(longest_error)s) AS error,
+       CASE WHEN pg_column_size(found.inputs) <= %(largest_inputs)s THEN left(found.inputs::text, %(longest_inputs)s) END AS inputs,
        edge.last_seen, edge.seen < %(most_read)s AS all_seen
   FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
   LEFT JOIN page ON true
