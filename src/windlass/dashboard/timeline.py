@@ -283,7 +283,7 @@ class Timelines:
 
 
 def failed_step(spans: Iterable[Span]) -> Span | None:
-    """Returns the innermost step that failed last, of a kickoff that has failed, or else the last step without an end."""
+    """Returns the innermost step that failed last, of a failed kickoff, or else the last step without an end."""
     found = [span for span in spans if span.seq and span.kind not in {"flow", "crew"} and span.restored is None]
     failed = [span for span in found if span.state == "failed"] or [span for span in found if span.end is None]
     last = max((span.attempt for span in found), default=0)
