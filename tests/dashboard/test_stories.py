@@ -73,7 +73,7 @@ async def test_a_program_gets_its_token_and_a_rotated_one_is_refused(live: LiveS
     row = page.locator("[data-token-row]", has=page.get_by_text("Bearer Token", exact=True)).first
     await row.get_by_role("button", name="Rotate", exact=True).first.click()
     await tab.assert_accessible()
-    await row.locator("form.panel").get_by_role("button", name="Rotate").click()
+    await row.locator("form.ask").get_by_role("button", name="Rotate").click()
     await page.locator(".notice").wait_for()
     async with asyncio.timeout(DEADLINE):
         while await answer(live, token) != 401:
@@ -126,7 +126,7 @@ async def test_an_earlier_version_is_taken_back_and_the_newer_promoted_again(liv
     await tab.go(f"{CREW}/versions")
     await tab.assert_accessible()
     await page.get_by_role("button", name="Roll back", exact=True).first.click()
-    await page.locator("form.panel:visible").get_by_role("button", name="Roll back").click()
+    await page.locator("form.ask:visible").get_by_role("button", name="Roll back").click()
     await page.locator(".timeline li.current", has_text="Version 1").wait_for()
     await tab.go(f"{CREW}/run")
     await run(page, "assam")
@@ -134,7 +134,7 @@ async def test_an_earlier_version_is_taken_back_and_the_newer_promoted_again(liv
     assert await page.locator("strong", has_text="green").count() == 0
     await tab.go(f"{CREW}/versions")
     await page.locator("li", has_text="Version 2").get_by_role("button", name="Promote", exact=True).first.click()
-    await page.locator("form.panel:visible").get_by_role("button", name="Promote").click()
+    await page.locator("form.ask:visible").get_by_role("button", name="Promote").click()
     await page.locator(".timeline li.current", has_text="Version 2").wait_for()
 
 
