@@ -100,6 +100,14 @@ def stores_in_a_folder() -> bool:
     return has_any("crewai_core.paths:db_storage_path", "crewai.utilities.paths:db_storage_path")
 
 
+def refuses_kickoffs() -> bool:
+    """Returns whether the methods that kick off crews and flows are found in the classes of crewai."""
+    from windlass_child.crewai.kickoffs import starting
+
+    found = [starting(optional(name)) for name in ("crewai:Crew", "crewai.flow.flow:Flow")]
+    return all("kickoff" in [name for _, name in methods] for methods in found)
+
+
 CAPABILITIES = (
     Capability(
         "events",
@@ -161,6 +169,12 @@ CAPABILITIES = (
         "has no id for an execution: its own traces do not carry the kickoff's id",
         (),
         lambda: has("crewai.execution:set_execution_uuid"),
+    ),
+    Capability(
+        "import_guard",
+        "has no kickoff that Windlass can refuse: a module that starts a crew at import runs it at each load",
+        (*RUN_CREWS, *FLOWS),
+        refuses_kickoffs,
     ),
 )
 

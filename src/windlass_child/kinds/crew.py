@@ -199,7 +199,7 @@ def built_without_kickoff(found: Any, project: Project) -> Any:
     except StartedAtImport as started:
         place = where(started, Path(project.root))
         raise ProjectFault(
-            f"the code starts {type(started.started).__name__}.kickoff() while it makes the crew, so that each load "
+            f"the code starts {started.called}() while it makes the crew, so that each load "
             f"would run it{f' ({place})' if place else ''}",
             "Return the crew without its kickoff, or name a function that runs the crew as the entrypoint.",
             "runs_at_import",

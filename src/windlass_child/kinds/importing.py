@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
 from windlass_child.process import reuse
-from windlass_child.process.error_text import ProjectFault, inside
+from windlass_child.process.error_text import ProjectFault, StartedAtImport, inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 
     from windlass_child.process.messages import Project
 
+STARTED: dict[str, StartedAtImport] = {}
+"""The modules that this process has imported up to a kickoff, by name."""
+
 
 def entry_module(project: Project) -> ModuleType:
     """Imports the module of the project's entrypoint as part of its package, so that relative imports work.
 
-    Raises StartedAtImport if the module kicks off a crew.
+    Raises StartedAtImport if the module kicks off a crew. No later load of this process or of its children imports such
+    a module again: patches that its code has made of libraries would be made twice.
     """
     make_importable(Path(project.root))
     name, _, _ = project.entrypoint.partition(":")
     add_folder_of(name, Path(project.root))
+    if name in STARTED:
+        raise STARTED[name]
     module = sys.modules.get(name) or import_entry(name, project)  # a process that is reused has imported it
     reuse.imported()
     return module
@@ -34,6 +40,9 @@ def import_entry(name: str, project: Project) -> ModuleType:
     try:
         with frameworks.without_kickoffs():
             return import_module(name)
+    except StartedAtImport as started:
+        STARTED[name] = started
+        raise
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise

@@ -94,22 +94,23 @@ class NobodyAnswers(ProjectFault, EOFError):  # noqa: N818 - as above
 
 
 class StartedAtImport(ProjectFault):
-    """A module of the project kicks off a crew or a flow, `started`, while it is imported.
+    """A module of the project starts a crew, a flow or an agent, `started`, while it is imported.
 
-    `inputs` are those of this kickoff, `names` the variables of the module. `modules` are the modules that were being
-    imported, by name. Python removes them from sys.modules; whoever uses their classes adds them again, or a later
-    import would run their code once more.
+    `called` names the method that starts it. `inputs` are those of this kickoff, `names` the variables of the module.
+    `modules` are the modules that were being imported, by name. Python removes them from sys.modules; whoever uses
+    their classes adds them again, or a later import would run their code once more.
     """
 
     def __init__(
-        self, started: Any, inputs: dict[str, Any], names: dict[str, Any], modules: dict[str, ModuleType]
+        self, started: Any, called: str, inputs: dict[str, Any], names: dict[str, Any], modules: dict[str, ModuleType]
     ) -> None:
         super().__init__(
-            f"the code starts {type(started).__name__}.kickoff() while it is imported, so that each load would run it",
+            f"the code starts {called}() while it is imported, so that each load would run it",
             'Move this line below `if __name__ == "__main__":`.',
             "runs_at_import",
         )
         self.started = started
+        self.called = called
         self.inputs = inputs
         self.names = names
         self.modules = modules

@@ -118,7 +118,7 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
         fill(project.root, str(Path.cwd()))
         for adapter in frameworks.imported():
             adapter.restart_threads()
-        with contextlib.suppress(StartedAtImport):  # each child imports the module up to this kickoff
+        with contextlib.suppress(StartedAtImport):  # each child raises it again
             entry_module(project)
         for adapter in frameworks.imported():
             adapter.stop_threads()
