@@ -38,6 +38,10 @@ QUIET = {
 OTEL_SDK_DISABLED is not set: it would switch off the tracing that crews configure themselves.
 """
 
+PROXIES = {"all_proxy", "http_proxy", "https_proxy"}
+LOOPBACK = ("localhost", "127.0.0.1")
+"""The addresses of this machine that go past a proxy. Early releases of httpx refuse `::1` in NO_PROXY."""
+
 
 def quiet() -> dict[str, str]:
     """Returns the variables that switch off the telemetry of libraries and frameworks."""
@@ -47,6 +51,23 @@ def quiet() -> dict[str, str]:
 def storage_variables(storage: Path) -> dict[str, str]:
     """Returns the variables with which frameworks store their files in a folder."""
     return {name: value for one in frameworks.adapters() for name, value in one.storage_variables(storage).items()}
+
+
+def with_loopback_direct(given: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment with the addresses of this machine in NO_PROXY, if it has a proxy.
+
+    A proxy can't reach the loopback of this machine, where the offline model and other servers listen. Libraries read
+    the variables in lower case, in upper case or in both, and most ignore the second where the first is set. So both
+    are set.
+    """
+    if not any(value for name, value in given.items() if name.lower() in PROXIES):
+        return dict(given)
+    direct = {}
+    for name, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
+        hosts = [host.strip() for host in given.get(name, given.get(other, "")).split(",") if host.strip()]
+        missing = [] if "*" in hosts else [host for host in LOOPBACK if host not in hosts]
+        direct[name] = ",".join([*hosts, *missing])
+    return {**given, **direct}
 
 
 def apply(
@@ -60,7 +81,7 @@ def apply(
     given = {
         **quiet(),
         **storage_variables(Path(folder, STORAGE)),
-        **activated(process_environment.environment),
+        **with_loopback_direct(activated(process_environment.environment)),
         "TMPDIR": f"{folder}/{TEMPORARY}",
     }
     replace_environment(changed(given) if changed else given, known=changed is not None)
