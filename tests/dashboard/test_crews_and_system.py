@@ -73,7 +73,9 @@ async def test_a_crew_is_listed_with_its_load_its_last_day_and_its_newest_failur
     assert "1,002 ended in the last 24 hours, 1 failed" in page
     row = (await rows_of(viewer, "/ui/?search=listed-one"))["listed-one"]
     assert re.fullmatch(
-        r"listed-one Online 0 1 1,002 ended in the last 24 hours, 1 failed 1,002 99.9 % \d+ s ago : timed out 1", row
+        r"listed-one Online 0 1 1,002 ended in the last 24 hours, 1 failed 1,002 99.9 % \d+ s ago : timed out "
+        r"<b>it</b> took too long 1",
+        row,
     )
     assert "Deploy a crew" not in page, "a viewer may not deploy"
     developer = await Visitor.of(server, Role.DEVELOPER)
