@@ -110,8 +110,8 @@ def test_the_paths_of_a_preloaded_project_are_in_the_folder_of_each_run(tmp_path
             child.run(project, run, environment=more)
             home = more.get("HOME", f"{run}/home")
             assert value_of(child.answer()) == [
-                home, f"{run}/work/out", f"sqlite:///{run}/tmp/x.db", f"{run}/work", home, "1", f"{home}/models",
-                "/usr/share", f"{home}/.cache", f"{home}/place", f"{home}/default", home,
+                home, str(run / "work" / "out"), f"sqlite:///{run}/tmp/x.db", f"{run}/work", home, "1",
+                f"{home}/models", "/usr/share", f"{home}/.cache", f"{home}/place", f"{home}/default", home,
             ]  # fmt: skip
 
 
