@@ -51,3 +51,17 @@ def test_a_framework_that_is_not_known_is_refused() -> None:
 def test_it_ends_when_its_socket_does(capfd: pytest.CaptureFixture[str]) -> None:
     answer_of(PROGRAM)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_zygote_has_imported_all_that_each_child_guards() -> None:
+    code = (
+        "import sys\n"
+        "from windlass_child.crewai import prewarm\n"
+        "prewarm.warm()\n"
+        "before = set(sys.modules)\n"
+        "from windlass_child.crewai import kickoffs\n"
+        "with kickoffs.refused():\n"
+        "    print(sorted(set(sys.modules) - before))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout == "[]\n"

@@ -27,6 +27,8 @@ def warm() -> None:
     import_module("windlass_child.crewai.events").end_first_run()
     capabilities.found()
     import_module("windlass_child.crewai.flow_shape").own_attributes()
+    with import_module("windlass_child.crewai.kickoffs").refused():  # imports the classes whose methods it replaces
+        pass
     try:
         executor = capabilities.optional("crewai.agents.agent_executor:AgentExecutor")
         if executor is not None:
