@@ -135,6 +135,20 @@ def test_processes_that_a_run_started_before_it_was_taken_are_taken_later(tmp_pa
     assert (run.folder / "cgroup.procs").read_text() == str(early.pid)
 
 
+@needs_a_hierarchy
+def test_the_processes_of_a_run_that_has_ended_are_not_moved_into_its_cgroup(hierarchy: Path) -> None:
+    """They may be those of the next run of the same child, and the removal of the cgroup would kill them."""
+    run = Cgroups(hierarchy, controllers=frozenset()).open("one", Limits())
+    assert run is not None
+    with subprocess.Popen(["sleep", "600"]) as kept:
+        watched = WatchedRun(kept.pid, Limits(), Terminator(), started=found(kept.pid).started, cgroup=run)
+        assert watched.end() is None
+        measured([watched], SharedMemory())
+        run.remove()
+        assert kept.poll() is None
+        kept.kill()
+
+
 def found(pid: int) -> Process:
     one = process(pid)
     assert one is not None

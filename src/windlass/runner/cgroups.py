@@ -118,12 +118,10 @@ class Cgroup:
             return False
         return True
 
-    def take_all(self, family: list[Process]) -> None:
-        """Moves the processes that are not in the cgroup yet. A run may have started them before `take`."""
+    def outside(self, family: list[Process]) -> list[Process]:
+        """Returns the processes that are not in the cgroup yet. A run may have started them before `take`."""
         inside = set(_processes(self.folder))
-        for one in family:
-            if one.pid not in inside:
-                self.take(one)
+        return [one for one in family if one.pid not in inside]
 
     def out_of_memory(self) -> OutOfMemory | None:
         with contextlib.suppress(OSError, ValueError):

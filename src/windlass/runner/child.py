@@ -229,9 +229,11 @@ class Child:
                     for stream, pipe in pipes.items():
                         group.create_task(capture.read(stream, pipe, report))
                     exited = await self._end_of_run()
+                    stopped_by = watched.end()
+                    self._asked_to_end |= stopped_by is not None  # no idle child: its processes are stopped
                     if exited is not None and exited.lapsed and self._begun:
                         context.terminator.end(LAPSED)
-                    asked = context.terminator.asked  # a later request has no process to end
+                    asked = context.terminator.asked or stopped_by  # a later request has no process to end
                     if asked is None and watched.cgroup and (found := watched.cgroup.out_of_memory()):
                         asked = out_of_memory(found, supervision.limits)
                     ending.cancel()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +52,9 @@ logger = log.logger(__name__)
 class WatchedRun:
     """The child of one run, with its limits.
 
+    The monitor's thread stops processes only before `end`, which the run's task calls when the child has ended or is
+    idle: afterwards the processes may be those of the child's next run.
+
     `stalled` is called once for each silence. With `cgroup` the kernel bounds the memory of the run, and its memory is
     not polled. `rollup` and `stacks` are descriptors that the child has sent: of its smaps_rollup, and of the file that
     it writes its stacks to. `user` is the user that the run's processes must have, None for any. `pid` and `started`
@@ -73,6 +77,9 @@ class WatchedRun:
     stall_reported: bool = False
     family: list[Process] = field(default_factory=list)
     _reports_in_progress: int = 0
+    _deciding: threading.Lock = field(default_factory=threading.Lock)
+    _stopped_by: Termination | None = None
+    _ended: bool = False
 
     def take(self, born: Born, descriptors: list[int]) -> list[int]:
         """Keeps the descriptors that are of the kinds that `born` names, and returns the others. To use the others, or
@@ -110,12 +117,46 @@ class WatchedRun:
         return report_and_note
 
     def over_process_limit(self) -> Termination | None:
-        """Stops all processes of the run if they are too many, so that they start no others until they are killed."""
+        """Stops all processes of the run if they are too many, so that they start no others until they are killed.
+
+        Does nothing after `end`.
+        """
         limit = self.limits.process_limit
-        if limit is None or len(self.family) <= limit:
+        if limit is None or len(self.family) <= limit or not self._decides(self._too_many(len(self.family), limit)):
             return None
-        count = stop_family(self.family, self.user)
+        found = self._stopped_by = self._too_many(stop_family(self.family, self.user), limit)
+        return found
+
+    @staticmethod
+    def _too_many(count: int, limit: int) -> Termination:
         return over(f"the run had {count} processes; its process_limit is {limit}. Raise process_limit {WHERE}.")
+
+    def _decides(self, termination: Termination) -> bool:
+        """Returns whether the run goes on. Then `end` will return this termination."""
+        with self._deciding:
+            if not self._ended:
+                self._stopped_by = termination
+            return not self._ended
+
+    def end(self) -> Termination | None:
+        """Ends the supervision of the run. Returns a termination if the monitor has begun to stop its processes: then
+        they must be killed, and the child takes no other run.
+        """
+        with self._deciding:
+            self._ended = True
+            return self._stopped_by
+
+    def take_into_cgroup(self) -> None:
+        """Moves the processes of the run into its cgroup. Moves none after `end`: the removal of the cgroup kills all
+        that is in it.
+        """
+        if self.cgroup is None:
+            return
+        for one in self.cgroup.outside(self.family):
+            with self._deciding:  # for one move only, because `end` waits for it
+                if self._ended:
+                    return
+                self.cgroup.take(one)
 
     def silence(self) -> float | None:
         """Returns the seconds of silence when they are over `stall_after` and the stall is not reported yet."""
@@ -187,8 +228,7 @@ def measured(all_watched: list[WatchedRun], shared_memory: SharedMemory) -> list
     bombs = {watched.pid: found for watched in all_watched if (found := watched.over_process_limit())}
     others = [watched for watched in all_watched if watched.pid not in bombs]
     for watched in others:
-        if watched.cgroup is not None:
-            watched.cgroup.take_all(watched.family)
+        watched.take_into_cgroup()
     shared_memory.measure([(watched.share, watched.family) for watched in others if watched.share])
     for watched in others:
         watched.shared = shared_memory.size_of(watched.share) if watched.share else {}

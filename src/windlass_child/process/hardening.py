@@ -72,9 +72,12 @@ def die_with_parent(channel: int) -> None:
         os._exit(os.EX_OK)
 
 
-def outlive_parent() -> None:
+def resume_without_parent() -> None:
+    """Makes the kernel resume this process, if it is stopped, when its parent ends. Otherwise the process outlives its
+    parent, and ends the processes below it before itself. A stopped process would notice nothing, and stay for ever.
+    """
     if sys.platform == "linux":
-        control(PR_SET_PDEATHSIG, 0)
+        control(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def become(uid: int, gid: int) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 
 from windlass_child.process import child, preload, processes
 from windlass_child.process.channel import Channel
-from windlass_child.process.hardening import become_subreaper, confine, outlive_parent
+from windlass_child.process.hardening import become_subreaper, confine, resume_without_parent
 from windlass_child.process.huge_pages import HugePages
 from windlass_child.process.lease import LAPSED, Leases
 from windlass_child.process.messages import (
@@ -56,7 +56,7 @@ def main(descriptor: int, preloaded: str | None, *, with_project: bool = False) 
     channel, machine = Channel(descriptor), environment()
     answer = prepare(channel, preloaded, with_project=with_project)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        outlive_parent()  # from now on the zygote reads its socket, and ends its children before itself
+        resume_without_parent()  # from now on the zygote reads its socket, and ends its children before itself
         if answer is not None:
             channel.send(answer)
         if isinstance(answer, Ready):
@@ -173,6 +173,7 @@ class Zygote:
     def _become_child(self, order: Fork, descriptors: list[int]) -> NoReturn:
         os.setsid()
         become_subreaper()
+        resume_without_parent()
         confine()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
