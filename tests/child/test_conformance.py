@@ -35,7 +35,6 @@ pytestmark = [
 ANY_JSON: dict[str, Any] = {
     "text": 'é 漢字 🦜 "quoted" {braces} \\ \n\t',
     "nul": "a\x00b",
-    "surrogate": "\ud800",
     "big": 2**70,
     "small": -1.5e-300,
     "nothing": None,
@@ -69,6 +68,12 @@ async def test_inputs_reach_it_unchanged(bench: Bench, project: Path) -> None:
     outcome = await bench.run(project, ANY_JSON)
     assert outcome.state is State.SUCCESS, outcome.error
     assert {name: value for name, value in outcome.json.items() if name in ANY_JSON} == ANY_JSON
+
+
+async def test_half_a_surrogate_pair_in_a_result_becomes_a_replacement_character(bench: Bench, project: Path) -> None:
+    outcome = await bench.run(project, ANY_JSON | {"text": "a \ud800 b"})
+    assert outcome.state is State.SUCCESS, outcome.error
+    assert outcome.json["text"] == "a \ufffd b"
 
 
 async def test_inputs_may_be_nested_deeply(bench: Bench, project: Path) -> None:

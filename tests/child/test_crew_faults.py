@@ -135,3 +135,11 @@ async def test_values_that_do_not_fit_are_told_without_the_values(bench: Bench, 
     fault = await fault_of(bench, crew_project(tmp_path, one_task().replace("agents=[one]", "agents='sk-all'")))
     assert "agents: Input should be a valid list" in fault.message
     assert "sk-all" not in str(fault)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_an_async_callback_is_found_when_the_crew_is_loaded(bench: Bench, tmp_path: Path, when: str) -> None:
+    method = f"    @{when}_kickoff\n    async def tidy(self, value):\n        return value\n\n"
+    fault = await fault_of(bench, crew_project(tmp_path, one_task().replace("    @crew\n", method + "    @crew\n")))
+    assert f"its callback tidy (@{when}_kickoff) is async, and crewai " in fault.message
+    assert "asyncio.run" in (fault.hint or "")

@@ -5,6 +5,7 @@ import enum
 import hashlib
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, TypedDict
@@ -316,3 +317,60 @@ def test_an_entrypoint_that_can_not_be_called_by_name_is_told(
         load(project)
     told = explain(caught.value, "load", str(tmp_path))
     assert f"{told.message} {told.hint}" == words
+
+
+class Unknown:
+    pass
+
+
+class Odd(BaseModel):
+    model_config = {"arbitrary_types_allowed": True}
+    handle: Unknown
+    run: Callable[[], int] = int
+    words: str
+    raw: bytes = b"\xff"
+
+
+class Later(BaseModel):
+    inner: NotThere  # type: ignore[name-defined]  # noqa: F821 - as under TYPE_CHECKING
+    words: str
+
+
+def test_a_part_that_can_not_be_described_leaves_the_others_described() -> None:
+    def run(odd: Odd, later: Later, missing: NotThere, several: list[NotThere], point: Point, depth: int = 2) -> None:  # type: ignore[name-defined]  # noqa: F821 - as under TYPE_CHECKING
+        """Takes anything."""
+
+    properties = LoadedFunction(run).manifest()["inputs_schema"]["properties"]
+    assert list(properties) == ["odd", "later", "missing", "several", "point", "depth"]
+    assert properties["odd"]["required"] == ["handle", "words"]
+    assert properties["odd"]["properties"]["words"]["type"] == "string"
+    assert list(properties["odd"]["properties"]) == ["handle", "run", "words", "raw"]
+    assert properties["later"] == {
+        "type": "object",
+        "properties": {"inner": {}, "words": {}},
+        "required": ["inner", "words"],
+    }
+    assert properties["missing"] == properties["several"] == {}
+    assert properties["point"]["properties"]["x"] == {"type": "integer"}
+    assert properties["depth"] == {"type": "integer", "default": 2}
+
+
+def test_an_input_is_built_although_the_type_of_another_is_not_known() -> None:
+    def run(missing: NotThere, point: Point) -> str:  # type: ignore[name-defined]  # noqa: F821 - as under TYPE_CHECKING
+        return f"{missing} {point}"
+
+    found = LoadedFunction(run)._arguments({"missing": 1, "point": {"x": 1}})
+    assert found == {"missing": 1, "point": Point(1)}
+
+
+@dataclass
+class Partly:
+    missing: NotThere  # type: ignore[name-defined]  # noqa: F821 - as under TYPE_CHECKING
+    colour: Colour
+
+
+def test_a_field_of_a_dataclass_that_can_not_be_described_leaves_the_others_described() -> None:
+    def run(partly: Partly) -> None: ...
+
+    schema = LoadedFunction(run).manifest()["inputs_schema"]["properties"]["partly"]
+    assert schema["properties"] == {"missing": {}, "colour": {"enum": ["red", "blue"]}}

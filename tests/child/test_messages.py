@@ -206,6 +206,41 @@ def test_the_server_does_not_decode_the_payload_of_an_event() -> None:
     assert stored_event(1, found.type, found.at, found.payload).payload == '{"b":["\\u00e9",1.0]}'
 
 
+PARTS = ["a", "\\", "u", "d83c", '"', "\ud83d", "\ude00", "\udfff", "\ud800", "é"]
+HALVES = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
+
+
+@given(HALVES, st.sampled_from([0, 20_000]))
+def test_half_a_surrogate_pair_of_a_crew_becomes_a_replacement_character(text: str, more: int) -> None:
+    right = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    long, rest = text + "x" * more, "x" * more
+    sent: list[Message] = [
+        Succeeded(long, json.dumps({long: [long]})),
+        TaskEnded(0, "completed", 1.0, long),
+        Event(text, 1.0, {text: long}),
+        Failed("run", text, long),
+        Warned("c", text),
+        TasksKnown([{"key": "k", "name": long, "agent": None}]),
+    ]
+    found = [dataclasses.asdict(one) for one in received(b"".join(map(encode, sent)))]
+    shown = json.dumps([{name: plain(value) for name, value in one.items()} for one in found], ensure_ascii=False)
+    assert shown.encode("utf-8"), "UTF-8 has no halves"
+    output, structured = plain(found[0]["output"]), found[0]["structured"]
+    assert output == right + rest
+    assert json.loads(structured.data if isinstance(structured, Encoded) else structured) == {output: [output]}
+    assert (found[2]["type"], found[4]["message"]) == (right, right)
+
+
+def plain(value: Any) -> Any:
+    return value.value if isinstance(value, Encoded) else value
+
+
+def test_the_journal_keeps_what_a_crew_wrote() -> None:
+    record = json.dumps({"a": "\ud83c"})
+    for message in (JournalAppend(1, "k", record), JournalAppend(1, "k", record + " " * 20_000)):
+        assert received(encode(message)) == [message]
+
+
 def event_with(payload: bytes) -> bytes:
     head = json.dumps({"is": "Event", "parts": {"payload": len(payload)}, "type": "a", "at": 1.0}).encode()
     return struct.pack("!I", len(head) + 1 + len(payload)) + head + b"\n" + payload

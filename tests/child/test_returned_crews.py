@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 from crewai import LLM, Agent, Crew, Task
 
 from windlass_child.crewai import adapter
+from windlass_child.crewai.callbacks import names_of, refuse_async
 from windlass_child.kinds import results
-from windlass_child.kinds.crew import callbacks_of
 from windlass_child.kinds.function import returned_crew
 from windlass_child.process.error_text import InputsRefused, ProjectFault
 
@@ -63,4 +64,25 @@ def test_a_callback_is_named() -> None:
     def finish(output: Any) -> Any:
         return output
 
-    assert callbacks_of(SimpleNamespace(after_kickoff_callbacks=[finish])) == "finish"
+    assert names_of([finish]) == "finish"
+
+
+async def later(value: Any) -> Any:
+    return value
+
+
+class Later:
+    async def __call__(self, value: Any) -> Any:
+        return value
+
+
+@pytest.mark.parametrize("callback", [later, Later(), functools.partial(later)], ids=["function", "object", "partial"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_async_callback_is_refused_by_its_name(callback: Any, when: str) -> None:
+    callbacks = {"before": [], "after": [], when: [callback]}
+    crew = SimpleNamespace(**{f"{name}_kickoff_callbacks": listed for name, listed in callbacks.items()})
+    with pytest.raises(ProjectFault, match=rf"\(@{when}_kickoff\) is async") as caught:
+        refuse_async(crew)
+    assert caught.value.code == "never_runs"
+    if callback is later:
+        assert "its callback later " in caught.value.message

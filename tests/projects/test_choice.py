@@ -215,3 +215,34 @@ def test_no_more_files_are_read_than_the_limit(tmp_path: Path, monkeypatch: pyte
 
 def recognised_code(root: Path) -> code.Code:
     return code.Code(root)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("def crew():\n    return Crew()\n", "crew"),
+        ("def crew():\n    made = Crew()\n    made.verbose = True\n    return made\n", "crew"),
+        ("def crew():\n    if x:\n        return Crew()\n    return make()\n", "crew"),
+        ("def crew():\n    return Work().crew()\n", "crew"),
+        ("def crew():\n    return Talk()\n", "flow"),
+        ("from other import crew\n", "crew"),
+        ("def crew(topic):\n    return Crew()\n", "function"),
+        ("def crew(topic='tea'):\n    return Crew()\n", "function"),
+        ("def crew(**inputs):\n    return Crew()\n", "function"),
+        ("def crew():\n    return Crew().kickoff()\n", "function"),
+        ("def crew():\n    return run(Crew())\n", "function"),
+        ("def crew():\n    if x:\n        return Crew()\n", "crew"),
+        ("def crew():\n    if x:\n        return 'no crew today'\n    return Crew()\n", "function"),
+        ("def crew():\n    def inner():\n        return Crew()\n    return run(inner)\n", "function"),
+        ("def crew():\n    made = Crew()\n    made = run(made)\n    return made\n", "function"),
+        ("@decorated\ndef crew():\n    return Crew()\n", "function"),
+        ("def crew():\n    return crew()\n", "function"),
+        ("def crew():\n    pass\n", "function"),
+    ],
+)  # fmt: skip
+def test_an_entrypoint_that_only_makes_a_crew_or_a_flow_is_a_project_of_that_kind(
+    tmp_path: Path, code: str, kind: str
+) -> None:
+    files = {"other.py": "def crew():\n    return Crew()\n", "app.py": CREW_BASE + FLOW + MAKE + code}
+    written(tmp_path, files | {"pyproject.toml": '[tool.windlass]\nentrypoint = "app:crew"\n'})
+    assert chosen(tmp_path) == (kind, "app:crew")

@@ -139,6 +139,30 @@ LAYOUTS = {
     "a function that returns a crew": Layout(
         "crew", "main:build_crew", {"main.py": PRELUDE + MAKE.replace("def make", "def build_crew")}
     ),
+    "an option that names a function which returns a crew": Layout(
+        "crew",
+        "app:crew",
+        {
+            "pyproject.toml": named("talk", '[tool.windlass]\nentrypoint = "app:crew"'),
+            "app.py": PRELUDE + MAKE + "\n\ndef crew():\n    made = make()\n    return made\n",
+        },
+    ),
+    "an async function that returns a crew": Layout(
+        "crew",
+        "app:crew",
+        {
+            "pyproject.toml": named("talk", '[tool.windlass]\nentrypoint = "app:crew"'),
+            "app.py": PRELUDE + MAKE + "\n\nasync def crew() -> Crew:\n    return make()\n",
+        },
+    ),
+    "an option that names a function which returns a flow": Layout(
+        "flow",
+        "app:flow",
+        {
+            "pyproject.toml": named("talk", '[tool.windlass]\nentrypoint = "app:flow"'),
+            "app.py": PRELUDE + FLOW + CONSTRUCTOR + '\n\ndef flow():\n    return Talk("said")\n',
+        },
+    ),
     "a function that runs crews": Layout(
         "function",
         "main:main",

@@ -29,11 +29,18 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import Message
     from windlass_child.process.validation import Apart
 
+HALF = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+)
+"""Matches the escape of half a surrogate pair, which is no character."""
 BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 """Matches a string without its end too: the search would begin again at each of its quotes. Such JSON is refused."""
 CHARACTERS = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+')
 HIGH_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
+MASK = b"\xff\xff"
+"""Bytes that no message has: all are ASCII."""
 PIECE = 256 * 1024
 ESCAPE = 6
 STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -151,7 +158,7 @@ class Received:
         """The bytes that `message` reads one by one, 0 if they are few."""
         if sum(map(len, self._parts.values())) < FEW:
             return 0
-        read = sum(len(part) for name, part in self._parts.items() if APART[self._kind][name].read)
+        read = sum(len(part) for name, part in self._parts.items() if APART[self._kind][name].read or may_halve(part))
         nested = [part for part in self._parts.values() if self._kind == "Event" and brackets(part) > DEEPEST]
         return read + sum(map(len, nested)) * 16
 
@@ -165,13 +172,14 @@ class Received:
     def _message(self) -> Message:
         kept: dict[str, Encoded] = {}
         for name, part in self._parts.items():
-            mark = APART[self._kind][name]
-            if mark.read:
-                self._fields[name] = DECODER.decode(str(part, "ascii"))
-            elif self._kind == "JournalAppend":
+            if self._kind == "JournalAppend":  # only a child reads it
                 self._fields[name] = str(part, "ascii")
+            elif APART[self._kind][name].read:
+                self._fields[name] = DECODER.decode(str(whole(part), "ascii"))
             else:
-                self._fields[name] = kept[name] = Encoded(part)
+                self._fields[name] = kept[name] = Encoded(whole(part))
+        if isinstance(text := self._fields.get("structured"), str):  # JSON in the JSON of the head
+            self._fields["structured"] = str(whole(text.encode("ascii")), "ascii")
         message: Message = MAKERS[self._kind](self._fields)
         check_kept(message, kept)
         return message
@@ -229,8 +237,9 @@ class Incoming:
 
     def _announce(self, head: bytes, rest: int) -> None:
         try:
-            self._fields, end = DECODER.raw_decode(str(head, "ascii"))
-            if end != len(head):
+            text = str(whole(head), "ascii")
+            self._fields, end = DECODER.raw_decode(text)
+            if end != len(text):
                 raise ValueError
             self._kind = self._fields.pop("is")
             lengths = self._fields.pop("parts", {})
@@ -288,6 +297,22 @@ def most_of_result(limit: int, name: str, *, structured: bool) -> int:
     if name == "structured":
         return limit
     return 2 * limit + 2 if structured else WIDEST * limit + 2
+
+
+def may_halve(part: bytes | bytearray) -> bool:
+    """Returns whether JSON may contain a half of a surrogate pair."""
+    return b"\\ud" in part or b"\\uD" in part
+
+
+def whole(part: bytes | bytearray) -> bytes | bytearray:
+    """Replaces each half of a surrogate pair in JSON by U+FFFD, of the same length.
+
+    A crew's text may be cut within a character. Halves can't be encoded as UTF-8, and strict clients refuse their JSON.
+    """
+    if not may_halve(part):
+        return part
+    other = part.replace(rb"\\", MASK)  # after an escaped backslash, `u` begins no escape
+    return HALF.sub(rb"\\ufffd", other).replace(MASK, rb"\\")
 
 
 def brackets(part: bytes | bytearray) -> int:

@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError
 
 from windlass_child.crewai.capabilities import optional
 from windlass_child.kinds import results
+from windlass_child.kinds.models import schema_with_every_field
 from windlass_child.process.error_text import field_problem
 
 MAKERS = ("__init__", "_create_initial_state", "model_post_init")
@@ -127,37 +126,6 @@ def schema_of_model(model: type[BaseModel]) -> dict[str, Any]:
     properties = {name: field for name, field in found.get("properties", {}).items() if name != "id"}
     required = [name for name in found.get("required", []) if name != "id"]
     return found | {"properties": properties, "required": required}
-
-
-def schema_with_every_field(model: type[BaseModel]) -> dict[str, Any]:
-    """Returns the JSON Schema of a model. A part of a type without one accepts any JSON: its field stays a field.
-
-    Returns only the names of the fields for a model with an annotation that can't be resolved at run time.
-    """
-    try:
-        return model.model_json_schema(schema_generator=AnyForTheUnknown)
-    except (PydanticUserError, NameError):  # for example a type that is imported under TYPE_CHECKING
-        fields = model.model_fields or model.__annotations__
-        required = [name for name, field in model.model_fields.items() if field.is_required()]
-        return ANY | {"properties": {name: {} for name in fields}, "required": required}
-
-
-class AnyForTheUnknown(GenerateJsonSchema):
-    """Describes a type that JSON Schema can't describe as any JSON."""
-
-    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
-        del schema, error_info
-        return {}
-
-    def emit_warning(self, kind: Any, detail: str) -> None:
-        """Warns of nothing: the field without its default is right."""
-
-    def encode_default(self, value: Any) -> Any:
-        """Omits a default that is no JSON, such as bytes that are not UTF-8."""
-        found = results.default(value)
-        if not found:
-            raise PydanticSerializationError("the default is no JSON")
-        return found["default"]
 
 
 def with_defaults(found: dict[str, Any], state: BaseModel) -> dict[str, Any]:

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from crewai import Crew
 
-from windlass_child import frameworks
 from windlass_child.crewai import bus, capabilities, events, inputs
-from windlass_child.crewai.endings import closes_connections
+from windlass_child.crewai.callbacks import names_of, refuse_async
 from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
 from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.kinds import results
-from windlass_child.kinds.importing import entry_module, named_in, only_one, refuse_arguments
+from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
 from windlass_child.process import reuse
 from windlass_child.process.error_text import (
     InputsRefused,
@@ -37,7 +36,7 @@ from windlass_child.process.messages import Succeeded, TasksKnown, Warned
 from windlass_child.process.prompts import Prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
     from windlass_child.process.messages import Project, Run
@@ -94,6 +93,7 @@ class LoadedCrew:
                 "Add tasks, for example: Crew(tasks=self.tasks).",
                 "never_runs",
             )
+        refuse_async(crew)
         self._crew = crew
         self._name = name
         self._tasks = [described(task) for task in crew.tasks]
@@ -148,12 +148,12 @@ class LoadedCrew:
 
     def _result(self, output: Any, report: Report) -> Succeeded:
         """Converts the output of the crew, or the value that an @after_kickoff method returned in its place."""
-        if output is None and (called := callbacks_of(self._crew)):
+        if output is None and (called := names_of(self._crew.after_kickoff_callbacks)):
             report.warn("result_not_json", f"the result is empty, because {called} (@after_kickoff) returns nothing")
         try:
             return results.of_any(output, report)
         except results.NoResult as fault:
-            called = callbacks_of(self._crew)
+            called = names_of(self._crew.after_kickoff_callbacks)
             if called and not results.is_output(output):
                 fault.message += f"; {called} (@after_kickoff) returned it"
             raise
@@ -192,36 +192,26 @@ def is_crew_class(found: Any) -> bool:
 
 
 def built_without_kickoff(found: Any, project: Project) -> Any:
-    """Returns `built`. A kickoff by the code that makes the crew is refused, because each load would run it."""
-    try:
-        with frameworks.without_kickoffs():
-            return built(found, project)
-    except StartedAtImport as started:
-        place = where(started, Path(project.root))
-        raise ProjectFault(
-            f"the code starts {started.called}() while it makes the crew, so that each load "
-            f"would run it{f' ({place})' if place else ''}",
-            "Return the crew without its kickoff, or name a function that runs the crew as the entrypoint.",
-            "runs_at_import",
-        ) from started
-
-
-def built(found: Any, project: Project) -> Any:
     """Returns the crew of the entrypoint, which is a crew, a class, or a function without arguments."""
-    called = getattr(found, "__name__", project.entrypoint)
-    if isinstance(found, type):
-        method = crew_method(found, project)
-        made_by, crew = f"{called}.{method}()", built_by(found, method, project)
-    elif callable(getattr(found, "crew", None)):
-        made_by, crew = f"{project.entrypoint}.crew()", found.crew()
-    elif callable(found):
-        refuse_arguments(found, called)
-        made_by, crew = f"{called}()", found()
-    else:
-        made_by, crew = project.entrypoint, found
+    made_by, make = maker(found, project)
+    crew = made_without_kickoff(make, "crew", project)
     if isinstance(crew, Crew):
         return crew
     raise ProjectFault(f"{made_by} gave a {type(crew).__name__}", "It must return a crewai.Crew.")
+
+
+def maker(found: Any, project: Project) -> tuple[str, Callable[[], Any]]:
+    """Returns what makes the crew, for messages, and a function that makes it."""
+    called = getattr(found, "__name__", project.entrypoint)
+    if isinstance(found, type):
+        method = crew_method(found, project)
+        return f"{called}.{method}()", lambda: built_by(found, method, project)
+    if callable(getattr(found, "crew", None)):
+        return f"{project.entrypoint}.crew()", found.crew
+    if callable(found):
+        refuse_arguments(found, called)
+        return f"{called}()", found
+    return project.entrypoint, lambda: found
 
 
 def built_by(crew_class: Any, method: str, project: Project) -> Any:
@@ -284,19 +274,6 @@ def misconfigured(error: Exception, crew_class: Any, project: Project) -> Projec
 def config_files(crew_class: Any) -> list[Path | None]:
     named = (crew_class.original_agents_config_path, crew_class.original_tasks_config_path)
     return [Path(crew_class.base_directory) / path if isinstance(path, str) else None for path in named]
-
-
-def callbacks_of(crew: Any) -> str:
-    """Returns the names of the project's @after_kickoff methods of a crew."""
-    found = [one for one in crew.after_kickoff_callbacks if not closes_connections(one)]
-    return ", ".join(name_of(one) for one in found)
-
-
-def name_of(callback: Any) -> str:
-    """Returns the name of a callback. @crew wraps each method in a function that keeps the method in its closure."""
-    cells = [one.cell_contents for one in getattr(callback, "__closure__", None) or ()]
-    marked = (one for one in cells if getattr(one, "is_after_kickoff", False))
-    return str(getattr(next(marked, callback), "__name__", "a callback"))
 
 
 def preparations(crew: Any, found: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, fl
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds import results
-from windlass_child.kinds.importing import entry_module, named_in, only_one, refuse_arguments
+from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
 from windlass_child.process import reuse
 from windlass_child.process.error_text import InputsRefused, ProjectFault, StartedAtImport, text_of
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
@@ -36,7 +37,8 @@ def load(project: Project) -> LoadedFlow:
     events.telemetry_as_wanted()
     hush()
     found = found_in(project)
-    flow_class: Any = found if isinstance(found, type) else type(found)
+    made = flow_of(found, project) if inspect.isroutine(found) else found
+    flow_class: Any = made if isinstance(made, type) else type(made)
     definition = shape_of(flow_class)
     refuse_without_start(definition, flow_class.__name__, "Decorate one with @start().")
     if missing := flow_inputs.without_value(flow_class):
@@ -45,16 +47,16 @@ def load(project: Project) -> LoadedFlow:
             "Give each a default: crewai makes the state first, and puts the inputs into it then.",
             "never_runs",
         )
-    if found is not flow_class:
-        reuse.refuse(reuse.MADE_AT_IMPORT.format(project.entrypoint))
-    else:
+    if made is flow_class:
         refuse_arguments(flow_class, flow_class.__name__)
-    make = flow_class if found is flow_class else lambda: found
+    elif made is found:
+        reuse.refuse(reuse.MADE_AT_IMPORT.format(project.entrypoint))
+    make = flow_class if made is flow_class else lambda: made
     return LoadedFlow(make, definition, flow_class.__qualname__, flow_inputs.schema(flow_class))
 
 
 def found_in(project: Project) -> Any:
-    """Returns the flow class of the entrypoint, or the flow that its module makes."""
+    """Returns the flow class of the entrypoint, the flow that its module makes, or a function that makes it."""
     try:
         module = entry_module(project)
     except StartedAtImport as started:
@@ -66,6 +68,15 @@ def found_in(project: Project) -> Any:
             return found
         raise
     return flow_named(module, project) if ":" in project.entrypoint else only_class(module, project)
+
+
+def flow_of(function: Any, project: Project) -> Any:
+    """Returns the flow that a function makes, for a load: the run uses this one."""
+    refuse_arguments(function, project.entrypoint)
+    made = made_without_kickoff(function, "flow", project)
+    if not is_flow(type(made)):
+        raise ProjectFault(f"{project.entrypoint}() gave a {type(made).__name__}", "It must return a flow.")
+    return made
 
 
 class LoadedFlow:
@@ -163,7 +174,7 @@ def methods_of(flow_class: Any) -> Any:
 
 def flow_named(module: ModuleType, project: Project) -> Any:
     found = named_in(module, project)
-    if not is_flow(found) and not is_flow(type(found)):
+    if not is_flow(found) and not is_flow(type(found)) and not inspect.isroutine(found):
         raise ProjectFault(
             f"{project.entrypoint} is not a flow",
             "Name a subclass of crewai's Flow in pyproject.toml, that has methods with @start and @listen of its own.",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 from importlib import import_module
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
 from windlass_child.process import reuse
-from windlass_child.process.error_text import ProjectFault, StartedAtImport, inside
+from windlass_child.process.error_text import ProjectFault, StartedAtImport, inside, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +82,29 @@ def named_in(module: ModuleType, project: Project) -> Any:
             )
         found = getattr(found, attribute)
     return found
+
+
+def made_without_kickoff(make: Callable[[], Any], kind: str, project: Project) -> Any:
+    """Returns what `make` returns, and awaits an `async def`.
+
+    A kickoff by the code that makes the crew or the flow is refused, because each load would run it.
+    """
+    try:
+        with frameworks.without_kickoffs():
+            made = make()
+            return asyncio.run(awaited(made)) if inspect.isawaitable(made) else made
+    except StartedAtImport as started:
+        place = where(started, Path(project.root))
+        raise ProjectFault(
+            f"the code starts {started.called}() while it makes the {kind}, so that each load "
+            f"would run it{f' ({place})' if place else ''}",
+            f"Return the {kind} without its kickoff, or name a function that runs it as the entrypoint.",
+            "runs_at_import",
+        ) from started
+
+
+async def awaited(made: Any) -> Any:
+    return await made
 
 
 def refuse_arguments(made: Any, called: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SIMPLE: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -27,6 +28,9 @@ SIMPLE: dict[Any, dict[str, Any]] = {
 }
 ARRAYS = (list, tuple, set, frozenset, Sequence, AbstractSet)
 OBJECTS = (dict, Mapping)
+
+UNRESOLVED = (NameError, TypeError, AttributeError, SyntaxError)
+"""The errors for annotations that can't be resolved."""
 
 Definitions = dict[str, Any]
 """The definitions that model schemas refer to. They belong at the root of the schema, under "$defs"."""
@@ -76,7 +80,9 @@ def any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def schema_of_model(model: Any, definitions: Definitions) -> dict[str, Any]:
-    schema: dict[str, Any] = model.model_json_schema(ref_template=f"#/$defs/{model.__qualname__}.{{model}}")
+    from windlass_child.kinds.models import schema_with_every_field
+
+    schema = schema_with_every_field(model, f"#/$defs/{model.__qualname__}.{{model}}")
     for name, definition in schema.pop("$defs", {}).items():
         definitions[f"{model.__qualname__}.{name}"] = definition
     return schema
@@ -115,11 +121,29 @@ def schema_of_fields(owner: type, required: list[str], definitions: Definitions)
 
 
 def hints_of(owner: Any) -> dict[str, Any]:
-    """Returns the annotations with their names resolved, or as written if a name can't be resolved at run time."""
+    """Returns the annotations with their names resolved. One that can't be resolved at run time stays as written.
+
+    An example is a type that is imported under TYPE_CHECKING.
+    """
     try:
         return typing.get_type_hints(owner, include_extras=True)
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        return dict(getattr(owner, "__annotations__", {}))
+    except UNRESOLVED:
+        owners = reversed(owner.__mro__) if isinstance(owner, type) else [owner]
+        return {name: hint for one in owners for name, hint in hints_one_by_one(one)}
+
+
+def hints_one_by_one(owner: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the annotations that a function or a class has itself."""
+    module = sys.modules.get(str(getattr(owner, "__module__", "")))
+    names = getattr(owner, "__globals__", vars(module) if module else {})
+    inner = dict(vars(owner)) if isinstance(owner, type) else None
+    own = vars(owner).get("__annotations__") if isinstance(owner, type) else getattr(owner, "__annotations__", None)
+    for name, written in (own or {}).items():
+        alone = types.SimpleNamespace(__annotations__={name: written})
+        try:
+            yield name, typing.get_type_hints(alone, names, inner, include_extras=True)[name]
+        except UNRESOLVED:
+            yield name, written
 
 
 def built(annotation: Any, value: Any) -> Any:

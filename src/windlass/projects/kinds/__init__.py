@@ -85,6 +85,9 @@ def chosen(declared: Declared) -> list[tuple[Kind, EntrypointOption, str]]:
 
 
 def of_kind(kind: Kind, declared: Declared, entrypoint: str) -> Recognised:
+    """Returns the project of this kind. A function that only makes a crew or a flow is a project of that kind."""
+    if kind is FUNCTION and (made := Choice(declared).returned_by(entrypoint)):
+        kind = kind_named(made)
     return Recognised(Project(kind.name, str(declared.root), entrypoint), kind.preload(declared), declared.name)
 
 

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from windlass.projects.kinds.code import Code, Definition, Module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 KICKOFFS = {"kickoff", "kickoff_async", "akickoff", "kickoff_for_each", "kickoff_for_each_async", "akickoff_for_each"}
 FLOW_METHODS = {"start", "listen", "router"}
 OTHER_COMMANDS = {"train", "replay", "test", "plot", "plot_flow", "chat", "evaluate"}
 """Functions of crewai's templates that do something else than a kickoff."""
+
+MOST_CALLS = 5
+"""Functions that call one another to make a crew."""
 
 FORMS = {
     "crew class": "a class with @CrewBase",
@@ -98,6 +101,46 @@ class Candidates:
             if isinstance(node, ast.FunctionDef) and returns_crew(node, makes=any(map(is_crew, calls_in(node))))
             if not any(map(is_kickoff, calls_in(node)))
         }
+
+    def returned_by(self, entrypoint: str) -> str | None:
+        """Returns "crew" or "flow" for a function "module:name" that makes one, runs nothing and has no parameters.
+
+        Returns None for all other entrypoints. Each `return` of the function must return such an object.
+        """
+        name, _, attribute = entrypoint.partition(":")
+        module = self.code.modules.get(name)
+        return None if module is None else self._made_by(self.resolved(module, attribute), 0)
+
+    def _made_by(self, place: tuple[str, str], depth: int) -> str | None:
+        """`depth` is the number of functions that call one another, up to this one."""
+        module = self.code.modules.get(place[0])
+        node = module.definitions.get(place[1]) if module else None
+        if module is None or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or depth > MOST_CALLS:
+            return None
+        if node.decorator_list or (depth == 0 and has_parameters(node.args)) or any(map(is_kickoff, calls_in(node))):
+            return None
+        body = list(own_nodes(node))
+        values = [one.value for one in body if isinstance(one, ast.Return)]
+        kinds = {None if value is None else self._kind_of_value(module, value, body, depth) for value in values}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def _kind_of_value(self, module: Module, value: ast.expr, body: list[ast.AST], depth: int) -> str | None:
+        """Returns what an expression of the function with this body makes."""
+        if isinstance(value, ast.Name):
+            values = [*assigned(body, value.id), *(assigned(module.statements, value.id))]
+            kinds = {self._kind_of_call(module, one, depth) for one in values}
+            return kinds.pop() if len(kinds) == 1 else None
+        return self._kind_of_call(module, value.value if isinstance(value, ast.Await) else value, depth)
+
+    def _kind_of_call(self, module: Module, call: ast.expr | None, depth: int) -> str | None:
+        if not isinstance(call, ast.Call):
+            return None
+        made = self.resolved(module, root_name(call.func))
+        if is_crew(call) or (last_name(call.func) == "crew" and made in self.crews):
+            return "crew"
+        if not isinstance(call.func, ast.Name):
+            return None
+        return "flow" if made in self.flows else self._made_by(made, depth + 1)
 
     def _classes(self) -> Iterator[tuple[str, ast.ClassDef]]:
         for name, module in self.code.modules.items():
@@ -234,6 +277,28 @@ def required(arguments: ast.arguments) -> list[str]:
     without = positional[: len(positional) - len(arguments.defaults)]
     named = [one for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None]
     return [one.arg for one in (*without, *named)]
+
+
+def has_parameters(arguments: ast.arguments) -> bool:
+    return any((arguments.posonlyargs, arguments.args, arguments.vararg, arguments.kwonlyargs, arguments.kwarg))
+
+
+def own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    """Yields the nodes of a function's body, without those of the functions and classes in it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, Definition | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
+def assigned(nodes: Iterable[ast.AST], name: str) -> Iterator[ast.expr | None]:
+    """Yields the values that these statements assign to a name."""
+    for node in nodes:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            yield getattr(node, "value", None)
 
 
 def names_in(node: ast.AST) -> set[str]:

@@ -58,6 +58,10 @@ class Choice:
         alone = form in {"crew class", "flow class"} and len(others) == 1 and self._declared.target is None
         return module if alone else found.entrypoint
 
+    def returned_by(self, entrypoint: str) -> str | None:
+        """Returns the kind, "crew" or "flow", of what a function returns that makes it and does not run it."""
+        return self._candidates.returned_by(entrypoint)
+
     def everything(self) -> str:
         """Returns a list of all parts of the code that make crews and flows, for a message."""
         return listed(self._candidates.all)
