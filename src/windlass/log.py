@@ -52,6 +52,11 @@ EVENTS: dict[str, Event] = {
         WARNING,
         "PostgreSQL answers, but refuses statements for now, for example because its disk is full; requests get 503.",
     ),
+    "folder.not_writable": Event(
+        WARNING,
+        "The server can't write to this folder, for example because its disk is full; its worker claims no kickoffs "
+        "until it can.",
+    ),
     "zygote.started": Event(INFO, "A process that forks children for kickoffs is ready."),
     "zygote.threads": Event(
         WARNING,

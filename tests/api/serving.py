@@ -286,8 +286,8 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             Tickets(tokens),
         )
 
-        async def ready() -> bool:
-            return await database.answers() and await is_migrated(database)
+        async def ready() -> str | None:
+            return None if await database.answers() and await is_migrated(database) else "The database does not answer."
 
         overview = OverviewStore(database)
         variables = Variables(VariableStore(database), KEY_RING)

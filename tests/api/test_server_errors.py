@@ -157,7 +157,11 @@ async def test_health_answers_and_ready_says_no_while_the_database_is_away(postg
             assert (await http.get(f"{url}/health")).json() == {"status": "ok"}
             ready = await http.get(f"{url}/ready")
         assert ready.status_code == 503
-        assert ready.json() == {"status": "failing", "checks": {"database": "failing"}}
+        assert ready.json() == {
+            "status": "failing",
+            "checks": {"database": "failing"},
+            "problems": {"database": "The database does not answer."},
+        }
 
 
 async def test_a_request_that_waits_is_told_503_and_not_left_waiting(postgres: str, database_url: str) -> None:

@@ -107,6 +107,11 @@ def test_a_server_that_runs_is_asked_whether_it_is_ready(crew: FakeCrew) -> None
     crew.refusal = JSONResponse({"status": "failing", "checks": {"database": "failing", "worker": "ok"}}, 503)
     with pytest.raises(WindlassError, match="is not ready: database"):
         server.server(settings)
+    problems = {"database": "The disk of the database is full. Free some space."}
+    checks = {"database": "failing", "worker": "ok"}
+    crew.refusal = JSONResponse({"status": "failing", "checks": checks, "problems": problems}, 503)
+    with pytest.raises(WindlassError, match=r"is not ready: database. The disk of the database is full. Free some spa"):
+        server.server(settings)
 
 
 def test_an_address_that_is_not_this_machines_fails() -> None:

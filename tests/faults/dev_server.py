@@ -67,8 +67,8 @@ class DevServer:
         (self.project / "pyproject.toml").write_text(PYPROJECT)
         (self.project / "slow.py").write_text(code)
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        code, out, err = run(arguments, self.environment, None, b"", DEADLINE)
+    def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        code, out, err = run(arguments, self.environment | variables, None, b"", DEADLINE)
         return subprocess.CompletedProcess(arguments, code, out.decode(), err.decode())
 
     def start(self) -> None:

@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import SecretStr
 
 from projects_for_tests.driver import until
 from projects_for_tests.places import folder_for_all
 from store.kickoff_rows import DONE, Rows
 from store.stock_postgres import others
+from windlass.cli.checks import Level, examine
+from windlass.cli.checks import server as checks_of_server
+from windlass.config import Settings
 from windlass.errors import SettingsError
 from windlass.store.database import Database, refuse_transaction_pooling
 from windlass.store.listener import Listener
+from windlass.wiring.infrastructure import database_for_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PGBOUNCER = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin")
 pytestmark = pytest.mark.skipif(
@@ -85,3 +91,14 @@ async def test_a_pooler_with_a_connection_for_each_session_serves(stock_postgres
 async def test_a_direct_connection_and_one_that_fails_are_not_refused(stock_postgres: str) -> None:
     await refuse_transaction_pooling(stock_postgres)
     await refuse_transaction_pooling(make_conninfo(stock_postgres, dbname="missing"))
+
+
+async def test_commands_refuse_such_a_pooler_too(stock_postgres: str, tmp_path: Path) -> None:
+    with pooled(stock_postgres, "transaction") as url:
+        settings = Settings(database_url=SecretStr(url), home=tmp_path)
+        with pytest.raises(SettingsError, match=r"leads to a connection pooler .*pool_mode = session"):
+            async with database_for_commands(settings):
+                pass
+        finding = await asyncio.to_thread(examine, lambda: checks_of_server.database(settings))
+        assert finding.level is Level.FAIL
+        assert "leads to a connection pooler" in finding.text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -31,7 +30,7 @@ from windlass.api.errors import (
 from windlass.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from windlass.api.cors import Headers
     from windlass.api.crew_api.routes import CrewApi
+    from windlass.lifecycle.readiness import Check
 
 
 RESERVED = ("ui", "api", "crews", "crewai_plus", "health", "ready", "metrics", ".well-known", "oauth2")
@@ -233,9 +233,6 @@ def _with_forwarded_host(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes
     return [(b"host", host), *(header for header in headers if header[0] != b"host")] if host else headers
 
 
-Check = Callable[[], Awaitable[bool]]
-
-
 def health_routes(checks: dict[str, Check]) -> list[Route]:
     """Returns the routes of /health and /ready. The server is ready if all `checks` pass; they run at each request."""
 
@@ -243,9 +240,12 @@ def health_routes(checks: dict[str, Check]) -> list[Route]:
         return JSONResponse({"status": "ok"})
 
     async def ready(_: Request) -> Response:
-        results = {name: "ok" if await check() else "failing" for name, check in checks.items()}
-        is_ready = all(result == "ok" for result in results.values())
-        return JSONResponse({"status": "ok" if is_ready else "failing", "checks": results}, 200 if is_ready else 503)
+        faults = dict(zip(checks, await asyncio.gather(*(check() for check in checks.values())), strict=True))
+        results = {name: "ok" if fault is None else "failing" for name, fault in faults.items()}
+        problems = {name: fault for name, fault in faults.items() if fault is not None}
+        if problems:
+            return JSONResponse({"status": "failing", "checks": results, "problems": problems}, 503)
+        return JSONResponse({"status": "ok", "checks": results})
 
     return [Route("/health", health, methods=["GET"]), Route("/ready", ready, methods=["GET"])]
 

@@ -98,6 +98,8 @@ class Worker:
         self._recent: list[UUID] = []
         self._slots = Slots(config.slots, on_free=self._notified.set)
         self._draining = False
+        self._is_able = True
+        """False while the worker could not make the folder of a run."""
         self._claiming = BackgroundTasks(self._claim)
         self._upkeep = BackgroundTasks(self._keep_leases, self._promote)
         listener.on(KICKOFFS, lambda _: self._notified.set())
@@ -162,6 +164,9 @@ class Worker:
 
     async def _claim(self) -> None:
         free = self._slots.free(len(self._runs))
+        self._is_able = free <= 0 or await self._config.fault() is None
+        if not self._is_able:  # each attempt would end before its process starts
+            free = 0
         self._stop_requests.clear()
         until = self._leased_until()
         claimed = await self._claimed(free) if free > 0 else []
@@ -262,7 +267,7 @@ class Worker:
         await self._reap()
         await self._store.workers.seen(
             self.id,
-            slots=0 if self._draining else self._config.slots,
+            slots=0 if self._draining or not self._is_able else self._config.slots,
             lease=self._config.lease,
             deployments=self._config.deployments,
             usage=WorkerUsage(self._slots.used, *self._runner.zygotes()),

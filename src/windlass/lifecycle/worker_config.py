@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from windlass.kickoffs.tasks import Warning_
+    from windlass.lifecycle.readiness import Check
 
 Observer = Callable[["Claimed", object], None]
 """Is called with None when a run begins, with each of its reports, with the FileChanges at its end if there are any,
@@ -57,6 +58,11 @@ Deployed = Callable[[Claimed, Options], Awaitable["Code"]]
 """Returns the code of a deployed version on this machine. Fetches its files, and makes its environment, if need be."""
 
 
+async def nothing() -> str | None:
+    """Is the check of a worker without folders of its own."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
     """The code that a run starts from: the folder of the project, and the interpreter."""
@@ -72,7 +78,7 @@ class WorkerConfig:
     It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
     none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run,
     `interpreters` chooses their interpreters, and `code` has the folders of their code. `deployments` are the slugs of
-    the deployments whose kickoffs it runs, None for all.
+    the deployments whose kickoffs it runs, None for all. While `fault` returns a fault, the worker claims nothing.
     """
 
     slots: int
@@ -86,6 +92,7 @@ class WorkerConfig:
     code: ServedCode = field(default_factory=ServedCode)
     deployed: Deployed | None = None
     deployments: tuple[str, ...] | None = None
+    fault: Check = nothing
     _checks: FolderChecks[Code] = field(default_factory=FolderChecks, init=False, repr=False, compare=False)
 
     def code_of(self, root: str, *, declares: bool) -> Code:

@@ -94,7 +94,7 @@ async def database_for_commands(settings: Settings) -> AsyncIterator[Database]:
     """
     async with AsyncExitStack() as stack:
         url = (
-            outside_url(settings)
+            await outside_url(settings)
             or running_url(settings.home)
             or await embedded_url(settings, stack, _quietly, for_command=True)
         )
@@ -124,9 +124,7 @@ def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> Use
 async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify: Notify) -> Infrastructure:
     providers = partial(provider, endpoints=Endpoints.parsed(settings.secret_endpoints))
     signing_keys = signing_keys_of(settings, notify)
-    outside = outside_url(settings)
-    if outside:
-        await refuse_transaction_pooling(outside)
+    outside = await outside_url(settings)
     url = outside or await embedded_url(settings, stack, notify)
     database = await stack.enter_async_context(Database(url))
     if applied := await migrate(database):
@@ -170,8 +168,13 @@ async def _stop_embedded(postgres: EmbeddedPostgres) -> None:
     logger.event("database.stopped")
 
 
-def outside_url(settings: Settings) -> str | None:
-    return settings.database_url.get_secret_value() if settings.database_url else None
+async def outside_url(settings: Settings) -> str | None:
+    """Returns WINDLASS_DATABASE_URL, None without it. Raises SettingsError if it leads to an unusable pooler."""
+    if settings.database_url is None:
+        return None
+    url = settings.database_url.get_secret_value()
+    await refuse_transaction_pooling(url)
+    return url
 
 
 def key_ring_of(settings: Settings) -> KeyRing:

@@ -45,6 +45,7 @@ from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
 from windlass.lifecycle.deletion import Deletions, Retaining
 from windlass.lifecycle.event_streams import EventStreams, Shares
+from windlass.lifecycle.readiness import CachedCheck, Folders
 from windlass.lifecycle.removals import Removals
 from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
@@ -67,6 +68,7 @@ from windlass.store.sources import SourceStore
 from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
+from windlass.store.write_checks import SLOW, write_fault
 from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.http_settings import hosts_of, openid_of, warn_without_tls
 from windlass.wiring.infrastructure import open_infrastructure, user_deletion
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
     from windlass.deployments.environment import CrewEnvironments
+    from windlass.lifecycle.readiness import Check
     from windlass.lifecycle.worker_config import Observer
     from windlass.projects import Interpreters
     from windlass.projects.environments import Environments
@@ -109,6 +112,7 @@ class Services:
         self.stack = stack
         self._worker: Worker | None = None
         self._worker_follows = False
+        self._runs_crews = False
 
     @cached_property
     def _kickoffs(self) -> KickoffStore:
@@ -131,6 +135,7 @@ class Services:
         return Resolver(infrastructure.key_ring, CredentialStore(infrastructure.database), connect)
 
     async def start_runner(self) -> Runner:
+        self._runs_crews = True
         runner = await asyncio.to_thread(runner_of, self.settings, self.notify)
         return await self.stack.enter_async_context(serving(runner))
 
@@ -219,6 +224,7 @@ class Services:
             code or ServedCode(),
             deployments=None if deployments is None else tuple(deployments),
             deployed=DeployedCode(self._checkouts, self._environments, self.resolver),
+            fault=self._folder_check,
         )
         listener, key_ring = self.infrastructure.listener, self.infrastructure.key_ring
         worker = Worker(store, listener, runner, environments, key_ring, config, observers=observers)
@@ -259,7 +265,9 @@ class Services:
         )
         control = self._control_api(access)
         self.dashboard = self._new_dashboard(control, crew_api)
-        health = health_routes({"database": self._migrated, "worker": self._claiming})
+        health = health_routes(
+            {"database": self._database_fault, "folders": self._folder_check, "worker": self._worker_fault}
+        )
         addresses = Addresses(root, settings.crew_domain)
         app = Application(
             crew_api,
@@ -352,12 +360,42 @@ class Services:
         if self._worker is not None:
             await self._worker.drain(self.settings.drain_grace, stop_now)
 
-    async def _migrated(self) -> bool:
+    async def _database_fault(self) -> str | None:
         database = self.infrastructure.database
-        return await database.answers() and await is_migrated(database)
+        try:
+            if not await database.answers():
+                return "The database does not answer."
+            if not await is_migrated(database):
+                return (
+                    "The tables of the database are not those of this version. Restart the server, which migrates them."
+                )
+        except DatabaseUnavailable as error:
+            return error.message
+        return await self._write_check()
 
-    async def _claiming(self) -> bool:
-        return self._worker.claiming if self._worker else not self._worker_follows
+    async def _worker_fault(self) -> str | None:
+        if self._worker.claiming if self._worker else not self._worker_follows:
+            return None
+        return "The worker of this process claims no kickoffs: it has not started yet, or it stops."
+
+    @cached_property
+    def _write_check(self) -> CachedCheck:
+        return self._cached(partial(write_fault, self.infrastructure.database), SLOW)
+
+    @cached_property
+    def _folder_check(self) -> CachedCheck:
+        home = self.settings.home
+        folders = {"WINDLASS_HOME": home, "the folder of uploads": home / "uploads"}
+        if self._runs_crews:
+            code = place_for_code(self.settings)
+            folders |= {f"the folder of {name}": code / name for name in ("runs", "sources", "environments")}
+        slow = "The disk of WINDLASS_HOME does not answer in time."
+        return self._cached(Folders(folders).fault, slow)
+
+    def _cached(self, check: Check, slow: str) -> CachedCheck:
+        cached = CachedCheck(check, slow)
+        self.stack.push_async_callback(cached.stop)
+        return cached
 
     async def _report_access(self, access: TokenAuthenticator) -> None:
         """Writes the times at which tokens were used, and reports failed authentications, also at the stop.

@@ -14,7 +14,8 @@ from windlass.cli.checks.machine import Finding
 from windlass.cli.this_server import local_url
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.store.database import Database
+from windlass.store.database import Database, check_url, refuse_transaction_pooling
+from windlass.store.write_checks import write_fault
 
 if TYPE_CHECKING:
     from windlass.config import Settings
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def database(settings: Settings) -> Finding:
     if settings.database_url:
         asyncio.run(_reach(settings.database_url.get_secret_value()))
-        return Finding("the PostgreSQL of WINDLASS_DATABASE_URL answers")
+        return Finding("the PostgreSQL of WINDLASS_DATABASE_URL answers and accepts writes")
     if url := running_url(settings.home):
         return _running(url, settings.home)
     return _started(settings.home)
@@ -34,7 +35,7 @@ def _running(url: str, home: Path) -> Finding:
         asyncio.run(_reach(url))
     except DatabaseUnavailable as error:
         raise WindlassError(error.message, f"A server runs on {home}; see {home / 'postgres' / 'log'}.") from error
-    return Finding("the embedded PostgreSQL of the running server answers")
+    return Finding("the embedded PostgreSQL of the running server answers and accepts writes")
 
 
 def _started(home: Path) -> Finding:
@@ -54,15 +55,19 @@ def _started(home: Path) -> Finding:
 
 
 async def _reach(url: str) -> None:
-    """Connects to the database. Raises DatabaseUnavailable with the cause, or SettingsError when `url` is no URL.
+    """Connects to the database, and writes to it. Raises DatabaseUnavailable with the cause.
 
-    Neither message contains the password.
+    Raises SettingsError when `url` is no URL or leads to a pooler that can't be used. No message has the password.
     """
-    async with Database(url, connections=2):
-        pass
+    check_url(url)
+    await refuse_transaction_pooling(url)
+    async with Database(url, connections=2) as database:
+        if fault := await write_fault(database):
+            raise DatabaseUnavailable(fault)
 
 
-SECONDS = 5.0
+SECONDS = 15.0
+"""A server that waits for its database and its disks answers within these."""
 
 
 def server(settings: Settings) -> Finding:
@@ -70,10 +75,12 @@ def server(settings: Settings) -> Finding:
     if _is_free(settings.host, settings.port):
         place = f"{settings.host}:{settings.port}"
         return Finding(f"none runs at {place}, which is free for one (WINDLASS_HOST, WINDLASS_PORT)")
-    failing = [name for name, state in _ready(local_url(settings)).items() if state != "ok"]
-    if failing:
+    answer = _ready(local_url(settings))
+    if failing := [name for name, state in answer["checks"].items() if state != "ok"]:
+        problems = [str(text) for text in dict(answer.get("problems", {})).values()]
         raise WindlassError(
-            f"the server at {local_url(settings)} is not ready: {', '.join(failing)}.", "See its log for the cause."
+            f"the server at {local_url(settings)} is not ready: {', '.join(failing)}. {' '.join(problems)}".strip(),
+            "See its log for the cause.",
         )
     return Finding(f"the one at {local_url(settings)} is ready")
 
@@ -91,10 +98,10 @@ def _is_free(host: str, port: int) -> bool:
 
 
 def _ready(url: str) -> dict[str, Any]:
-    """Returns the checks of the server's `/ready`. Raises WindlassError when another program answers."""
+    """Returns the answer of the server's `/ready`. Raises WindlassError when another program answers."""
     try:
         answer = httpx.get(f"{url}/ready", timeout=SECONDS, trust_env=False).json()
-        return dict(answer["checks"])
+        return {**answer, "checks": dict(answer["checks"])}
     except (httpx.HTTPError, ValueError, TypeError, KeyError):
         raise WindlassError(
             f"another program than Windlass listens at {url}.", "Stop it, or choose another port with WINDLASS_PORT."

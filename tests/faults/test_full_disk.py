@@ -1,0 +1,71 @@
+"""A server whose disk is full, with all that it has on this disk: database, uploads and folders of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from faults.dev_server import DevServer, until
+from faults.harm import full
+from faults.small_disk import needed_small_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MEGABYTES = 400
+
+
+@pytest.fixture
+def server(idle_server: DevServer) -> Iterator[DevServer]:
+    with needed_small_disk(idle_server.home, MEGABYTES):
+        idle_server.forked = True
+        idle_server.start()
+        yield idle_server
+        idle_server.clean_up()
+
+
+def ready(server: DevServer) -> tuple[int, dict[str, Any]]:
+    answer = server.client.get("/ready")
+    return answer.status_code, answer.json()
+
+
+def begins(server: DevServer, word: str) -> str | None:
+    """The id of a kickoff, None if the server refused it."""
+    answer = server.client.post("/kickoff", json={"inputs": {"seconds": 0, "word": word}})
+    assert answer.status_code in {200, 503}, answer.text
+    return str(answer.json()["kickoff_id"]) if answer.status_code == 200 else None
+
+
+def test_a_full_disk_is_reported_and_nothing_is_lost_once_it_has_room(server: DevServer) -> None:
+    assert server.process is not None
+    assert ready(server) == (200, {"status": "ok", "checks": {"database": "ok", "folders": "ok", "worker": "ok"}})
+    running = [server.kickoff(5.0, word=f"running {number}") for number in range(3)]
+    until(lambda: all(server.status(one)["state"] == "STARTED" for one in running), "they run")
+    with full(server.home):
+        until(lambda: is_reported(server), "the fault is reported", lambda: f"{ready(server)}\n{server.log}")
+        doctor = server.command("doctor", WINDLASS_PORT=str(httpx.URL(server.client.base_url).port))
+        assert doctor.returncode == 1
+        assert "disk of the database is full" in doctor.stdout
+        assert "is not ready: " in doctor.stdout
+        accepted = [begins(server, f"accepted {number}") for number in range(3)]
+    until(lambda: ready(server)[0] == 200, "the server is ready again", lambda: f"{ready(server)}\n{server.log}")
+    assert server.process.poll() is None
+    later = [*filter(None, accepted), server.kickoff(0, word="later")]
+    ended = [server.ended(one) for one in [*running, *later]]
+    assert {status["state"] for status in ended} == {"SUCCESS"}, server.log
+    assert [status["result"]["output"] for status in ended[:3]] == [f"running {number}" for number in range(3)]
+    assert "folder.not_writable" in server.log
+    assert "database.refused" in server.log
+
+
+def is_reported(server: DevServer) -> bool:
+    status, answer = ready(server)
+    assert (status == 200) is (answer["status"] == "ok")
+    problems = answer.get("problems", {})
+    return (
+        "The disk of the database is full" in problems.get("database", "")
+        and problems.get("folders", "").startswith("The server can't write to WINDLASS_HOME: No space left on device. ")
+        and str(server.home) not in str(problems)
+    )
