@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import psutil
 import pytest
 
+from attacks.other_user import INTERPRETER, as_root
+from attacks.server_health import watched
+from cli.the_command import ForkedCommand
+from projects_for_tests.another_user import config_of
 from projects_for_tests.ends import gone
-from projects_for_tests.making import DEADLINE, Heard, function_project, running_bench
+from projects_for_tests.making import DEADLINE, Heard, function_project, running_bench, written
+from windlass.accounts import Account
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import resource_monitor
-from windlass.runner.processes import Families, all_processes, end_family
+from windlass.runner.crew_account import UNNAMED
+from windlass.runner.processes import Families, all_processes, end_family, tasks_of_user
 from windlass.runner.resource_monitor import WatchedRun, measured
 from windlass.runner.run_context import Terminator
+from windlass.runner.run_spec import TaskBounds
 from windlass.runner.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
@@ -43,10 +52,27 @@ def run(count=None):
     while time.monotonic() < until:
         if os.fstat(started).st_size >= {MOST}:
             time.sleep(0.1)
-        elif os.fork() == 0:
-            os.setsid()
-            os.write(started, b"x")
+            continue
+        try:
+            forked = os.fork() == 0
+        except BlockingIOError:
+            open(count + ".full", "w").close()
+            time.sleep(0.1)
+        else:
+            if forked:
+                os.setsid()
+                os.write(started, b"x")
 """
+WAITING = """
+import os, threading, time
+
+def run(place):
+    while not os.path.exists(place):
+        time.sleep(0.02)
+    return "done"
+"""
+LONGEST_ANSWER = 5.0
+"""Seconds until a server answers while a fork bomb runs. Each answer takes milliseconds on an idle machine."""
 
 
 @pytest.fixture
@@ -62,8 +88,8 @@ def test_all_processes_of_a_run_are_stopped_when_they_are_counted() -> None:
             assert bomb.stdout is not None
             for _ in range(8):
                 bomb.stdout.readline()
-            watched = WatchedRun(bomb.pid, Limits(process_limit=3), Terminator())
-            (termination,) = measured([watched], SharedMemory())
+            run = WatchedRun(bomb.pid, Limits(process_limit=3), Terminator())
+            (termination,) = measured([run], SharedMemory())
             assert termination is not None
             assert "the run had 8 processes; its process_limit is 3." in termination.error
             wait_until(lambda: states_below(bomb.pid) == ["T"] * 8)
@@ -92,6 +118,88 @@ async def test_a_fork_bomb_ends_to_its_last_process_and_other_runs_go_on(bench: 
     assert bombs(tmp_path) == []
     assert (await other).output == "done"
     assert (await bench.run(project)).state is State.SUCCESS
+
+
+@as_root
+async def test_the_kernel_bounds_a_fork_bomb_where_crews_have_a_user_of_their_own(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = UNNAMED - 2  # no other test runs crews as this user: its processes are counted together
+    bounds = TaskBounds(2000, others=40, least=10)
+    config = config_of(Account(own, own, "bounded", is_ours=False), tasks=bounds)
+    shared = open_folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    held = Held(monkeypatch, "stop_family", after=False)
+    held.on.set()
+    bomb, other = function_project(open_folder / "bomb", CODE), function_project(open_folder / "other", WAITING)
+    async with running_bench(open_folder / "scratch", config, INTERPRETER) as bench:
+        before = asyncio.create_task(bench.run(other, {"place": str(shared / "count.full")}))
+        inputs = {"count": str(shared / "count")}
+        bombing = asyncio.create_task(bench.run(bomb, inputs, limits=Limits(process_limit=LIMIT)))
+        await held.reached()
+        await asyncio.to_thread(wait_until, (shared / "count.full").exists)
+        assert LIMIT < tasks_of_user(own) <= 40 + 4 * LIMIT + 10, "of which 10 are zygotes, and the run before the bomb"
+        assert (await before).state is State.SUCCESS
+        after = await bench.run(other, {"place": str(shared / "count.full")}, limits=Limits(process_limit=LIMIT))
+        assert (after.state, after.error) == (State.SUCCESS, None)
+        held.go_on()
+        assert (await bombing).reason is Reason.LIMIT
+        assert bombs(shared) == []
+    assert (shared / "count").stat().st_size < MOST
+
+
+@pytest.mark.parametrize(
+    ("process_limit", "tasks"), [(1, 40 + 1024), (256, 40 + 1024), (300, 40 + 1200), (None, None)], ids=str
+)
+def test_a_run_has_room_for_threads_too(process_limit: int | None, tasks: int | None) -> None:
+    assert TaskBounds(5000, others=40).of_run(process_limit) == tasks
+    assert TaskBounds(5000).of_run(process_limit) is None
+
+
+def test_a_server_answers_and_runs_other_crews_while_fork_bombs_run(open_folder: Path) -> None:
+    header = '[project]\nname = "{}"\n[tool.windlass]\nentrypoint = "work:run"\n'
+    shared = open_folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    projects = [
+        str(written(open_folder / name, {"pyproject.toml": header.format(name), "work.py": code}))
+        for name, code in (("bomb", CODE), ("other", WAITING))
+    ]
+    windlass = ForkedCommand(open_folder)
+    settings = {"WINDLASS_PROCESS_LIMIT": str(LIMIT), "WINDLASS_SLOTS": "8"}
+    with windlass.started("dev", *projects, "--port", "0", **settings) as server:
+        server.wait_for("Ctrl-C stops it")
+        shown = {one["deployment"]: one for one in json.loads(windlass("tokens", "show", "--json").out)}
+
+        def begun(crew: str, **inputs: str) -> str:
+            return str(asked(shown[crew], "POST", "/kickoff", json={"inputs": inputs}).json()["kickoff_id"])
+
+        def ended(crew: str, kickoff: str) -> dict[str, Any]:
+            deadline, found = time.monotonic() + 2 * DEADLINE, dict[str, Any]()
+            while found.get("status") not in {"completed", "error"} and time.monotonic() < deadline:
+                found = asked(shown[crew], "GET", f"/status/{kickoff}?wait=10").json()
+            return found
+
+        with watched(shown["bomb"]["base_url"].partition("/crews/")[0], server.process.pid) as health:
+            before = begun("other", place=str(shared / "go"))
+            places = [shared / f"count{number}" for number in range(3)]
+            bombings = [begun("bomb", count=str(place)) for place in places]
+            wait_until(places[0].exists)
+            others = [ended("other", begun("other", place=str(places[0]))) for _ in range(3)]
+            (shared / "go").touch()
+            others.append(ended("other", before))
+            assert [one["state"] for one in others] == ["SUCCESS"] * 4, others
+            assert [ended("bomb", one).get("reason") for one in bombings] == ["limit"] * 3
+        assert health.longest < LONGEST_ANSWER
+    assert all(place.stat().st_size > LIMIT for place in places)
+
+
+def asked(crew: dict[str, str], method: str, path: str, **more: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {crew['organization_token']}"}
+    answer = httpx.request(method, crew["base_url"] + path, headers=headers, timeout=DEADLINE, **more)
+    assert answer.status_code == 200, answer.text
+    return answer
 
 
 ENDING = """

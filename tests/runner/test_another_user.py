@@ -21,6 +21,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner.crew_account import UNNAMED, check_reach, crew_account
+from windlass.runner.run_spec import TaskBounds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -188,7 +189,7 @@ def command_of(pid: int) -> str:
 async def test_what_the_other_user_may_start_is_bounded(open_folder: Path) -> None:
     own = UNNAMED - 1  # not the one of the tests that run beside it: a user's processes are counted together
     account = Account(own, own, "bounded", is_ours=False)
-    config = config_of(account, tasks=20)
+    config = config_of(account, tasks=TaskBounds(20))
     project = able(open_folder / "project")
     async with running_bench(open_folder / "scratch", config, OPEN_INTERPRETER) as bench:
         outcome = await bench.run(project, {"do": "start_processes", "count": 100})

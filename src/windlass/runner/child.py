@@ -377,10 +377,15 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def born(
-    zygote: Zygote, name: str, folder: str, start: str = "fork", lease: float | None = None
+    zygote: Zygote,
+    name: str,
+    folder: str,
+    start: str = "fork",
+    lease: float | None = None,
+    tasks: int | None = None,
 ) -> AsyncIterator[Child]:
-    """Starts a child, and ends it at the end of the block in all cases. `folder` is that of its first run. Raises
-    ChildLost when no child could be started.
+    """Starts a child, and ends it at the end of the block in all cases. `folder` is that of its first run. `tasks` is
+    as in Fork. Raises ChildLost when no child could be started.
     """
     channel, far_end = socket.socketpair()
     messages = SocketReader(channel, MOST_DESCRIPTORS)
@@ -398,7 +403,7 @@ async def born(
                 theirs.enter_context(far_end)
                 output, errors = pipe(ours, theirs), pipe(ours, theirs)
                 descriptors = [far_end.fileno(), output.write, errors.write]
-                process = await zygote.fork(name, folder, descriptors, start, lease)
+                process = await zygote.fork(name, folder, descriptors, start, lease, tasks)
             made.append(Child(zygote, name, process, messages, output.read, errors.read))
             yield made[0]
         finally:

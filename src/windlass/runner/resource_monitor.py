@@ -251,6 +251,11 @@ class ResourceMonitor:
         self._tasks: list[asyncio.Task[None]] = []
         self._stall_reports: set[asyncio.Future[None]] = set()
 
+    @property
+    def tasks(self) -> int:
+        """The number of processes and threads of all runs, at the last look."""
+        return sum(one.threads for watched in self._watched.values() for one in watched.family)
+
     async def start(self) -> None:
         if not self._tasks:
             looks = {"watch": (self._look, LOOK_EVERY), "watch-disks": (self._look_at_disks, LOOK_AT_DISKS_EVERY)}

@@ -159,13 +159,38 @@ async def discard(_: Message | Output | Preparing | Answered) -> None:
     pass
 
 
+TASKS_OF_A_PROCESS = 4
+"""Processes and threads for each process of a run's process_limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBounds:
+    """How many processes and threads the user of crews may have, in addition to the existing ones (RLIMIT_NPROC).
+
+    `total` bounds those of all crews and zygotes together. With `others` each run has a lower bound: `others` is the
+    room for the other runs, and `least` the smallest room for the run itself.
+    """
+
+    total: int
+    others: int | None = None
+    least: int = 1024
+
+    def of_run(self, process_limit: int | None) -> int | None:
+        """Returns how many processes and threads there may be in addition to those at the start of the run; None where
+        the run has no bound of its own.
+        """
+        if self.others is None or process_limit is None:
+            return None
+        return self.others + max(self.least, TASKS_OF_A_PROCESS * process_limit)
+
+
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
     """Configures the processes of a runner.
 
     `grace` is how many seconds a run has to end after a request. A zygote that was unused for `zygote_idle` seconds is
     stopped. All zygotes together may hold `zygote_memory` bytes. `crew_account` is the user that crews run as, None for
-    the server's own. `tasks` is how many processes and threads this user may have in addition to the existing ones.
+    the server's own. `tasks` bounds the processes and threads of this user.
     `prepared` is the interpreter that this user runs in place of Windlass's own. `limits` apply to inspections whose
     project sets none. With `cgroups` each run has a cgroup; without, its limits are polled.
     """
@@ -173,7 +198,7 @@ class RunnerConfig:
     grace: float = 5.0
     zygote_idle: float = 600.0
     zygote_memory: int | None = None
-    tasks: int | None = None
+    tasks: TaskBounds | None = None
     crew_account: Account | None = None
     prepared: Prepared = field(default_factory=Prepared)
     limits: Limits = field(default_factory=Limits)

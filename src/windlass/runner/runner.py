@@ -97,6 +97,7 @@ class Runner:
             memory=self._config.zygote_memory,
         )
         self._numbers = itertools.count(1)
+        self._tasks_beside_runs = 0
         self.access = CrewAccess(self._config, scratch, lambda: self._open_scratch().folder("p"))
         self._folders: set[Path] = set()
         self._folders_gone = asyncio.Event()
@@ -212,7 +213,7 @@ class Runner:
         self, spec: RunSpec, message_in: Callable[[ProcessEnvironment], Run | Inspect], context: RunContext
     ) -> Ended:
         account = self._config.crew_account
-        key = self._kept.key_of(spec) if spec.is_reusing else None
+        key = (*self._kept.key_of(spec), self._most_tasks(spec)) if spec.is_reusing else None
         async with self._folder(account, spec, key) as place:
             message = sendable(message_in(self._process_environment(spec, place.folder, account)))
             with contextlib.ExitStack() as stack:
@@ -295,9 +296,21 @@ class Runner:
         life = contextlib.AsyncExitStack()
         name = f"{spec.name}#{next(self._numbers)}"
         child = await life.enter_async_context(
-            born(zygote, name, str(place.folder), spec.start, context.lease_handle.until)
+            born(zygote, name, str(place.folder), spec.start, context.lease_handle.until, self._tasks_at_most(spec))
         )
         return KeptChild(child, life, zygote, place.key or ())
+
+    def _most_tasks(self, spec: RunSpec) -> int | None:
+        bounds = self._config.tasks
+        return None if bounds is None else bounds.of_run(spec.limits.process_limit)
+
+    def _tasks_at_most(self, spec: RunSpec) -> int | None:
+        """Returns the number of processes and threads of the crews' user at which a new child starts no others.
+
+        Those of a fork bomb that the last look has seen do not count against the child.
+        """
+        most = self._most_tasks(spec)
+        return None if most is None else self._tasks_beside_runs + self._monitor.tasks + most
 
     async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, share: Share) -> None:
         """Keeps a child that is idle for another run, and ends any other one."""
@@ -339,7 +352,9 @@ class Runner:
         tasks = None
         if self._config.tasks is not None:
             user = spec.account.uid if spec.account else os.geteuid()
-            tasks = self._config.tasks + await asyncio.to_thread(tasks_of_user, user)
+            existing = await asyncio.to_thread(tasks_of_user, user)
+            self._tasks_beside_runs = max(0, existing - self._monitor.tasks)
+            tasks = self._config.tasks.total + existing
         zygote = await Zygote.start(spec, {**self._machine, **home_of(spec.account, folder)}, folder, tasks)
         logger.event("zygote.started", interpreter=spec.interpreter, preload=spec.preload, pid=zygote.pid)
         return zygote

@@ -193,16 +193,22 @@ class Zygote:
         return " ".join(self._last_lines) or "it printed nothing"
 
     async def fork(
-        self, name: str, folder: str, descriptors: Sequence[int], start: str = "fork", lease: float | None = None
+        self,
+        name: str,
+        folder: str,
+        descriptors: Sequence[int],
+        start: str = "fork",
+        lease: float | None = None,
+        tasks: int | None = None,
     ) -> Process:
-        """Starts a child whose run has this folder.
+        """Starts a child whose run has this folder. `tasks` bounds the processes and threads of its user (Fork).
 
         Raises ChildLost when no child is started, and ProjectError when the zygote names a process that is not its
         child.
         """
         async with self._forking:  # one at a time, like the zygote: more orders would only fill its socket
             record = self._children[name] = ChildRecord(lease=lease or 0.0)
-            self._send(Fork(name, folder, start, lease), descriptors)
+            self._send(Fork(name, folder, start, lease, tasks), descriptors)
             if self.lost:
                 self._settle_lost(record)
             try:

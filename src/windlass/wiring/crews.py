@@ -24,7 +24,7 @@ from windlass.runner import Runner, RunnerConfig
 from windlass.runner.cgroups import Cgroups, NotDelegated, delegated, divided
 from windlass.runner.crew_account import check_apart, crew_account
 from windlass.runner.prepared_interpreters import Prepared, prepare
-from windlass.runner.run_spec import machine_environment
+from windlass.runner.run_spec import TaskBounds, machine_environment
 from windlass.runner.spawning import PROGRAM
 
 if TYPE_CHECKING:
@@ -38,10 +38,12 @@ if TYPE_CHECKING:
 
 logger = log.logger(__name__)
 
-FEWEST_TASKS, THREADS = 4096, 8
-"""FEWEST_TASKS is the smallest limit of processes and threads (RLIMIT_NPROC) that all crews have together. A fork bomb
-may reach it before its `process_limit` ends the run. THREADS is the number of threads per allowed process.
-The kernel counts per user, so the limit holds for all crews together.
+FEWEST_TASKS, THREADS, TASKS_OF_A_SLOT = 4096, 8, 64
+"""FEWEST_TASKS is the smallest limit of processes and threads (RLIMIT_NPROC) that all crews have together. THREADS is
+the number of threads per allowed process. The kernel counts per user, so the limit holds for all crews together.
+TASKS_OF_A_SLOT is the room for each other run in the limit of one run, where crews have a user of their own. Elsewhere
+the kernel would count the other programs of the server's user. A fork bomb may reach it before its `process_limit` ends
+the run.
 """
 
 
@@ -67,7 +69,10 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         grace=settings.stop_grace,
         zygote_idle=settings.zygote_idle,
         zygote_memory=settings.zygote_memory,
-        tasks=max(FEWEST_TASKS, THREADS * settings.slots * settings.process_limit),
+        tasks=TaskBounds(
+            max(FEWEST_TASKS, THREADS * settings.slots * settings.process_limit),
+            others=TASKS_OF_A_SLOT * settings.slots if account else None,
+        ),
         crew_account=account,
         prepared=prepared,
         limits=settings.limits,

@@ -40,13 +40,15 @@ class Fork:
     error.
 
     `folder` is the folder of its run (ProcessEnvironment). `start` is "fork", or "exec" for a fresh interpreter that
-    shares nothing with the zygote. `lease` is as in Lease.
+    shares nothing with the zygote. `lease` is as in Lease. `tasks` is the number of processes and threads of its user
+    at which it starts no other ones, None for that of the zygote.
     """
 
     child: str
     folder: str
     start: str = "fork"
     lease: float | None = None
+    tasks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

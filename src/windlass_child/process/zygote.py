@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 
 from windlass_child.process import child, preload, processes
 from windlass_child.process.channel import Channel
-from windlass_child.process.hardening import become_subreaper, confine, resume_without_parent
+from windlass_child.process.hardening import become_subreaper, bound_tasks, confine, resume_without_parent
 from windlass_child.process.huge_pages import HugePages
 from windlass_child.process.lease import LAPSED, Leases
 from windlass_child.process.messages import (
@@ -175,6 +175,8 @@ class Zygote:
         become_subreaper()
         resume_without_parent()
         confine()
+        if order.tasks is not None:
+            bound_tasks(order.tasks)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for open_end in (self._channel, self._bell, self._ringer):
