@@ -13,8 +13,9 @@ import pytest
 from api.serving import serving
 from dashboard.identity_provider import CLIENT, SECRET, IdentityProvider
 from dashboard.people import PASSWORD, user
-from windlass.access.authentication import RateLimits
+from windlass.access.authentication import Rate, RateLimits
 from windlass.access.openid import OpenId, RoleRules
+from windlass.access.sessions import TRIES_PER_MINUTE
 from windlass.dashboard.openid import OpenIdClient
 from windlass.kickoffs.roles import Role
 from windlass.secrets.secret import Secret
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 ATTACKER, OTHER = "203.0.113.7", "203.0.113.8"
 LIMIT = 5
+NOW = 1000.0
 DEADLINE = 60.0
 _numbers = itertools.count(1)
 
@@ -54,10 +56,15 @@ class CountingHasher:
 
 @asynccontextmanager
 async def behind_a_proxy(crew: Crew) -> AsyncIterator[tuple[Server, CountingHasher]]:
-    """A server that believes what this machine says of clients' addresses."""
+    """A server that believes what this machine says of clients' addresses.
+
+    No time passes for its limits: on a slow machine more tries would be allowed while it hashes.
+    """
     rates = RateLimits(failures=LIMIT)
     async with serving(crew.server.database.url, trusted_proxies=["127.0.0.1"], rates=rates) as server:
         sessions = server.dashboard.sessions
+        sessions.failures._rate = Rate(LIMIT / 60, LIMIT, clock=lambda: NOW)
+        sessions._tries = Rate(TRIES_PER_MINUTE / 60, TRIES_PER_MINUTE, clock=lambda: NOW)
         await sessions._verified(None, "so that the hash of nobody exists")
         hasher = sessions._hasher = CountingHasher(sessions._hasher)  # type: ignore[assignment]
         yield server, hasher

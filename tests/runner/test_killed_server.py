@@ -40,9 +40,9 @@ async def running(folder: Path, project: Path) -> AsyncIterator[tuple[psutil.Pro
         assert {*pids} <= {one.pid for one in below}
         yield process, pids
     finally:
-        for one in (*below, psutil.Process(server.pid)) if server.returncode is None else below:
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
+        for end in (*(one.kill for one in below), server.kill):
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                end()
         await server.wait()
 
 
