@@ -31,9 +31,7 @@ SETTLING = 15.0
 """Seconds before a count: connections of clients that are kept alive are closed by then."""
 
 LONGEST_IDLE = 150.0
-"""Seconds after which an idle process or its folder counts as left over. A server ends the process after one minute,
-and removes the folder after two at most.
-"""
+"""Seconds after which an idle process counts as left over. A server ends it after one minute."""
 
 KB = 1024
 MEMORY = {"resident": resident_memory, "proportional": proportional_memory}

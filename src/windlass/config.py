@@ -170,7 +170,8 @@ class Settings(SignInSettings):
         ge=0,
         le=1000,
         description="How often a kickoff is run again after its worker or process was lost, before it fails as `lost`; "
-        "a finished task resets the count.",
+        "a finished task resets the count. An attempt whose process never started is no loss; ten of them in a row "
+        "fail the kickoff as `lost`, with 0 the first one.",
     )
 
     # limits of one run
