@@ -25,7 +25,7 @@ serve: $(STAMPS)/run $(STAMPS)/assets  ## install, then start a server for deplo
 # The older releases of crewai that `make test` runs too: one before 1.0, and one before crewai had its hooks.
 OLDER := 0.186.1 1.9.3
 
-test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMPS)/crewai/%/built) browser servers  ## install what the tests need, then run them all
+test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMPS)/crewai/%/built) $(STAMPS)/crewai/instrumented/built browser servers  ## install what the tests need, then run them all
 	@echo "==> running the tests"
 	CREWAI_ENVIRONMENTS="$(OLDER)" $(BIN)/python -m pytest $(ARGS)
 
@@ -136,6 +136,8 @@ lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer on
 	echo 'semantic-kernel>=1.45,<2' | $(COMPILE) $(ARGS) $(addprefix --no-emit-package ,scipy av aiortc aioice pylibsrtp google-crc32c) - -o requirements/semantic-kernel.txt
 	echo 'pip-audit>=2.9,<3' | $(COMPILE) $(ARGS) - -o requirements/audit.txt
 	grep -o '^crewai==[^ ]*' requirements/run.txt | $(COMPILE:3.11=3.10) $(ARGS) - -o requirements/crewai/newest.txt
+	@# Libraries that trace crewai by wrappers of their own, with that crewai.
+	{ grep -o '^crewai==[^ ]*' requirements/run.txt; printf '%s\n' openinference-instrumentation-crewai opentelemetry-instrumentation-crewai openlit; } | $(COMPILE) $(ARGS) - -o requirements/crewai/instrumented.txt
 	npm install --package-lock-only --ignore-scripts --silent
 
 # Releases of crewai, each with the day whose packages it is installed with: newer ones of its dependencies break many.
