@@ -141,7 +141,7 @@ async def test_the_system_page_has_workers_queues_charts_database_and_retention(
     await ended(crew)
     words = " ".join(unescape(re.sub(r"<[^>]+>", " ", (await viewer.get("/ui/system")).text)).split())
     for expected in (
-        "1 alive with 8 slots · 3 running · 2 zygotes, 512 MB",
+        "1 alive with 8 slots · 3 running · 2 prepared processes, 512 MB",
         "3 of 8",
         "busy 1",
         "30 days after the end",
@@ -158,6 +158,24 @@ async def test_the_system_page_has_workers_queues_charts_database_and_retention(
     await StatisticsStore(server.database).count()
     assert "The charts end" not in (await viewer.get("/ui/system?after=x")).text
     await server.kickoffs.workers.leave(worker)
+
+
+@in_a_session
+async def test_kickoffs_of_a_paused_crew_do_not_wait_for_a_slot(server: Server, viewer: Visitor) -> None:
+    def words(page: str) -> str:
+        return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+    crew = await server.crew("idle-crew")
+    await crew.kickoff()
+    before = words((await viewer.get("/ui/system")).text)
+    waiting = re.search(r"([\d,]+) kickoffs? waits? for a slot", before)
+    assert waiting
+    await server.database.execute("UPDATE deployments SET paused_at = now() WHERE slug = 'idle-crew'")
+    after = words((await viewer.get("/ui/system")).text)
+    assert re.search(r"\b1 waits for a crew that is paused|\d+ wait for crews that are paused", after)
+    assert "idle-crew Paused 1" in after
+    left = int(waiting[1].replace(",", "")) - 1
+    assert f"{left} kickoff" in after if left else "for a slot" not in after
 
 
 @in_a_session

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dashboard.made_runs import started
 from windlass.dashboard.output import (
     DEEPEST,
     MOST_NODES,
@@ -22,6 +23,10 @@ from windlass.dashboard.output import (
     value_of,
 )
 from windlass.store.executions import Beginning
+
+if TYPE_CHECKING:
+    from api.serving import Crew
+    from dashboard.people import Visitor
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -137,3 +142,15 @@ def test_lines_stay_lines_and_images_become_links() -> None:
     assert 'href="https://elsewhere.test/x.png"' in html
     assert ">Image: a " in html
     assert "!" not in html.replace("![](javascript", "")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_page_of_a_large_value_begins_with_its_size_and_the_whole_to_download(
+    crew: Crew, viewer: Visitor
+) -> None:
+    run = (await started(crew)).run
+    await run.succeed(structured={"rows": ["y" * 50] * 8000})
+    url = f"/ui/crews/{crew.deployment.slug}/executions/{run.claimed.id}"
+    page = (await viewer.get(f"{url}?view=json")).text
+    assert page.index("This is the beginning of") < page.index("yyyy")
+    assert "Download the whole output" in page

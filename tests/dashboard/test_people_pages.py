@@ -146,8 +146,8 @@ async def test_the_audit_log_is_filtered_paged_and_downloaded(server: Server, ow
     older = re.search(r'href="(/ui/audit\?[^"]*before=[^"]+)"', first)
     assert older
     second = (await owner.get(older[1].replace("&amp;", "&"))).text
-    assert (first.count("user.set_role</a>"), second.count("user.set_role</a>")) == (50, 2)
-    assert second.count("user.add</a>") == 1
+    assert (first.count('title="user.set_role"'), second.count('title="user.set_role"')) == (50, 2)
+    assert second.count('title="user.add"') == 1
     assert owner.name in second
     assert "No change matches" in (await owner.get(f"/ui/audit?target={quote(name)}&until=2020-01-01")).text
     assert (await owner.get("/ui/audit?since=yesterday")).status_code == 400

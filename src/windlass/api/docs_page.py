@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 from functools import cache
 from html import escape
 from importlib import resources
@@ -23,6 +25,7 @@ SwaggerUIBundle({
   dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null, defaultModelsExpandDepth: 0
 });
 """
+OWN_STYLE = ""
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -58,13 +61,24 @@ async def assets(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in ASSETS:
         raise HTTPException(404)
-    headers = {"Cache-Control": "public, max-age=3600", "X-Content-Type-Options": "nosniff"}
-    return Response(STARTER if name == "docs.js" else _asset(name), media_type=ASSETS[name], headers=headers)
+    headers = {"Cache-Control": "public, max-age=3600", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        packed = await asyncio.to_thread(_compressed, name)
+        return Response(packed, media_type=ASSETS[name], headers={**headers, "Content-Encoding": "gzip"})
+    return Response(_asset(name), media_type=ASSETS[name], headers=headers)
 
 
 @cache
 def _asset(name: str) -> bytes:
+    if name == "docs.js":
+        return STARTER.encode()
     try:
-        return resources.files("windlass.api").joinpath("static", name).read_bytes()
+        content = resources.files("windlass.api").joinpath("static", name).read_bytes()
     except FileNotFoundError:
         raise HTTPException(404) from None
+    return content + OWN_STYLE.encode() if name.endswith(".css") else content
+
+
+@cache
+def _compressed(name: str) -> bytes:
+    return gzip.compress(_asset(name), mtime=0)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.responses import StreamingResponse
 
 from windlass.api.control_api.dependencies import id_cursor
 from windlass.api.control_api.people import audit_csv
 from windlass.api.errors import bad_request
+from windlass.dashboard.executions import short_id
 from windlass.dashboard.routes import HEADERS, Routes, one_line
+from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.roles import Role
 from windlass.store.audit import AuditFilter
 
@@ -21,14 +23,74 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from windlass.dashboard.routes import Visit
+    from windlass.store.audit import AuditEntry
 
 ROUTES = Routes()
 PAGE = 50
 MOST_DETAILS = 12
 LONGEST_DETAIL = 200
 FILTERS = ("user", "action", "target", "since", "until")
-ACTIONS = ("deployment", "variable", "credential", "user", "token", "session", "signing_key", "kickoff")
-"""The first words of actions. Each selects all actions that begin with it."""
+ACTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "kickoff": (
+        "Executions",
+        {
+            "start": "Started an execution",
+            "stop": "Stopped an execution",
+            "stop_all": "Stopped executions of a crew",
+            "delete": "Deleted an execution",
+        },
+    ),
+    "deployment": (
+        "Crews",
+        {
+            "create": "Created a crew",
+            "deploy": "Deployed a version",
+            "redeploy": "Redeployed a version",
+            "promote": "Promoted a version",
+            "rollback": "Rolled back",
+            "pause": "Paused a crew",
+            "resume": "Resumed a crew",
+            "settings": "Changed settings",
+            "remove": "Removed a crew",
+        },
+    ),
+    "variable": ("Variables", {"set": "Set variables", "unset": "Removed a variable"}),
+    "credential": (
+        "Credentials",
+        {"add": "Added a credential", "change": "Changed a credential", "remove": "Removed a credential"},
+    ),
+    "user": (
+        "Users",
+        {
+            "add": "Added a user",
+            "set_role": "Set a role",
+            "disable": "Disabled a user",
+            "enable": "Enabled a user",
+            "remove": "Removed a user",
+            "delete_kickoffs": "Deleted executions of a user",
+            "set_password": "Set a password",
+            "link": "Linked an account of the provider",
+            "make_link": "Made a sign-in link",
+        },
+    ),
+    "session": ("Sign-ins", {"begin": "Signed in", "end_all": "Signed out everywhere"}),
+    "token": (
+        "Tokens",
+        {
+            "create": "Created a token",
+            "show": "Showed a token",
+            "rotate": "Rotated a token",
+            "revoke": "Revoked a token",
+        },
+    ),
+    "identity": ("Signing keys", {"rotate": "Rotated the signing key"}),
+    "keys": (
+        "Master keys",
+        {"prepare": "Prepared a master key", "rotate": "Rotated the master key", "drop": "Dropped a master key"},
+    ),
+}
+"""The groups of actions by their first word: a title, and what each action is called on the page."""
+WORDS = {f"{group}.{action}": words for group, (_, actions) in ACTIONS.items() for action, words in actions.items()}
 
 
 @ROUTES.get("/audit", Role.OWNER)
@@ -38,8 +100,36 @@ async def show(visit: Visit) -> Response:
     rows = await visit.dashboard.control.audit.listed(wanted, limit=PAGE)
     filters = urlencode({name: value for name, value in given.items() if value})
     following = urlencode({"before": rows[-1].id}) if len(rows) == PAGE else None
-    entries = [(row, details(row.details)) for row in rows]
-    return visit.page("audit.html", entries=entries, given=given, filters=filters, following=following, actions=ACTIONS)
+    return visit.page(
+        "audit.html",
+        entries=[(row, *target_of(row), details(row.details)) for row in rows],
+        given=given,
+        filters=filters,
+        following=following,
+        words=WORDS,
+        actions=[
+            (title, group, [(f"{group}.{name}", words) for name, words in names.items()])
+            for group, (title, names) in ACTIONS.items()
+        ],
+        is_known=given["action"] in {*ACTIONS, *WORDS},
+    )
+
+
+def target_of(row: AuditEntry) -> tuple[str, str | None]:
+    """Returns the target as the page shows it, and the path of its page, None for one without a page."""
+    group, _, action = row.action.partition(".")
+    kickoff = parse_id(row.target) if group == "kickoff" else None
+    if kickoff is not None:
+        return short_id(kickoff), None if action == "delete" else f"/ui/executions/{kickoff}"
+    quoted = quote(row.target, safe="")
+    of_crew = (group in {"deployment", "variable", "kickoff"}) and row.action != "deployment.remove"
+    if of_crew or (group == "token" and row.details.get("deployment") == row.target):
+        return row.target, f"/ui/crews/{quoted}"
+    if group == "credential" and action != "remove":
+        return row.target, f"/ui/credentials/{quoted}"
+    if group in {"user", "session"} and action != "remove":
+        return row.target, f"/ui/people/user?name={quoted}"
+    return row.target, None
 
 
 @ROUTES.get("/audit.csv", Role.OWNER)

@@ -10,22 +10,27 @@ from urllib.parse import urlencode
 
 from windlass.api.errors import bad_request
 from windlass.dashboard.charts import Sparkline, sparkline
+from windlass.dashboard.executions import HEX, SHORT_ID, short_id, with_id
 from windlass.dashboard.routes import Routes
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import Reason
+from windlass.store.executions import ExecutionFilter
 from windlass.store.overview import DeploymentFilter, DeploymentOrder, DeploymentState
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from windlass.dashboard.routes import Visit
+    from windlass.store.executions import ExecutionRow
     from windlass.store.overview import DeploymentRow
     from windlass.store.statistics import CrewStatistics
 
 ROUTES = Routes()
 PAGE = 50
 LONGEST_SEARCH = 100
+SHORTEST_ID, MOST_FOUND = 4, 5
+"""Characters from which on a search is also one for ids of executions, and the executions that are listed."""
 ORDERS: dict[DeploymentOrder, str] = {
     "slug": "By name",
     "-slug": "By name, Z to A",
@@ -71,18 +76,32 @@ async def show(visit: Visit) -> Response:
     rows, states = await asyncio.gather(
         control.management.deployments(wanted, limit=PAGE), control.overview.states(wanted.search)
     )
+    executions = await executions_of(visit, wanted.search or "")
+    if len(executions) == 1 and not rows:
+        return visit.redirect(f"/ui/crews/{executions[0].slug}/executions/{executions[0].id}")
     found = await control.statistics.crews([row.id for row in rows])
     listed = [Listed(row, found[row.id], sparkline(found[row.id])) for row in rows]
     chosen = {"search": wanted.search or "", "order": "" if wanted.order == "slug" else wanted.order}
     return visit.page(
         "crews.html",
         listed=listed,
+        executions=[(one, short_id(one.id)) for one in executions],
         wanted=wanted,
         orders=ORDERS,
         chips=[(state, count, address(chosen, state)) for state, count in counted(states)],
         following=address(chosen, wanted.state, after_of(rows, wanted.order)) if len(rows) == PAGE else None,
         first=address(chosen, wanted.state) if wanted.after else None,
     )
+
+
+async def executions_of(visit: Visit, search: str) -> list[ExecutionRow]:
+    """Returns the newest executions whose id has the text, if it can be that of an id."""
+    text = search.lower()
+    if len(text) < SHORTEST_ID or not (HEX.fullmatch(text) or SHORT_ID.fullmatch(text)):
+        return []
+    store = visit.dashboard.control.overview.executions
+    wanted = await with_id(store, ExecutionFilter(), text)
+    return (await store.listed(wanted, limit=MOST_FOUND)).rows if wanted else []
 
 
 def wanted_of(visit: Visit) -> DeploymentFilter:

@@ -23,7 +23,7 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import Scope, State
-from windlass.store.executions import FIRST, LAST, ExecutionFilter
+from windlass.store.executions import LAST, ExecutionFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,10 +50,14 @@ STATES: dict[str, frozenset[State]] = {
     "stopped": frozenset({State.CANCELLED}),
 }
 STATE_WORDS = {"waiting": "Waiting for a person"}
+PREPARATIONS = frozenset({"environment", "secrets", "zygote"})
+"""What a started execution waits for before its project runs."""
 TIMES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 TIME_WORDS = {"1h": "Last hour", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days"}
 SHORT_ID = re.compile(r"([0-9a-f-]*)(?:…|\.{2,3})([0-9a-f-]*)")
 HEX = re.compile(r"[0-9a-f-]+")
+BEGINNING_FROM = 8
+"""Characters from which on a part of an id is first searched as its beginning: shorter ones are mostly copied ends."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of a cell that a spreadsheet would run as a formula."""
 COLUMNS = (
@@ -96,32 +100,54 @@ class Asked:
         names = ("state", "since", "user", "version", "id", *(("crew",) if with_crew else ()))
         return urlencode({name: value for name in names if (value := getattr(self, name))})
 
-    def filter(self) -> ExecutionFilter | None:
+    async def filter(self, store: ExecutionStore) -> ExecutionFilter | None:
         """Returns the filter of the store, None if no execution can match."""
         version = int(self.version) if self.version.isascii() and self.version.isdecimal() else None
-        ids = id_range(self.id) if self.id else (FIRST, LAST, None)
-        if (self.version and version is None) or (version or 0) > LARGEST_VERSION or ids is None:
+        if (self.version and version is None) or (version or 0) > LARGEST_VERSION:
             return None
-        after, before, ending = ids
         since = datetime.now(UTC) - TIMES[self.since] if self.since else None
         states = STATES[self.state] if self.state else None
-        return ExecutionFilter(
-            self.crew or None, states, self.user or None, version, since, before=before, after=after, ending=ending
-        )
+        everywhere = ExecutionFilter(None, states, self.user or None, version, since)
+        found = await _of_crew(store, everywhere, self.crew) if self.crew else everywhere
+        return await with_id(store, found, self.id) if found is not None and self.id else found
 
 
-def id_range(text: str) -> tuple[UUID, UUID, str | None] | None:
-    """Returns the ids between which an id with this text lies, and its ending. The text is a whole id, its end, or its
-    beginning and its end with dots between them, as lists show it. None: no id has this text.
+async def _of_crew(store: ExecutionStore, wanted: ExecutionFilter, text: str) -> ExecutionFilter | None:
+    """Returns the filter for the crew with this name, or else for all crews with it as a part of their names."""
+    slugs = await store.slugs_with(text)
+    if not slugs:
+        return None
+    is_one = len(slugs) == 1 or slugs[0] == text.lower()
+    return replace(wanted, deployment=slugs[0]) if is_one else replace(wanted, part_of_slug=text)
+
+
+async def with_id(store: ExecutionStore, wanted: ExecutionFilter, text: str) -> ExecutionFilter | None:
+    """Returns the filter for ids with this text, the first of `id_ranges` that finds one. None: no id has this text."""
+    found = [replace(wanted, after=after, before=before, ending=ending) for after, before, ending in id_ranges(text)]
+    for one in found[:-1]:
+        if (await store.listed(one, limit=1)).rows:
+            return one
+    return found[-1] if found else None
+
+
+def id_ranges(text: str) -> list[tuple[UUID, UUID, str | None]]:
+    """Returns the ids between which an id with this text lies, and its ending. The text is a whole id, its beginning,
+    its end, or its beginning and its end with dots between them, as lists show it. A text that can be the beginning or
+    the end has two results.
     """
     if (whole := parse_id(text)) is not None:
-        return _below(whole), _above(whole), None
+        return [(_below(whole), _above(whole), None)]
     short = SHORT_ID.fullmatch(text)
-    beginning, ending = short.groups() if short else ("", text)
-    if not HEX.fullmatch(beginning + ending):
-        return None
+    if short:
+        given = [short.groups()]
+    else:
+        given = [(text, ""), ("", text)] if len(text) >= BEGINNING_FROM else [("", text), (text, "")]
+    return [one for beginning, ending in given if (one := _id_range(beginning, ending)) is not None]
+
+
+def _id_range(beginning: str, ending: str) -> tuple[UUID, UUID, str | None] | None:
     digits = beginning.replace("-", "")
-    if len(digits) > 32 or len(ending) > 36:  # noqa: PLR2004 - the lengths of an id
+    if not HEX.fullmatch(beginning + ending) or len(digits) > 32 or len(ending) > 36:  # noqa: PLR2004 - of an id
         return None
     first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
     return _below(first), _above(last), ending or None
@@ -139,6 +165,8 @@ def shown_state(row: ExecutionRow | Execution) -> tuple[str, str]:
     """Returns the name of the state's look, and its word."""
     if row.stopping and row.state is State.STARTED:
         return "running", "Stopping"
+    if row.state is State.STARTED and row.waiting_for in PREPARATIONS:
+        return "running", "Starting"
     if row.state is State.TIMED_OUT:
         return "failed", "Timed out"
     name = next(name for name, states in STATES.items() if row.state in states)
@@ -168,13 +196,18 @@ async def show_of_crew(visit: Visit) -> Response:
 
 
 async def _context(visit: Visit) -> dict[str, Any]:
-    """`top` in the query is the newest execution of the page when it was loaded: later ones are only counted."""
+    """`top` in the query is the newest execution of the page when it was loaded: later ones are only counted. Pages of
+    older ones end before the id `before`, or begin after the id `after`.
+    """
     store, asked = visit.dashboard.control.overview.executions, Asked.by(visit)
-    wanted = asked.filter()
-    top, before = parse_id(visit.query.get("top", "")), parse_id(visit.query.get("before", ""))
+    wanted = await asked.filter(store)
+    top, before, after = (parse_id(visit.query.get(name, "")) for name in ("top", "before", "after"))
     rows: list[ExecutionRow] = []
     following, fresh = None, 0
-    if wanted is not None:
+    if wanted is not None and after and (newer := await _newer(store, wanted, after)):
+        rows, before = newer, _above(newer[0].id)
+        following = rows[-1].id
+    elif wanted is not None:
         fresh = await _count_new(store, wanted, top) if top and not before else 0
         if edge := before or (_above(top) if top else None):
             wanted = replace(wanted, before=min(wanted.before, edge))
@@ -196,12 +229,19 @@ async def _context(visit: Visit) -> dict[str, Any]:
         "here": f"{path}?{query}" if query else path,
         "live": f"{path}?{live}" if live else path,
         "older_page": f"{path}?{query}&before={following}".replace("?&", "?") if following else None,
+        "newer_page": f"{path}?{query}&after={rows[0].id}".replace("?&", "?") if before and rows else None,
         "before": before,
         "short_id": short_id,
         "state_options": [(name, STATE_WORDS.get(name, name.capitalize())) for name in STATES],
         "time_options": list(TIME_WORDS.items()),
         "may_run": visit.allows(Scope.RUN),
     }
+
+
+async def _newer(store: ExecutionStore, wanted: ExecutionFilter, after: UUID) -> list[ExecutionRow]:
+    """Returns the page that comes before the id in the list. It is empty if that is the first page."""
+    page = await store.listed(replace(wanted, after=max(wanted.after, after)), limit=PAGE + 1, first="oldest")
+    return page.rows[-PAGE:] if page.next is not None else []
 
 
 async def _count_new(store: ExecutionStore, wanted: ExecutionFilter, top: UUID) -> int:
@@ -254,7 +294,8 @@ async def start_again(visit: Visit, request: RequestRow) -> UUID:
 @ROUTES.get("/executions.csv", Role.VIEWER)
 async def export(visit: Visit) -> Response:
     """Returns the executions in `ids` as CSV, or all that match the filters, the newest MOST_IN_CSV of them."""
-    store, wanted = visit.dashboard.control.overview.executions, Asked.by(visit).filter()
+    store = visit.dashboard.control.overview.executions
+    wanted = await Asked.by(visit).filter(store)
     ids = _ids(visit.query.get("ids", "").split(","))
     headers = {"Content-Disposition": 'attachment; filename="executions.csv"'}
     return StreamingResponse(_csv(store, wanted, ids), media_type="text/csv; charset=utf-8", headers=headers)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hmac
+import io
 import json
+import secrets
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 LONGEST_ADDRESS = 64
 NOT_FOUND = 404
 MOST_FIELDS = 2000
+SHORTEST_COMPRESSED, COMPRESSION, MOST_BLURRED = 1000, 5, 100
+"""The bytes from which on a page is compressed, the level of gzip, and the most bytes that blur the length."""
 NOTICE = "windlass_notice"
 """The cookie with the sentence that the next page shows."""
 LONGEST_NOTICE = 3500
@@ -121,6 +126,8 @@ class Visit:
         text = self.dashboard.templates.render(template, visit=self, notice=notice, **context)
         # a crew's JSON can hold halves of surrogate pairs, which UTF-8 does not have
         response = HTMLResponse(text.encode("utf-8", "replace"), status, headers=HEADERS)
+        if self.request.method == "GET":  # an answer to a form can hold a new token
+            compress(response, self.request.headers.get("accept-encoding", ""))
         if notice:
             response.delete_cookie(NOTICE, path=self.dashboard.cookie_path)
         return response
@@ -142,6 +149,24 @@ class Visit:
             httponly=True,
             samesite="lax",
         )
+
+
+def compress(response: Response, accepted: str) -> None:
+    """Compresses the body of a page, if the browser accepts gzip.
+
+    The length is blurred by a random name in the header of gzip. Otherwise who sees the lengths of answers could find
+    out a text of a page by many guesses in its address (BREACH).
+    """
+    response.headers["Vary"] = "Accept-Encoding"
+    if "gzip" not in accepted or len(response.body) < SHORTEST_COMPRESSED:
+        return
+    packed = io.BytesIO()
+    name = secrets.token_hex(MOST_BLURRED // 2)[: secrets.randbelow(MOST_BLURRED)]
+    with gzip.GzipFile(name, "wb", COMPRESSION, packed, mtime=0) as file:
+        file.write(response.body)
+    response.body = packed.getvalue()
+    response.headers["Content-Encoding"] = "gzip"
+    response.headers["Content-Length"] = str(len(response.body))
 
 
 class Notices:

@@ -57,11 +57,15 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues in which kickoffs wait, the longest wait first, and the sums over all queues."""
+    """The queues in which kickoffs wait, the longest wait first, and the sums over all queues.
+
+    `waiting` and `oldest` are of kickoffs that start as soon as a slot is free, `paused` counts those of paused crews.
+    """
 
     shown: Sequence[QueueRow]
     more: int
     waiting: int
+    paused: int
     delayed: int
     running: int
     oldest: float
@@ -124,10 +128,11 @@ def queues_of(rows: Sequence[QueueRow]) -> Queues:
     return Queues(
         filled[:QUEUES],
         max(0, len(filled) - QUEUES),
-        sum(row.waiting for row in rows),
+        sum(row.waiting for row in rows if not row.paused),
+        sum(row.waiting for row in rows if row.paused),
         sum(row.delayed for row in rows),
         sum(row.running for row in rows),
-        max((row.oldest for row in rows), default=0.0),
+        max((row.oldest for row in rows if not row.paused), default=0.0),
     )
 
 

@@ -131,14 +131,20 @@ def utc(at: datetime) -> str:
 
 
 def ago(at: datetime | None, now: datetime | None = None) -> str:
-    """Returns the distance of a time from now, in one unit: `3 h ago`, `in 2 min`."""
+    """Returns the distance of a time of the last or the next day in one unit: `3 h ago`, `in 2 min`. Other times are
+    `15 Jan, 09:30 UTC`, or `15 Jan 2025` in another year.
+    """
     if at is None:
         return NONE
-    seconds = ((now or datetime.now(UTC)) - at).total_seconds()
+    now = now or datetime.now(UTC)
+    seconds = (now - at).total_seconds()
     distance = abs(seconds)
     if distance < 1:
         return "now"
-    units = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
+    if distance >= DAY:
+        at = at.astimezone(UTC)
+        return f"{at.day} {at:%b, %H:%M} UTC" if at.year == now.astimezone(UTC).year else f"{at.day} {at:%b %Y}"
+    units = ((HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
     length, unit = next((length, unit) for length, unit in units if distance >= length)
     text = f"{int(distance // length)} {unit}"
     return f"{text} ago" if seconds > 0 else f"in {text}"

@@ -22,12 +22,20 @@ if TYPE_CHECKING:
 
 SQL = queries("executions")
 WHICH: dict[str, Statement] = {"all": SQL["of_all"], "one": SQL["of_one"]}
-LISTED: dict[tuple[str, bool], Statement] = {
-    (name, is_open): sql.SQL(
-        SQL["listed"].format(which=sql.SQL("{} AND {}").format(which, SQL["open"]) if is_open else which).as_string()
+DIRECTIONS = {"newest": ("DESC", "ASC"), "oldest": ("ASC", "DESC")}
+LISTED: dict[tuple[str, bool, str], Statement] = {
+    (name, is_open, first): sql.SQL(
+        SQL["listed"]
+        .format(
+            which=sql.SQL("{} AND {}").format(which, SQL["open"]) if is_open else which,
+            direction=sql.SQL(direction),
+            opposite=sql.SQL(opposite),
+        )
+        .as_string()
     )
     for name, which in WHICH.items()
     for is_open in (False, True)
+    for first, (direction, opposite) in DIRECTIONS.items()
 }
 FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
 OPEN = frozenset({State.PENDING, State.STARTED, State.PENDING_HUMAN_INPUT})
@@ -51,7 +59,7 @@ class ExecutionFilter:
     """Selects kickoffs. Each member narrows the selection when it is set.
 
     The page begins before the id `before`, and ends at the id `after`. Both are left out. `ending` are the last
-    characters of the id.
+    characters of the id. `part_of_slug` is a text that the name of the deployment has.
     """
 
     deployment: str | None = None
@@ -62,6 +70,7 @@ class ExecutionFilter:
     before: UUID = LAST
     after: UUID = FIRST
     ending: str | None = None
+    part_of_slug: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +96,13 @@ class ExecutionRow:
     inputs: str | None
     started_by: str | None
     stopped_by: str | None
+    waiting_for: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPage:
-    """Kickoffs, newest first. `next` is the `before` of the next page, None after the last one. A page may have fewer
-    kickoffs than the limit, even none, although more follow.
+    """Kickoffs, newest first. `next` is the `before` of the next page, or the `after` of a page of the oldest. It is
+    None after the last page. A page may have fewer kickoffs than the limit, even none, although more follow.
     """
 
     rows: list[ExecutionRow]
@@ -196,8 +206,10 @@ class ExecutionStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def listed(self, wanted: ExecutionFilter, *, limit: int) -> ExecutionPage:
-        """Returns the newest kickoffs that match. Reads at most MOST_READ of them with any filter."""
+    async def listed(
+        self, wanted: ExecutionFilter, *, limit: int, first: Literal["newest", "oldest"] = "newest"
+    ) -> ExecutionPage:
+        """Returns the newest or the oldest kickoffs that match. Reads at most MOST_READ of them with any filter."""
         values = {
             "deployment": wanted.deployment,
             "states": None if wanted.states is None else [str(state) for state in wanted.states],
@@ -207,6 +219,7 @@ class ExecutionStore:
             "before": wanted.before,
             "after": wanted.after,
             "ending": wanted.ending,
+            "part_of_slug": wanted.part_of_slug,
             "limit": limit,
             "most_read": MOST_READ,
             "longest_error": LONGEST_ERROR,
@@ -214,13 +227,17 @@ class ExecutionStore:
             "largest_inputs": LARGEST_INPUTS,
         }
         is_open = wanted.states is not None and wanted.states <= OPEN
-        query = LISTED["one" if wanted.deployment else "all", is_open]
+        query = LISTED["one" if wanted.deployment else "all", is_open, first]
         rows = await self._database.rows(query, values, soon=True)
         last_seen, all_seen = rows[0]["last_seen"], rows[0]["all_seen"]
         found = [_listed(row) for row in rows if row["id"] is not None]
         if len(found) == limit:
-            return ExecutionPage(found, found[-1].id)
+            return ExecutionPage(found, found[-1 if first == "newest" else 0].id)
         return ExecutionPage(found, None if all_seen else last_seen)
+
+    async def slugs_with(self, text: str) -> list[str]:
+        """Returns two of the slugs with this text, or fewer. A slug that is the text comes first."""
+        return [row["slug"] for row in await self._database.rows(SQL["slugs_with"], {"text": text}, soon=True)]
 
     async def get(self, kickoff: UUID) -> Execution | None:
         row = await self._database.row(SQL["head"], {"kickoff": kickoff}, soon=True)

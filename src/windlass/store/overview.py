@@ -153,6 +153,7 @@ class QueueRow:
     delayed: int
     running: int
     oldest: float
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +229,7 @@ class OverviewStore:
         """Returns the queues of all deployments, in the order of the slugs."""
         now = time.time()
         rows = await self._database.rows(SQL["queues"], soon=True)
-        return [
-            QueueRow(row["slug"], row["waiting"], row["delayed"], row["running"], _age(row["first"], now))
-            for row in rows
-        ]
+        return [QueueRow(oldest=_age(row.pop("first"), now), **row) for row in rows]
 
     async def worker_totals(self) -> WorkerTotals:
         (row,) = await self._database.rows(SQL["worker_totals"], soon=True)

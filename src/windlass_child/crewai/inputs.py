@@ -22,6 +22,8 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_\-]*)}")
 
 TASK_FIELDS = ("description", "expected_output", "output_file")
 AGENT_FIELDS = ("role", "goal", "backstory")
+MOST_PLACES = 3
+"""Places that the description of an input names."""
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -60,7 +62,11 @@ def schema(inputs: list[Input]) -> dict[str, Any]:
 
 
 def described(found: Input) -> str:
-    return f"Used in {', '.join(found.used_in)}." if found.used_in else "Has a default, and is in no text."
+    if not found.used_in:
+        return "Has a default, and is in no text."
+    named = found.used_in if len(found.used_in) <= MOST_PLACES else found.used_in[: MOST_PLACES - 1]
+    more = len(found.used_in) - len(named)
+    return f"Used in {', '.join(named)}{f' and {more} more places' if more else ''}."
 
 
 def mentions(crew: Any) -> Iterator[tuple[str, str]]:

@@ -71,11 +71,12 @@ document.addEventListener("change", (event) => {
   if (event.target.matches(".filters select")) event.target.form.requestSubmit();
 });
 
-const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+const UNITS = [[3600, "h"], [60, "min"], [1, "s"]];
 function ago(at) {
   const seconds = (Date.now() - at) / 1000;
   const distance = Math.abs(seconds);
   if (distance < 1) return "now";
+  if (distance >= 86400) return; // the server wrote the date, or does so at the next load
   const [length, unit] = UNITS.find(([length]) => distance >= length);
   const text = `${Math.floor(distance / length)} ${unit}`;
   return seconds > 0 ? `${text} ago` : `in ${text}`;
@@ -83,7 +84,7 @@ function ago(at) {
 function tick() {
   for (const one of document.querySelectorAll("time[data-ago]")) {
     const text = ago(Date.parse(one.dateTime));
-    if (one.textContent !== text) one.textContent = text;
+    if (text && one.textContent !== text) one.textContent = text;
   }
 }
 setInterval(tick, 5000);

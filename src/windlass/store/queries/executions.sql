@@ -1,37 +1,48 @@
 -- name: listed
--- Returns one page of kickoffs as the pages for people list them, newest first, and in each row the edge of the search, as `listed` of
--- reading.sql does. Long inputs are cut, and large ones, whose whole text would have to be read, are left out. Only the rows of the page are joined with other tables.
+-- Returns one page of kickoffs as the pages for people list them, and in each row the edge of the search, as `listed` of
+-- reading.sql does. `seen` and `page` begin with the newest or, in the other direction, with the oldest. The rows are newest first. Long inputs are cut, and large ones, whose whole text would have to be read, are left out. Only the rows of the page are joined with other tables.
 WITH seen AS MATERIALIZED (
     SELECT id, deployment_id, version_id, user_id, state, created_at
       FROM kickoffs
      WHERE {which} AND id < %(before)s::uuid AND id > %(after)s::uuid
-     ORDER BY id DESC
+     ORDER BY id {direction}
      LIMIT %(most_read)s
 ), page AS (
     SELECT id
       FROM seen
-     WHERE deployment_id IN (SELECT deployments.id FROM deployments WHERE removed_at IS NULL)
+     WHERE deployment_id IN (
+           SELECT deployments.id FROM deployments
+            WHERE removed_at IS NULL AND (%(part_of_slug)s::text IS NULL OR position(lower(%(part_of_slug)s::text) IN slug) > 0)
+           )
        AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
        AND (%(user)s::text IS NULL OR user_id = (SELECT users.id FROM users WHERE name = %(user)s::text))
        AND (%(version)s::int IS NULL OR version_id IN (SELECT versions.id FROM versions WHERE number = %(version)s::int))
        AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
        AND (%(ending)s::text IS NULL OR right(id::text, length(%(ending)s::text)) = %(ending)s::text)
-     ORDER BY id DESC
+     ORDER BY id {direction}
      LIMIT %(limit)s
 )
 SELECT found.id, found.state, found.reason, found.created_at, found.started_at, found.finished_at,
-       found.stop_requested_at IS NOT NULL AS stopping, found.started_by, found.stopped_by, slug, number AS version, users.name AS "user",
+       found.stop_requested_at IS NOT NULL AS stopping, found.started_by, found.stopped_by, found.waiting_for, slug, number AS version, users.name AS "user",
        (found.token_usage ->> 'total_tokens')::bigint AS tokens,
        left(found.error, %(longest_error)s) AS error,
        CASE WHEN pg_column_size(found.inputs) <= %(largest_inputs)s THEN left(found.inputs::text, %(longest_inputs)s) END AS inputs,
        edge.last_seen, edge.seen < %(most_read)s AS all_seen
-  FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
+  FROM (SELECT (array_agg(id ORDER BY id {opposite}))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
   LEFT JOIN page ON true
   LEFT JOIN kickoffs AS found ON found.id = page.id
   LEFT JOIN users ON users.id = found.user_id
   LEFT JOIN deployments ON deployments.id = found.deployment_id
   LEFT JOIN versions ON versions.id = found.version_id
  ORDER BY found.id DESC
+
+-- name: slugs_with
+-- The slugs with this text, that which is the text first. Two are enough to know whether it is one.
+SELECT slug
+  FROM deployments
+ WHERE removed_at IS NULL AND position(lower(%(text)s::text) IN slug) > 0
+ ORDER BY slug <> lower(%(text)s::text), slug
+ LIMIT 2
 
 -- name: of_all
 true

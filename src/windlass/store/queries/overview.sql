@@ -127,7 +127,7 @@ SELECT id, host, pid, slots, started_at, seen_at, alive_until > now() AS alive, 
 -- The smallest id as text: an index has it, and ids are in the order of creation.
 SELECT slug, ready.count AS waiting, ready.first::uuid AS first,
        (SELECT count(*) FROM kickoffs WHERE deployment_id = deployments.id AND state = 'PENDING' AND NOT ready) AS delayed,
-       coalesce(runs, 0) AS running
+       coalesce(runs, 0) AS running, paused_at IS NOT NULL AS paused
   FROM deployments
  CROSS JOIN LATERAL (
        SELECT count(*) AS count, min(id::text) AS first
