@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import urllib.error
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from api.serving import GOOD, LARGEST_BODY, answer_of, raw
+from api.serving import DEADLINE, GOOD, LARGEST_BODY, answer_of, raw
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -306,3 +309,44 @@ async def test_a_body_that_is_refused_leaves_the_connection_fit_for_the_next_req
         statuses.append((await answer_of(reader))[0])
     writer.close()
     assert statuses == [413, 200]
+
+
+def sends_first(port: int, request: bytes) -> bytes:
+    """Returns the whole answer for a client that reads nothing before its whole request is sent."""
+    with socket.create_connection(("127.0.0.1", port), DEADLINE) as client:
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+
+LARGE = 8 * LARGEST_BODY
+"""More than the buffers of both sides hold."""
+
+
+@pytest.mark.parametrize(
+    ("lines", "body", "status"),
+    [
+        ([f"Content-Length: {LARGE}"], b"x" * LARGE, 413),
+        (["Transfer-Encoding: chunked"], b"%x\r\n%s\r\n0\r\n\r\n" % (LARGE, b"x" * LARGE), 413),
+        (["Host: y", f"Content-Length: {LARGE}"], b"x" * LARGE, 400),
+        (["X: " + "x" * LARGE], b"", 431),
+        (["Transfer-Encoding: chunked"], b"no number\r\n" + b"x" * LARGE, 400),
+    ],
+    ids=["declared", "chunked", "two hosts", "head", "no chunks"],
+)
+async def test_a_client_that_sends_its_whole_request_first_reads_the_refusal(
+    crew: Crew, lines: list[str], body: bytes, status: int
+) -> None:
+    first = [f"POST {crew.path}/kickoff HTTP/1.1", "Host: x", f"Authorization: Bearer {crew.token}"]
+    head = "\r\n".join([*first, "Connection: close", *lines, "", ""]).encode()
+    answer = await asyncio.to_thread(sends_first, crew.server.port, head + body)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer[:200]
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+
+
+async def test_the_client_of_the_standard_library_reads_the_refusal(crew: Crew) -> None:
+    address = f"http://127.0.0.1:{crew.server.port}{crew.path}/kickoff"
+    request = urllib.request.Request(address, b"x" * LARGE, {"Authorization": f"Bearer {crew.token}"})
+    with pytest.raises(urllib.error.HTTPError) as caught:  # this client sends `Connection: close`
+        await asyncio.to_thread(urllib.request.urlopen, request, timeout=DEADLINE)
+    with caught.value as answer:
+        assert (answer.code, json.load(answer)["details"]) == (413, {"limit": LARGEST_BODY})

@@ -41,7 +41,7 @@ async def test_an_error_and_its_trace_hold_no_value_of_a_variable(bench: Bench, 
     heard = Heard()
     project = function_project(tmp_path / "project", FAIL)
     outcome = await bench.run(project, {"what": "fail"}, VARIABLES, heard)
-    assert outcome.error == "RuntimeError: [secret] [secret] [secret]"
+    assert outcome.error == "RuntimeError: [secret] [secret] [secret] (work.py:11)"
     assert "ValueError: [secret]" in outcome.trace
     assert not [value for value in VARIABLES.values() if value in repr([outcome, heard.all])]
 

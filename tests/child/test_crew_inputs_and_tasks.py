@@ -127,7 +127,7 @@ async def test_a_task_that_fails_is_told(bench: Bench, tmp_path: Path) -> None:
     """
     heard = Heard()
     outcome = await bench.run(crew_project(tmp_path, code), heard=heard)
-    assert outcome.error == "RuntimeError: no voice"
+    assert str(outcome.error).startswith("RuntimeError: no voice (work/crew.py:")
     assert [ended.state for ended in heard.of(TaskEnded)] == ["failed"]
 
 

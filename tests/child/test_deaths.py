@@ -89,7 +89,7 @@ def test_a_recursion(zygote: DrivenZygote, project: Project, tmp_path: Path) -> 
 
 def test_an_exception(zygote: DrivenZygote, project: Project, tmp_path: Path) -> None:
     child = run(zygote, project, tmp_path, "raise")
-    assert child.failure().message == "LookupError: nothing there"
+    assert child.failure().message.startswith("LookupError: nothing there (work.py:")
     assert child.failure().reason == "error"
     assert os.waitstatus_to_exitcode(child.exited()) == 0
 

@@ -195,3 +195,16 @@ async def test_a_module_with_the_name_of_a_loaded_one_is_to_be_renamed(bench: Be
     words = await error_of(bench, root, f"import sys\n\ndef run():\n    {line}\n")
     assert words.startswith("calendar.py of the project is not imported, because /")
     assert "/calendar.py has the same name (imported at work.py:4). Rename calendar.py." in words
+
+
+@functions
+@in_a_process
+async def test_an_error_of_a_run_names_the_line_of_the_crews_code(bench: Bench, tmp_path: Path) -> None:
+    code = """def run():
+    return pour(None)
+
+def pour(leaf):
+    return leaf.strip()
+"""
+    words = "AttributeError: 'NoneType' object has no attribute 'strip'"
+    assert await error_of(bench, tmp_path, code) == f"{words} (work.py:5)"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +18,6 @@ from projects_for_tests.making import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from cli.the_command import Command
 
@@ -245,6 +246,30 @@ def test_no_server_is_an_error_of_its_own(windlass: Command, server: FakeServer,
     ended = windlass("deploy", tea, WINDLASS_URL="")
     assert (ended.code, "windlass serve" in ended.err) == (4, True)
     server.start()
+
+
+def test_a_name_that_is_not_utf_8_is_an_error_with_the_name(windlass: Command, server: FakeServer, tea: str) -> None:
+    (Path(tea) / ".gitignore").write_text("out/\n")
+    (Path(tea) / os.fsdecode(b".env.caf\xe9")).touch()
+    (Path(tea) / os.fsdecode(b"caf\xe9.csv")).touch()
+    ended = windlass("deploy", tea)
+    assert (ended.code, server.seen) == (1, [])
+    assert ended.err.startswith("error: The file 'caf\\udce9.csv' can't be deployed: its name has control characters")
+    (Path(tea) / os.fsdecode(b"caf\xe9.csv")).unlink()
+    deployed(server)
+    ended = windlass("deploy", tea)
+    assert ended.code == 0, ended
+    assert ".env.caf\\udce9" in ended.err
+
+
+def test_a_byte_order_mark_is_no_part_of_a_variable(windlass: Command, server: FakeServer, tmp_path: Path) -> None:
+    server.answers["PUT deployments/tea/variables"] = {"items": []}
+    file = tmp_path / "some.env"
+    file.write_text("DEPTH=2\n", "utf-8-sig")
+    assert windlass("env", "set", "tea", "--from-file", str(file)).code == 0
+    assert server.sent("PUT deployments/tea/variables")["variables"] == [
+        {"name": "DEPTH", "value": "2", "secret": False}
+    ]
 
 
 def test_variables_are_secret_by_their_names_and_values(windlass: Command, server: FakeServer, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import re
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ from starlette.responses import JSONResponse
 
 from windlass.cli.checks import Finding, Level, crew, examine, machine, server
 from windlass.config import Settings
+from windlass.embedded_postgres.home import Paths
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
@@ -112,6 +114,23 @@ def test_a_server_that_runs_is_asked_whether_it_is_ready(crew: FakeCrew) -> None
     crew.refusal = JSONResponse({"status": "failing", "checks": checks, "problems": problems}, 503)
     with pytest.raises(WindlassError, match=r"is not ready: database. The disk of the database is full. Free some spa"):
         server.server(settings)
+
+
+def test_the_server_of_the_home_is_found_on_another_port(crew: FakeCrew, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, port=free_port())
+    crew.refusal = JSONResponse({"status": "ok", "checks": {"database": "ok", "worker": "ok"}})
+    settings.address_file.write_text(f"http://127.0.0.1:{crew.port}\n")
+    none = f"none runs on {tmp_path}, and 127.0.0.1:{settings.port} is free for one "
+    assert server.server(settings).text.startswith(none), "a killed server has left its address"
+    lock = Paths(tmp_path).server_lock
+    lock.touch()
+    with lock.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert server.server(settings) == Finding(f"the one at http://127.0.0.1:{crew.port} is ready")
+    outside = settings.model_copy(update={"database_url": SecretStr("postgresql://127.0.0.1:1/x")})
+    assert server.server(outside) == Finding(f"the one at http://127.0.0.1:{crew.port} is ready")
+    settings.address_file.write_text(f"http://127.0.0.1:{free_port()}\n")
+    assert server.server(outside).text.startswith(none)
 
 
 def test_an_address_that_is_not_this_machines_fails() -> None:

@@ -63,8 +63,16 @@ def test_a_kickoff_takes_inputs_from_a_file_and_passes_the_rest_on(
     }
 
 
-def test_inputs_can_be_piped_in(windlass: Command, crew: FakeCrew) -> None:
-    assert windlass("kickoff", crew.url, "--inputs", "-", typed='{"topic": "tea"}').code == 0
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_inputs_can_be_piped_in(windlass: Command, crew: FakeCrew, mark: str) -> None:
+    assert windlass("kickoff", crew.url, "--inputs", "-", typed=mark + '{"topic": "tea"}').code == 0
+    assert crew.seen[0].body == {"inputs": {"topic": "tea"}}
+
+
+def test_a_byte_order_mark_is_no_part_of_the_inputs(windlass: Command, crew: FakeCrew, tmp_path: Path) -> None:
+    file = tmp_path / "inputs.json"
+    file.write_text('{"topic": "tea"}', "utf-8-sig")
+    assert windlass("kickoff", crew.url, "--inputs", str(file)).code == 0
     assert crew.seen[0].body == {"inputs": {"topic": "tea"}}
 
 

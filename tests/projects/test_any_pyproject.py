@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from windlass.errors import ProjectError
 from windlass.projects import recognise
-from windlass.projects.checks import declared_project
+from windlass.projects.checks import declared_project, line_of
+from windlass.projects.interpreter import declared_python
+from windlass.projects.kinds import declared
+from windlass.projects.packages import document_of
 from windlass_child.checks import packages
 
 WORDS = ["", "work:run", "work", "crew", "flow", "flows", "crewai>=1", ":", ".:.", "../x", "a\0b", "a" * 300, "é"]
@@ -83,8 +86,13 @@ def test_what_the_reader_of_toml_gives_up_at_is_told(tmp_path: Path, text: str) 
     assert "can't be read: " in fault_of(tmp_path, text).message
 
 
-def test_a_byte_order_mark_is_named(tmp_path: Path) -> None:
-    assert "begins with a byte order mark" in fault_of(tmp_path, "\ufeff[project]\n").message
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    text = '\ufeff[project]\nname = "tides"\n[tool.windlass]\npython = "3.12"\n'
+    (tmp_path / "pyproject.toml").write_text(text, "utf-8")
+    assert declared.read(tmp_path).document["project"] == {"name": "tides"}
+    assert declared_python(tmp_path) == "3.12"
+    assert document_of(tmp_path / "pyproject.toml")["project"] == {"name": "tides"}
+    assert line_of(tmp_path / "pyproject.toml", "project", "name") == 2
 
 
 @pytest.mark.parametrize("chosen", ['crew = "../x"', 'flow = ":"', 'crew = "a.b:"', 'entrypoint = ".:."'])

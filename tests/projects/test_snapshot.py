@@ -135,6 +135,26 @@ def test_without_git_the_gitignore_files_count(
     assert found == [".env.example", ".gitignore", "data/.gitignore", *CONTENT[1:], "z/deep/y"]
 
 
+@pytest.mark.parametrize("is_ignored", [True, False], ids=["ignored", "packed"])
+@pytest.mark.parametrize("has_git", [True, False], ids=["git", "no git"])
+def test_a_name_that_is_not_utf_8_is_left_out_by_the_rules_or_named(
+    project: Path, tmp_path: Path, has_git: bool, is_ignored: bool
+) -> None:
+    written(project, {".gitignore": "\ufeffdata/caf?.csv\n" if is_ignored else "out/\n"})
+    (project / "data" / os.fsdecode(b"caf\xe9.csv")).touch()
+    (project / os.fsdecode(b".env.caf\xe9")).touch()
+    if has_git:
+        git(project, "init", "--quiet")
+    if is_ignored:
+        packed = pack(project, tmp_path / "packed.zip")
+        assert names(packed.file) == sorted([".gitignore", *CONTENT])
+        assert packed.left_out == (os.fsdecode(b".env.caf\xe9"),)
+    else:
+        words = r"^The file 'data/caf\\udce9\.csv' can't be deployed: its name has control characters, or is no UTF-8"
+        with pytest.raises(ProjectError, match=words):
+            pack(project, tmp_path / "packed.zip")
+
+
 def test_patterns_of_the_caller_are_left_out(project: Path, tmp_path: Path) -> None:
     assert names(pack(project, tmp_path / "1.zip", ["data/*", "*.example"]).file) == CONTENT[2:]
 

@@ -8,7 +8,7 @@ import resource
 import socket
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -46,6 +46,9 @@ IDLE_SECONDS = 620
 """Time after which an idle connection is closed. It is longer than proxies and HTTP clients keep one (nginx 60, Caddy
 120, Google's load balancer 600): the side that closes first never sends a request to a connection that is being closed.
 """
+
+LARGEST_REST = 128 << 20
+"""Bytes of a refused request that are read and discarded, so that its client reads the response."""
 
 logger = log.logger(__name__)
 
@@ -171,11 +174,43 @@ def limit_unsent_data(listening: socket.socket, taken_within: float) -> None:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
 
 
+class PatientTransport:
+    """A transport that does not close while its client sends.
+
+    When a socket with unread data is closed, the kernel sends a reset, and a client that sends its whole request first
+    never reads the response. So `close` ends only the sending side while `has_rest` is true. Calls `on_rest` then: the
+    protocol discards the rest and calls `close` again.
+    """
+
+    def __init__(self, transport: asyncio.Transport, has_rest: Callable[[], bool], on_rest: Callable[[], None]) -> None:
+        self._transport = transport
+        self._has_rest, self._on_rest = has_rest, on_rest
+        self.is_half_closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self.is_half_closed:
+            self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self.is_half_closed or self._transport.is_closing()
+
+    def close(self) -> None:
+        if self.is_closing() or not self._has_rest():
+            self._transport.close()
+        else:
+            self._transport.write_eof()
+            self.is_half_closed = True
+            self._on_rest()
+
+
 class TimeoutProtocol(HttpToolsProtocol):
     """Closes connections whose requests do not arrive in time, and sends refusals as errors of the API.
 
     The body of a request that is being answered has its own deadline (bodies.py). This class sets the deadline for the
-    rest of a body that arrives after the response.
+    rest of a request that arrives after the response, and discards that rest.
     """
 
     within = 20.0
@@ -184,11 +219,13 @@ class TimeoutProtocol(HttpToolsProtocol):
     _held: Held | None = None
     _timer: asyncio.TimerHandle | None = None
     _refusal: Problem | None = None
-    _in_head = False
-    _head = _read = 0
+    _in_head = _refused = False
+    _head = _read = _rest = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._patient = PatientTransport(transport, self._has_rest, self._discard_rest)
+        self.transport = cast("asyncio.Transport", self._patient)
         entered = self.guard.enter(self.transport, self.client[0] if self.client else None)
         if isinstance(entered, Problem):
             self._refuse(entered)
@@ -204,6 +241,11 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._patient.is_half_closed:
+            self._rest += len(data)
+            if self._rest > LARGEST_REST:
+                self.transport.close()
+            return
         self._unset_keepalive_if_required()
         if self._held:
             self.guard.busy(self._held)
@@ -277,13 +319,24 @@ class TimeoutProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
+    def _has_rest(self) -> bool:
+        """Returns whether the client may still send the request that was answered."""
+        return self._held is not None and (self._refused or (self.cycle is not None and self.cycle.more_body))
+
+    def _discard_rest(self) -> None:
+        self.flow.resume_reading()
+        self._wait(self.transport.close)
+
     def _refuse(self, problem: Problem) -> None:
+        self._refused = True
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(_on_the_wire(problem))
         elif self._in_the_middle_of_a_body():
             self.transport.write(_on_the_wire(problem))
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+        else:
+            self._refused = False  # an answer is being sent, to which nothing can be added
         self._in_head = False
         self.transport.close()
 

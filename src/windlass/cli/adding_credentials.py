@@ -26,7 +26,7 @@ SEVERAL_LINES = "_json"
 from_file_option = click.option(
     "--from-file",
     "file",
-    type=click.File(encoding="utf-8"),
+    type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
     help="Read the secret value from FILE (- for standard input).",
 )
@@ -136,7 +136,7 @@ def content_of(value: str) -> str:
     if not value.startswith("@"):
         return value
     try:
-        with Path(value[1:]).open(encoding="utf-8") as file:
+        with Path(value[1:]).open(encoding="utf-8-sig") as file:
             return file.read(LONGEST_FILE)
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{value[1:]} can't be read: {error}.") from None

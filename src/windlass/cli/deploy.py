@@ -53,7 +53,7 @@ def is_git(place: str) -> bool:
 @click.option("--subfolder", metavar="PATH", help="With GIT_URL: the project's folder in the repository.")
 @click.option(
     "--env-file",
-    type=click.File(encoding="utf-8"),
+    type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
     help="First set the variables of FILE, a .env file, as `windlass env set --from-file` does.",
 )

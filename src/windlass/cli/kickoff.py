@@ -100,7 +100,7 @@ def _json(value: object) -> str:
 @click.option(
     "--inputs",
     "file",
-    type=click.File(encoding="utf-8"),
+    type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
     help="Read inputs from a JSON file, or from standard input (-).",
 )

@@ -131,7 +131,7 @@ def _read(row: dict[str, Any]) -> str:
 @click.option(
     "--from-file",
     "file",
-    type=click.File(encoding="utf-8"),
+    type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
     help="Set the variables of FILE, a .env file (- for standard input).",
 )

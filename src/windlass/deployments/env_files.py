@@ -33,15 +33,15 @@ def looks_secret(name: str, value: str) -> bool:
 def parse_env_file(text: str, environment: Mapping[str, str] = NOTHING) -> dict[str, str]:
     """Returns the values by name, the last one of each. Skips names without `=`. Raises BadEnvFile.
 
-    `${NAME}` stands for an earlier value of the text, else for that of `environment`. A server gives none: whoever
-    sends a text must not read the environment of the server.
+    Ignores a byte order mark. `${NAME}` stands for an earlier value of the text, else for that of `environment`. A
+    server gives none: whoever sends a text must not read the environment of the server.
     """
     from dotenv.parser import parse_stream  # noqa: PLC0415 - commands that read no .env file start quicker
     from dotenv.variables import parse_variables  # noqa: PLC0415
 
     found: dict[str, str] = {}
     known = ChainMap(found, dict(environment))
-    for one in parse_stream(StringIO(text)):
+    for one in parse_stream(StringIO(text.removeprefix("\ufeff"))):
         if one.error:
             raise BadEnvFile(one.original.line)
         if one.key is not None and one.value is not None:

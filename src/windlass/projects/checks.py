@@ -110,7 +110,7 @@ def fault_of(options: dict[str, Any], file: Path) -> ProjectError | None:
 def line_of(file: Path, table: str, key: str) -> int | None:
     """Returns the line of a key below its table's header. Returns None if it is written in another form."""
     current = ""
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(file.read_text("utf-8").removeprefix("\ufeff").splitlines(), 1):
         if header := HEADER.match(line):
             current = header[1].replace('"', "").replace(" ", "").strip()
         elif current == table and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*[.=]""", line):

@@ -184,7 +184,9 @@ def declared_python(root: Path) -> str | None:
     """Returns the option `python` in the project's pyproject.toml. Raises ProjectError when the file can't be read."""
     file = root / "pyproject.toml"
     try:
-        document = tomllib.loads((read_file(root, file.name, LARGEST_PYPROJECT) or b"").decode("utf-8"))
+        document = tomllib.loads(
+            (read_file(root, file.name, LARGEST_PYPROJECT) or b"").decode("utf-8").removeprefix("\ufeff")
+        )
         value = document.get("tool", {}).get("windlass", {}).get("python")
     except (ValueError, AttributeError, RecursionError) as error:
         raise ProjectError(f"{file} can't be read: {error}.", "Correct it.") from None

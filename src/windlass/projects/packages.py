@@ -195,7 +195,7 @@ def document_of(file: Path) -> dict[str, Any]:
             raise ProjectError(
                 f"{file} is larger than {LARGEST >> 20} MB.", "Check that it is the file that it should be."
             )
-        return tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text("utf-8").removeprefix("\ufeff"))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:

@@ -131,7 +131,7 @@ def _rules(folder: Path, prefix: str) -> Rules:
 
     try:
         with (folder / ".gitignore").open("rb") as file:
-            text = file.read(LARGEST_RULES).decode("utf-8", "replace")
+            text = file.read(LARGEST_RULES).decode("utf-8", "replace").removeprefix("\ufeff")
         return [(prefix, GitIgnoreSpec.from_lines(text.splitlines()))]
     except FileNotFoundError:
         return []
@@ -140,9 +140,13 @@ def _rules(folder: Path, prefix: str) -> Rules:
 
 
 def _is_ignored(path: str, rules: Rules) -> bool:
-    """Returns whether the last rule that matches excludes the path. A rule in a deeper folder comes after others."""
+    """Returns whether the last rule that matches excludes the path. A rule in a deeper folder comes after others.
+
+    A byte of the path that is no UTF-8 counts as a question mark, because pathspec accepts only text.
+    """
+    path = path.encode("utf-8", "replace").decode()
     for prefix, spec in reversed(rules):
-        excluded = spec.check_file(path.removeprefix(prefix)).include
+        excluded = spec.check_file(path[len(prefix) :]).include
         if excluded is not None:
             return excluded
     return False

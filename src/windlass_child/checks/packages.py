@@ -27,7 +27,7 @@ def findings(root: Path) -> Iterator[Found]:
 
     A package that the code imports at load is reported by the failed import.
     """
-    text = (root / FILE).read_text("utf-8") if (root / FILE).is_file() else ""
+    text = (root / FILE).read_text("utf-8").removeprefix("\ufeff") if (root / FILE).is_file() else ""
     reader = toml()
     if not text or reader is None:
         return

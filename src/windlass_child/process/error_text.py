@@ -133,9 +133,28 @@ def explain(error: BaseException, stage: str, root: str, mask: Callable[[str], s
     trace = shortened(mask("".join(frames_of)))
     if isinstance(error, InputsRefused):
         return Failed("inputs", one_line(mask(str(error))), trace)
-    message, hint = map(mask, words_for(error, stage, Path(root)))
+    message, hint = map(mask, words_for(error, Path(root)))
     reason = error.reason if isinstance(error, ProjectFault) else ProjectFault.reason
-    return Failed(stage, sentence(message) if hint else one_line(message), trace, hint, reason)
+    place = own_place(error, Path(root)) if is_of_the_code(error) else ""
+    message = one_line(message) if not place or f"{place})" in message else located(message, place)
+    return Failed(stage, sentence(message) if hint else message, trace, hint, reason)
+
+
+def is_of_the_code(error: BaseException) -> bool:
+    """Returns whether a line of the project caused the error, in contrast to a limit, a stop or its result."""
+    return not isinstance(error, ProjectFault) or isinstance(error, NobodyAnswers | StartedAtImport)
+
+
+def own_place(error: BaseException, root: Path) -> str:
+    """Returns the last line of the project's own code that led to the error, if a framework has replaced it too."""
+    return next(filter(None, (where(cause, root) for cause in chain(error))), "")
+
+
+def located(message: str, place: str) -> str:
+    """Returns the message in one line that ends with the place. The place is never cut."""
+    at = f" ({place})"
+    line = one_line(message, LONGEST_LINE - len(at))
+    return f"{line[:-1]}{at}." if line.endswith(".") and not line.endswith("..") else f"{line}{at}"
 
 
 def own_trace(error: BaseException, root: Path) -> Iterator[str]:
@@ -158,21 +177,16 @@ def shortened(trace: str) -> str:
     return f"{trace[:half]}\n[...]\n{trace[-half:]}"
 
 
-def words_for(error: BaseException, stage: str, root: Path) -> tuple[str, str]:
-    place = where(error, root)
-    text = own_text(error, root)
-    to_place = stage == "load" or isinstance(error, SyntaxError) or text in (NO_TEXT, UNREADABLE)
-    at = f" ({place})" if place and to_place else ""
-    if isinstance(error, NobodyAnswers | StartedAtImport):
-        return f"{error.message} ({place})" if place else error.message, error.hint
+def words_for(error: BaseException, root: Path) -> tuple[str, str]:
+    """Returns the message and the hint. `explain` adds the place to a message without one."""
     if isinstance(error, ProjectFault):
         return error.message, error.hint
     if isinstance(error, SystemExit):
         code = made(repr, error.code)
-        return f"the crew's code ended its process with sys.exit({code}){at}", "Return instead of exiting."
-    if isinstance(error, ImportError) and (words := missing(error, place, root)):
+        return f"the crew's code ended its process with sys.exit({code})", "Return instead of exiting."
+    if isinstance(error, ImportError) and (words := missing(error, where(error, root), root)):
         return words
-    return f"{type(error).__name__}: {text}{at}", remedy(error)
+    return f"{type(error).__name__}: {own_text(error, root)}", remedy(error)
 
 
 def own_text(error: BaseException, root: Path) -> str:
@@ -321,7 +335,7 @@ def without_metadata(name: str, at: str, root: Path) -> tuple[str, str]:
 def own_name(root: Path) -> str:
     """Returns the name in the project's pyproject.toml, or "". Python 3.10 has no parser for it."""
     with contextlib.suppress(OSError, ValueError):
-        found = OWN_NAME.search((root / "pyproject.toml").read_text("utf-8"))
+        found = OWN_NAME.search((root / "pyproject.toml").read_text("utf-8").removeprefix("\ufeff"))
         return found[1] if found else ""
     return ""
 
@@ -431,6 +445,6 @@ def sentence(text: str) -> str:
     return line if line.endswith((".", "!", "?", "…")) else f"{line}."
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -7,13 +7,15 @@ import socket
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from windlass.cli.checks.machine import Finding
-from windlass.cli.this_server import local_url
+from windlass.cli.this_server import running_server
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.loopback import http_url
 from windlass.store.database import Database, check_url, refuse_transaction_pooling
 from windlass.store.write_checks import write_fault
 
@@ -71,18 +73,39 @@ SECONDS = 15.0
 
 
 def server(settings: Settings) -> Finding:
-    """Checks that the running server is ready, or that its port is free when no server runs."""
-    if _is_free(settings.host, settings.port):
+    """Checks that the server of this home is ready, on any port. If none runs, checks that the port is free."""
+    url = _running_url(settings)
+    if url is None and _is_free(settings.host, settings.port):
         place = f"{settings.host}:{settings.port}"
-        return Finding(f"none runs at {place}, which is free for one (WINDLASS_HOST, WINDLASS_PORT)")
-    answer = _ready(local_url(settings))
+        return Finding(
+            f"none runs on {settings.home}, and {place} is free for one (WINDLASS_HOME, WINDLASS_HOST, WINDLASS_PORT)"
+        )
+    url = url or http_url(settings.host, settings.port)
+    answer = _ready(url)
     if failing := [name for name, state in answer["checks"].items() if state != "ok"]:
         problems = [str(text) for text in dict(answer.get("problems", {})).values()]
         raise WindlassError(
-            f"the server at {local_url(settings)} is not ready: {', '.join(failing)}. {' '.join(problems)}".strip(),
+            f"the server at {url} is not ready: {', '.join(failing)}. {' '.join(problems)}".strip(),
             "See its log for the cause.",
         )
-    return Finding(f"the one at {local_url(settings)} is ready")
+    return Finding(f"the one at {url} is ready")
+
+
+def _running_url(settings: Settings) -> str | None:
+    """Returns the address of the server that runs on this home.
+
+    With WINDLASS_DATABASE_URL only the address file names it, which a killed server leaves behind. So it must accept
+    connections.
+    """
+    running = running_server(settings)
+    if running is None or settings.database_url is None:
+        return running[0] if running else None
+    place = urlsplit(running[0])
+    try:
+        socket.create_connection((place.hostname or "", place.port or 80), SECONDS).close()
+    except OSError:
+        return None
+    return running[0]
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -19,7 +19,6 @@ LARGEST = 1 << 20
 """Bytes of a pyproject.toml."""
 NEAREST = 8
 """The number of folders above a file that are searched for those two."""
-BYTE_ORDER_MARK = "\ufeff"
 NAME = r"\w+(?:\.\w+)*"
 """Matches the name of a module, and of an attribute of one."""
 
@@ -133,12 +132,7 @@ def read(path: Path) -> Declared:
     root, target = placed(path)
     file = root / FILE
     try:
-        text = text_of(file)
-        if text.startswith(BYTE_ORDER_MARK):
-            raise ProjectError(
-                f"{file} begins with a byte order mark, which TOML has not.", "Save it as UTF-8 without."
-            )
-        return Declared(root, tomllib.loads(text), target)
+        return Declared(root, tomllib.loads(text_of(file)), target)
     except FileNotFoundError:
         return Declared(root, {}, target)
     except RecursionError:
@@ -150,12 +144,15 @@ def read(path: Path) -> Declared:
 
 
 def text_of(file: Path) -> str:
-    """Raises ValueError for a file that is too large, and OSError for one that can't be opened."""
+    """Returns the text without a byte order mark, which uv ignores too.
+
+    Raises ValueError for a file that is too large, and OSError for one that can't be opened.
+    """
     with open(file, "rb", opener=_opened) as opened:
         content = opened.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"it is larger than {LARGEST >> 20} MB")
-    return content.decode("utf-8")
+    return content.decode("utf-8").removeprefix("\ufeff")
 
 
 def _opened(path: str, flags: int) -> int:
