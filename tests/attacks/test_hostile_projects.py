@@ -10,12 +10,16 @@ import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import psutil
 import pytest
 
 from attacks.other_user import CREW, as_root
+from attacks.server_health import watched
+from cli.the_command import ForkedCommand
 from deployments.builds_of_tests import CODE, PROJECT, Server
 from lifecycle.waiting import until
+from projects.archives import zipped
 from projects_for_tests.making import written
 from windlass.errors import ProjectError
 from windlass.projects import bounded_reader
@@ -111,6 +115,38 @@ async def test_a_hostile_upload_fails_its_build_alone(server: Server, files: dic
     assert (build.state, bool(re.search(words, f"{build.error} {build.hint}"))) == ("failed", True), build.error
     good = await server.build()
     assert good.state == "ready", good.error
+
+
+@pytest.mark.timeout(900)  # a minute or two on a machine with nothing else to do
+def test_a_server_answers_and_stays_small_while_all_of_them_are_deployed(open_folder: Path) -> None:
+    windlass = ForkedCommand(open_folder)
+    with windlass.started("serve", "--port", "0") as server:
+        address = server.wait_for("Address").split()[-1]
+        server.wait_for("Ctrl-C stops")
+        token = windlass("tokens", "create", "--personal", "--name", "deploys").out.strip()
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/zip"}
+        with httpx.Client(base_url=f"{address}/api/v1", headers=headers, timeout=120, trust_env=False) as http:
+
+            def deployed(name: str, files: dict[str, str]) -> str:
+                content = zipped(open_folder / "upload.zip", files).read_bytes()
+                answer = http.post("/deployments", params={"name": name}, content=content)
+                assert answer.status_code == 201, answer.text
+                return str(answer.json()["build"]["id"])
+
+            def ended(build: str) -> str:
+                while (state := http.get(f"/builds/{build}").json()["state"]) not in {"ready", "failed"}:
+                    time.sleep(0.2)
+                return str(state)
+
+            good = {"pyproject.toml": PROJECT, "work.py": CODE}
+            assert ended(deployed("before", good)) == "ready"
+            with watched(address, server.process.pid) as health:
+                hostile = [deployed(f"Hostile {number}", files) for number, (files, _) in enumerate(FAILING.values())]
+                after = deployed("after", good)
+                assert [ended(one) for one in hostile] == ["failed"] * len(FAILING)
+                assert ended(after) == "ready"
+            assert health.longest < LONGEST_GAP
+            assert health.growth < MOST_GROWTH
 
 
 async def test_hostile_projects_hold_up_no_other_one_for_ever(open_folder: Path, account: Account | None) -> None:
