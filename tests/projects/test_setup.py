@@ -18,7 +18,7 @@ from windlass.projects.interpreter import version_of
 from windlass.projects.packages import packages_of
 from windlass.projects.setup import Made, move, set_up
 from windlass.projects.uv import Builder, uv_program
-from windlass.projects.virtual_environments import FORM
+from windlass.projects.virtual_environments import FORM, base_interpreter
 
 TINY = '[project]\nname = "steeping"\nversion = "1"\ndependencies = ["tiny>=1"]\n'
 
@@ -289,3 +289,33 @@ def test_a_project_that_can_not_be_built_gets_its_packages_and_a_warning(tmp_pat
     set_up(root, None, None, builder(wheels), lines.append)
     assert installed(root) == {"tiny-2.0"}
     assert [line for line in lines if line.startswith("warning: the project itself can't be installed")]
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("3.12\n", "python3.12"),
+        ("3.12\r\n3.10\n", "python3.12"),
+        ("3.11.99\n", None),
+        ("./python\n", None),
+        ("python3.12\n", None),
+        ("\0" * 5000, None),
+        (None, None),
+    ],
+)
+def test_the_interpreter_is_that_of_python_version_if_it_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, chosen: str | None
+) -> None:
+    for name in ("python3.12", "python3.13"):
+        program = written(tmp_path / "bin", {name: "#!/bin/sh\n"}) / name
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    files = {"pyproject.toml": TINY} | ({} if text is None else {".python-version": text})
+    packages = packages_of(written(tmp_path / "project", files))
+    found = base_interpreter(None, packages, builder(tmp_path))
+    assert found == (tmp_path / "bin" / chosen if chosen else Path(os.path.realpath(sys.executable)))
+    written(tmp_path / "project", {"pyproject.toml": TINY + 'requires-python = ">=3.13"\n'})
+    assert (
+        base_interpreter(None, packages_of(tmp_path / "project"), builder(tmp_path)) == tmp_path / "bin" / "python3.13"
+    )
+    assert base_interpreter("3.13", packages, builder(tmp_path)) == tmp_path / "bin" / "python3.13"

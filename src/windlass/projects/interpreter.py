@@ -25,7 +25,8 @@ OLDEST, NEWEST = (3, 10), (3, 13)
 ENVIRONMENTS = (".venv", "venv")
 CONFIGURATION = "pyvenv.cfg"
 VERSION = re.compile(r"\d+(?:\.\d+){0,2}")
-LARGEST_PYPROJECT = 1 << 20
+LARGEST_PYPROJECT, LARGEST_VERSION = 1 << 20, 1 << 10
+PREFERRED = ".python-version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,18 @@ def declared_python(root: Path) -> str | None:
     except (ValueError, AttributeError, RecursionError) as error:
         raise ProjectError(f"{file} can't be read: {error}.", "Correct it.") from None
     return value if isinstance(value, str) else None
+
+
+def preferred_python(root: Path) -> str | None:
+    """Returns the version in the first line of the project's `.python-version`. None if it names something else, such
+    as a program, or can't be read.
+    """
+    try:
+        text = read_file(root, PREFERRED, LARGEST_VERSION) or b""
+    except ProjectError:
+        return None
+    named = text.decode("utf-8", "replace").partition("\n")[0].strip()
+    return named if VERSION.fullmatch(named) else None
 
 
 @dataclass(frozen=True, slots=True)

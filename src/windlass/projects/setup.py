@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windlass.errors import ProjectError
+from windlass.projects.interpreter import preferred_python
 from windlass.projects.packages import Packages, packages_of
 from windlass.projects.virtual_environments import FORM, base_interpreter, built, write_new
 from windlass.removal import remove
@@ -50,7 +51,7 @@ def set_up(
     with locked(root):
         packages = packages_of(root)
         place = root / ENVIRONMENT
-        stamp = {"form": FORM, "digest": packages.digest, "asked": python}
+        stamp = {"form": FORM, "digest": packages.digest, "asked": python or preferred_python(root)}
         if stamp_of(place) == stamp and (place / "bin" / "python").exists():
             return Made(place / "bin" / "python", packages, is_new=False)
         former = former_place(root, place)

@@ -28,6 +28,7 @@ from windlass.projects.interpreter import (
     OLDEST,
     VERSION,
     on_this_machine,
+    preferred_python,
     python_named,
     version_of,
     with_version,
@@ -136,7 +137,8 @@ def base_interpreter(python: str | None, packages: Packages, builder: Builder, b
         chosen = python_named(python, Path.cwd(), by)
         refuse_unless(fits(chosen, packages), f"{by} names {chosen}", packages)
         return chosen
-    found = list(with_version(python)) if python else on_this_machine()
+    preferred = set() if python else set(with_version(preferred_python(packages.root) or "0"))
+    found = list(with_version(python)) if python else sorted(on_this_machine(), key=lambda one: one not in preferred)
     usable = [one for one in found if fits(one, packages)]
     reached = next((one for one in usable if builder.reaches(one)), None)
     if reached is None and not builder.may_download:
