@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Generic, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from windlass.kickoffs.roles import Role
 
@@ -15,7 +15,10 @@ Text = Annotated[str, StringConstraints(max_length=500, pattern=NO_NUL)]
 
 LARGEST_PAGE = 1000
 Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="The most items of the page.")]
-Cursor = Annotated[Text | None, Field(description="The `next_cursor` of the page before.")]
+Cursor = Annotated[
+    Text | None, AfterValidator(lambda cursor: cursor or None), Field(description="The `next_cursor` of the page before.")
+]
+"""An empty one is that of the first page, as without the parameter."""
 
 
 class Query(BaseModel):

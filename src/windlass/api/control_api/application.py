@@ -122,8 +122,9 @@ async def _raise_translated(request: Request, error: Exception) -> NoReturn:
 
 
 def _methods_of(path: str) -> list[str]:
-    """Returns the methods that the path takes. Each of them has a route of its own."""
-    return [method for route in control_operations() if route.path_regex.match(path) for method in route.methods or ()]
+    """Returns the methods that the path takes. Each has a route of its own, and a path may fit those of several paths."""
+    found = (route.methods or () for route in control_operations() if route.path_regex.match(path))
+    return sorted({method for methods in found for method in methods})
 
 
 async def _raise_invalid(_: Request, error: Exception) -> NoReturn:
