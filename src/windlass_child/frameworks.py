@@ -12,6 +12,8 @@ from importlib import import_module
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from windlass_child.process.error_text import ProjectFault, interpreter
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
@@ -31,16 +33,21 @@ FRAMEWORKS = ("crewai",)
 class Adapter(Protocol):
     """The module that adapts a framework. Its own import does not import the framework.
 
+    `OLDEST` is the oldest version that Windlass runs.
     `QUIET` are variables that switch off the telemetry of the framework. The crew's environment overrides them.
     `LASTING_THREADS` are the names of threads that its libraries start once for a process, and that hold nothing of a
     run.
     """
 
+    OLDEST: tuple[int, ...]
     QUIET: Mapping[str, str]
     LASTING_THREADS: frozenset[str]
 
     def storage_variables(self, storage: Path) -> dict[str, str]:
         """Returns the variables with which the framework stores its files in a folder."""
+
+    def too_old(self) -> str:
+        """Returns the installed version if it is older than the oldest that Windlass runs, else "". Imports nothing."""
 
     def warm(self) -> None:
         """Imports and warms the framework in a zygote, and leaves no thread running."""
@@ -91,6 +98,18 @@ class Adapter(Protocol):
 
 def adapter(framework: str) -> Adapter:
     return cast("Adapter", import_module(f"{__package__}.{framework}.adapter"))
+
+
+def refuse_too_old(framework: str) -> None:
+    """Raises ProjectFault for a release that is older than the oldest that Windlass runs."""
+    one = adapter(framework)
+    if old := one.too_old():
+        oldest = ".".join(map(str, one.OLDEST))
+        raise ProjectFault(
+            f"{framework} {old} in {interpreter()} is too old: Windlass runs {framework} {oldest} and newer",
+            "Require such a release, and install it in the project's environment.",
+            "interpreter",
+        )
 
 
 def adapters() -> list[Adapter]:

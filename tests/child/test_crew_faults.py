@@ -137,6 +137,16 @@ async def test_values_that_do_not_fit_are_told_without_the_values(bench: Bench, 
     assert "sk-all" not in str(fault)
 
 
+async def test_a_function_with_arguments_that_returns_a_crew_is_to_be_an_entrypoint(
+    bench: Bench, tmp_path: Path
+) -> None:
+    code = one_task() + "\n\ndef make(topic):\n    return Work().crew()\n"
+    project = written(crew_project(tmp_path, code), {"pyproject.toml": '[tool.windlass]\ncrew = "work.crew:make"\n'})
+    fault = await fault_of(bench, project)
+    assert fault.message == "no kickoff can run make: it needs the arguments topic."
+    assert '[tool.windlass] entrypoint = "work.crew:make". Its parameters are then inputs.' in fault.hint
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_an_async_callback_is_found_when_the_crew_is_loaded(bench: Bench, tmp_path: Path, when: str) -> None:
     method = f"    @{when}_kickoff\n    async def tidy(self, value):\n        return value\n\n"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -84,6 +87,53 @@ def test_a_syntax_error_of_text_that_is_no_file_of_the_project_keeps_its_place()
     with pytest.raises(SyntaxError) as caught:
         compile("def (", "<text>", "exec")
     assert explain(caught.value, "run", ROOT).message == f"SyntaxError: {caught.value.msg} (<text>, line 1)"
+
+
+def raised(code: str) -> BaseException:
+    with pytest.raises((RuntimeError, EOFError, NameError, AttributeError)) as caught:
+        exec(compile(code, f"{ROOT}/crew.py", "exec"), {})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "hint"),
+    [
+        (
+            "import click\nclick.confirm(\"You are missing the 'tavily' package. Would you like to install it?\")",
+            "\"You are missing the 'tavily' package. Would you like to install it?\"",
+            "Name the package among the project's dependencies, and run: windlass setup /project",
+        ),
+        ("import click\nclick.prompt('Topic')", "'Topic'", "Make it an input of the kickoff, or let a person"),
+        ("import getpass\ngetpass.fallback_getpass('Key: ')", "'Key:'", "Make it an input of the kickoff, or let"),
+    ],
+    ids=["confirm", "prompt", "password"],
+)
+def test_what_asks_at_a_terminal_is_named_with_its_question(
+    monkeypatch: pytest.MonkeyPatch, code: str, asked: str, hint: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a password that would be shown
+        found = explain(raised(code), "run", ROOT)
+    assert found.message == f"the code asked {asked} at the terminal, but a kickoff has no one to answer (crew.py:2)."
+    assert found.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "code", ["print(OPENAI_API_KEY)", "import math\nmath.OPENAI_API_KEY"], ids=["name", "attribute"]
+)
+def test_a_name_that_the_code_does_not_have_is_no_variable_to_set(code: str) -> None:
+    found = explain(raised(code), "run", ROOT)
+    assert "among the crew's variables" not in found.hint
+    if "print" in code:
+        assert found.hint.endswith('os.environ["OPENAI_API_KEY"].')
+
+
+def test_a_path_that_can_not_be_written_is_to_be_one_in_the_working_folder() -> None:
+    for path, words in ((f"{ROOT}/out.txt", "own folder is read-only"), ("/etc/out.txt", "may not use this path")):
+        hint = explain(PermissionError(errno.EACCES, "Permission denied", path), "run", ROOT).hint
+        assert words in hint
+        assert "open('result.md', 'w')" in hint
 
 
 async def error_of(bench: Bench, folder: Path, code: str) -> str:

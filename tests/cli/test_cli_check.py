@@ -172,6 +172,24 @@ def test_all_that_is_wrong_with_a_classic_crew_is_told_at_once(
     assert found(windlass, project, TIDES_KEY="x", WINDLASS_CREW_ENV="TIDES_KEY") == told[:1]
 
 
+def test_an_error_in_the_files_of_a_class_that_the_load_does_not_build_is_a_warning(
+    check: Checker, tmp_path: Path
+) -> None:
+    two = CREW[CREW.index("    @task") : CREW.index("    @crew")].replace("one", "two")
+    start = CREW.index("@CrewBase")
+    harbour = CREW[start:].replace("Tides", "Harbour").replace("one", "two")
+    code = CREW.replace(
+        "    @crew\n", f"{two}    kin = 'Harbour'\n\n    def other(self):\n        return Harbour\n\n    @crew\n"
+    )
+    tasks = TASKS + "two: {description: More, expected_output: Words, agent: ann, context: [one]}\n"
+    project = crew(tmp_path, f"{code}\n\n{harbour}", tasks)
+    option = '[tool.windlass]\ncrew = "crew:{}"\n'
+    written(tmp_path / "project", {"pyproject.toml": option.format("Tides")})
+    assert [(one.code, one.level) for one in check(project)] == [("unknown_context", "warning")]
+    written(tmp_path / "project", {"pyproject.toml": option.format("Harbour")})
+    assert ("unknown_context", "error") in [(one.code, one.level) for one in check(project)]
+
+
 def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_persons_are_told(
     check_afresh: Checker, tmp_path: Path
 ) -> None:

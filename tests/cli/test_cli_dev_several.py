@@ -62,6 +62,33 @@ def test_projects_side_by_side(open_folder: Path) -> None:
         assert server.end() == 0
 
 
+def test_a_folder_keeps_its_name_and_its_code_is_not_served_for_another(open_folder: Path) -> None:
+    tea = project(open_folder / "tea", "Tea", STEEP.replace("KIND", "tea"))
+    cold = project(open_folder / "cold", "Tea", STEEP.replace("KIND", "cold tea"))
+    windlass = ForkedCommand(open_folder)
+    with windlass.started("dev", cold, "--port", "0") as server:
+        server.wait_for("Ctrl-C stops it")
+        server.interrupt()
+        assert server.end() == 0
+    (open_folder / "tea" / "steep.py").write_text("def steep(\n")
+    with windlass.started("dev", tea, cold, "--port", "0") as server:
+        server.wait_for("Ctrl-C stops it")
+        assert f"{tea} is served as tea-2, because tea is the project in {cold}" in server.out
+        assert "tea-2: warning: the project can't be loaded, and is not served until it can" in server.out
+        assert windlass("kickoff", "--deployment", "tea", "-i", "leaf=green", "--watch").out == "green cold tea\n"
+        assert windlass("kickoff", "--deployment", "tea-2", "-i", "leaf=green", "--watch").code != 0
+        (open_folder / "tea" / "steep.py").write_text(STEEP.replace("KIND", "tea"))
+        server.wait_for("tea-2: the project can be loaded again: version 1 is served from now on")
+        assert windlass("kickoff", "--deployment", "tea-2", "-i", "leaf=green", "--watch").out == "green tea\n"
+        server.interrupt()
+        assert server.end() == 0
+    (open_folder / "cold").rename(open_folder / "iced")
+    with windlass.started("dev", str(open_folder / "iced"), "--port", "0") as server:
+        server.wait_for("The crew tea is served.")
+        server.interrupt()
+        assert server.end() == 0
+
+
 def test_none_that_can_be_served_is_an_error_and_so_is_one_given_twice(open_folder: Path) -> None:
     windlass = ForkedCommand(open_folder)
     broken = str(written(open_folder / "broken", {"pyproject.toml": "[project"}))

@@ -106,6 +106,13 @@ def test_a_class_that_needs_arguments_is_listed_with_a_function_to_write(tmp_pat
     assert 'entrypoint = "main:kickoff"' in fault.hint
 
 
+def test_a_method_with_arguments_is_called_with_them_in_the_function_to_write(tmp_path: Path) -> None:
+    code = TRIP.replace("def run(self)", "def run(self, days, topic, tone='dry')")
+    assert "`def kickoff(origin, days, topic): return Trip(origin, days).run(days, topic)`" in (
+        fault_of(written(tmp_path, {"main.py": code})).hint
+    )
+
+
 @pytest.mark.parametrize("code", ["input('Topic? ')", "import sys; sys.argv[1]", "argparse.ArgumentParser()"])
 def test_a_function_that_asks_its_terminal_is_not_chosen(tmp_path: Path, code: str) -> None:
     fault = fault_of(written(tmp_path, {"main.py": f"def main():\n    {code}\n    return crew.kickoff()\n"}))

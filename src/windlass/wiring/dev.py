@@ -6,6 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from windlass import log
@@ -27,7 +28,6 @@ from windlass.wiring.reloading import Reloading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from windlass.access.tokens import ShownTokens
     from windlass.config import Settings
@@ -83,18 +83,19 @@ async def _serve_projects(
     shown.log_as(settings, "WARNING" if shown.tokens else settings.log_level)
     alone = len(projects) == 1
     given = _read_projects(projects, notify, interpreters)
+    services.check_address()
+    infrastructure = await services.start_infrastructure()
+    store, code = DeploymentStore(infrastructure.database), ServedCode()
+    given = await _named(store, given, notify)
     notifies = {one.slug: notify if alone else partial(_notify_of, notify, one.slug) for one in given}
     for one in given:
         notifies[one.slug](f"crews run in {one.chosen}")
     seen = [glance(one.root, one.recognised.options.ignore) for one in given]
-    services.check_address()
-    infrastructure = await services.start_infrastructure()
     runner = await services.start_runner()
     notify_passed_variables(settings, notify)
     environments = await dev_environments(
         settings, services.resolver, {one.root: notifies[one.slug] for one in given}, stack, notify
     )
-    store, code = DeploymentStore(infrastructure.database), ServedCode()
     variables = DevVariables(store, VariableStore(infrastructure.database), services.resolver)
     await refuse_deployed(store, given)
     crews = [
@@ -158,7 +159,7 @@ def _notify_of(notify: Notify, slug: str, line: str) -> None:
 
 
 def _read_projects(projects: Sequence[Path], notify: Notify, interpreters: Interpreters) -> list[Registration]:
-    """Returns the projects that can be read, each with a slug of its own. Raises ProjectError when none can be read."""
+    """Returns the projects that can be read. Raises ProjectError when none can be read."""
     found: list[Registration] = []
     for path in projects:
         try:
@@ -170,8 +171,49 @@ def _read_projects(projects: Sequence[Path], notify: Notify, interpreters: Inter
             continue
         if any((one.root, one.recognised.project) == (other.root, other.recognised.project) for other in found):
             raise ProjectError(f"{path} is given twice.", "Name each project once.")
-        found.append(one.named_apart({other.slug for other in found}))
+        found.append(one)
     return found
+
+
+async def _named(store: DeploymentStore, given: Sequence[Registration], notify: Notify) -> list[Registration]:
+    """Returns the projects with a slug of its own each.
+
+    A project keeps the slug that it had. No project takes the slug of another folder that is still there: the kickoffs,
+    variables and tokens of that slug belong to the other one, and its code would be served while this one can't be
+    loaded.
+    """
+    named: dict[int, Registration] = {}
+    taken: set[str] = set()
+    for keeps in (True, False):
+        for place, one in enumerate(given):
+            if place not in named and (found := await _slug_for(store, one, taken, keeps=keeps)):
+                named[place] = found
+                taken.add(found.slug)
+                if found.slug != one.slug and (other := await _folder_of(store, one.slug)) not in {None, one.root}:
+                    notify(f"{one.root} is served as {found.slug}, because {one.slug} is the project in {other}")
+    return [named[place] for place in range(len(given))]
+
+
+async def _slug_for(store: DeploymentStore, one: Registration, taken: set[str], *, keeps: bool) -> Registration | None:
+    """Returns the project with the first slug that is free or its own. With `keeps`, only with one that it had."""
+    passed = set(taken)
+    while True:
+        found = one.named_apart(passed)
+        folder = await _folder_of(store, found.slug)
+        if folder == one.root or (folder is None and not keeps):
+            return found
+        if folder is None:
+            return None
+        passed.add(found.slug)
+
+
+async def _folder_of(store: DeploymentStore, slug: str) -> Path | None:
+    """Returns the folder that `windlass dev` has served by this slug, if it is still there."""
+    found = await store.get(slug)
+    if found is None or found.version is None or found.version.source.get("snapshot"):
+        return None
+    folder = Path(found.version.source["root"])
+    return folder if await asyncio.to_thread(folder.is_dir) else None
 
 
 async def _load_all(crews: list[Reloading], *, alone: bool) -> list[Deployment]:

@@ -36,6 +36,9 @@ def examine(
 
     The result has three members. `findings` are those of windlass.projects.findings. `tasks` have key, name, file and
     line, or are None for a project that can't be loaded. `unset` is the name of a variable that is not set.
+
+    Where the load builds the whole project, errors in its files are warnings if it succeeds: they are in the files of
+    another class than the one that is served.
     """
     project, code = Project(kind, root, entrypoint), Code(Path(root), used)
     found = [*packages.findings(code.root), *packages.of_wanted(code.root, wanted or [])]
@@ -50,6 +53,8 @@ def examine(
         answer["unset"] = findings.unset(loaded)
     else:
         answer["tasks"] = tasks(loaded, code)
+        if kinds.KINDS[kind].built_at_load:
+            answer["findings"] = [findings.Found(**{**one, "level": findings.WARNING}) for one in found]
     return dict(Redaction(environment()).plain(answer))
 
 

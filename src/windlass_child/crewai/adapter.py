@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windlass_child import frameworks
 from windlass_child.process.error_text import InputsRefused
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ QUIET = {
     "CREWAI_TRACING_ENABLED": "false",
 }
 """CREWAI_TRACING_ENABLED=false also saves 5 s on the first run with a home folder."""
+
+OLDEST = (0, 80)
+"""The oldest release that runs: the crews of older ones have no place for what a kickoff needs."""
 
 LASTING_THREADS = frozenset({"LanceDBBackgroundEventLoop", "lancedb-tokio-w", "jemalloc_bg_thd"})
 """Those of LanceDB, which each flow imports for its memory: that takes seconds."""
@@ -50,6 +56,14 @@ PATH = "DEFAULT_STORAGE_PATH"
 
 def storage_variables(storage: Path) -> dict[str, str]:
     return {STORAGE: str(storage)}
+
+
+def too_old() -> str:
+    with contextlib.suppress(PackageNotFoundError):
+        installed = version("crewai")
+        if tuple(map(int, re.findall(r"\d+", installed)[:2])) < OLDEST:
+            return installed
+    return ""
 
 
 def warm() -> None:
@@ -133,6 +147,7 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
 
     A warning is sent for each capability that a function's crews and flows would use and that is off.
     """
+    frameworks.refuse_too_old("crewai")
     from windlass_child.crewai import capabilities, events
     from windlass_child.crewai.guard import Guard
     from windlass_child.crewai.tasks import TaskFollower, followed_without_events

@@ -31,14 +31,16 @@ class Kind(NamedTuple):
     """`framework`: the framework that the kind's module imports. Each zygote imports the module of a kind without one.
 
     `is_declaration`: whether the entrypoint is a file that declares the project. A fault without a place is in it.
+    `built_at_load`: whether a load builds all that a run needs. What a load passed over is then no error.
     """
 
     framework: str | None
     is_declaration: bool = False
+    built_at_load: bool = False
 
 
 KINDS = {
-    "crew": Kind("crewai"),
+    "crew": Kind("crewai", built_at_load=True),
     "json_crew": Kind("crewai", is_declaration=True),
     "flow": Kind("crewai"),
     "declarative_flow": Kind("crewai", is_declaration=True),
@@ -71,6 +73,8 @@ class Loaded(Protocol):
 def load(project: Project) -> Loaded:
     if project.kind not in KINDS:
         raise ProjectFault(f"projects of the kind {project.kind!r} are not served", f"Known are: {', '.join(KINDS)}.")
+    if framework := KINDS[project.kind].framework:
+        frameworks.refuse_too_old(framework)
     if f"{__name__}.{project.kind}" not in sys.modules:
         with without_dotenv():
             module_of(project.kind)

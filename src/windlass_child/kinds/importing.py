@@ -116,10 +116,12 @@ def refuse_arguments(made: Any, called: str) -> None:
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needs = [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
     if needs:
+        hint = "Give each a default, or take the values from the inputs of the kickoff."
+        if inspect.isfunction(made) and "." not in made.__qualname__:
+            name = f"{made.__module__}:{made.__name__}"
+            hint = f'Write in pyproject.toml: [tool.windlass] entrypoint = "{name}". Its parameters are then inputs.'
         raise ProjectFault(
-            f"no kickoff can run {called}: it needs the arguments {', '.join(needs)}",
-            "Give each a default, or take the values from the inputs of the kickoff.",
-            "never_runs",
+            f"no kickoff can run {called}: it needs the arguments {', '.join(needs)}", hint, "never_runs"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import errno
 import importlib.util
 import re
 import shlex
@@ -53,6 +54,13 @@ INPUT_READ = "EOF when reading a line"
 """The text of the EOFError of the original input(), which process_env.refuse_input replaces. Other code raises EOFError
 with other texts.
 """
+
+QUESTIONS = {"click.termui": "text", "getpass": "prompt"}
+"""The modules of libraries that ask at a terminal, and the names of the variables with the question."""
+
+READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+OF_THE_CODE = (NameError, AttributeError, ImportError, SyntaxError)
+"""Errors of the code, which no variable corrects, although their texts may contain the name of one."""
 
 NO_TEXT = "without a message"
 UNREADABLE = "(its text could not be made)"
@@ -186,7 +194,11 @@ def words_for(error: BaseException, root: Path) -> tuple[str, str]:
         return f"the crew's code ended its process with sys.exit({code})", "Return instead of exiting."
     if isinstance(error, ImportError) and (words := missing(error, where(error, root), root)):
         return words
-    return f"{type(error).__name__}: {own_text(error, root)}", remedy(error)
+    if (question := asked_at_terminal(error)) is not None:
+        asked = f"asked {question!r}" if question else "asked something"
+        message = f"the code {asked} at the terminal, but a kickoff has no one to answer"
+        return message, instead_of_an_answer(question, root)
+    return f"{type(error).__name__}: {own_text(error, root)}", remedy(error, root)
 
 
 def own_text(error: BaseException, root: Path) -> str:
@@ -225,9 +237,40 @@ def field_problem(problem: dict[str, Any]) -> str:
     return ": ".join(filter(None, [".".join(map(str, problem["loc"])), problem["msg"]]))
 
 
-def remedy(error: BaseException) -> str:
-    if unset := unset_variable(error):
-        return f"Set {unset} among the crew's variables."
+def asked_at_terminal(error: BaseException) -> str | None:
+    """Returns the question of a library for terminals that nobody answered, "" for one without a text, else None.
+
+    The exceptions of these libraries do not carry it: click ends with an Abort without a text.
+    """
+    for one in chain(error):
+        for frame, _ in traceback.walk_tb(one.__traceback__):
+            if (name := QUESTIONS.get(str(frame.f_globals.get("__name__")))) and isinstance(
+                one, EOFError | RuntimeError
+            ):
+                return made(lambda variables: str(variables.get(name) or "").strip(), frame.f_locals)
+    return None
+
+
+def instead_of_an_answer(question: str, root: Path) -> str:
+    if re.search(r"\b(?:install|missing|package)", question, re.IGNORECASE):
+        return f"Name the package among the project's dependencies, and run: {setup_command(root)}"
+    return f"Make it an input of the kickoff, {INSTEAD_OF_A_PERSON}"
+
+
+def remedy(error: BaseException, root: Path) -> str:
+    return of_this_error(error, root) or of_a_cause(error) or of_its_text(error)
+
+
+def of_this_error(error: BaseException, root: Path) -> str:
+    if isinstance(error, NameError) and (name := getattr(error, "name", None)) and KEY_NAME.fullmatch(name):
+        return f'The code has no variable {name}. It can read one of the crew\'s variables with os.environ["{name}"].'
+    if isinstance(error, OSError) and error.errno in READ_ONLY and error.filename is not None:
+        return how_to_write(str(error.filename), root)
+    unset = unset_variable(error)
+    return f"Set {unset} among the crew's variables." if unset else ""
+
+
+def of_a_cause(error: BaseException) -> str:
     for cause in chain(error):
         if isinstance(cause, NobodyAnswers):
             return cause.hint
@@ -236,8 +279,19 @@ def remedy(error: BaseException) -> str:
         for kind in type(cause).__mro__:
             if kind.__name__ in REMEDIES:
                 return REMEDIES[kind.__name__]
-    keys = KEY_NAME.findall(made(str, error)[:LONGEST_TRACE])
+    return ""
+
+
+def of_its_text(error: BaseException) -> str:
+    keys = () if isinstance(error, OF_THE_CODE) else KEY_NAME.findall(made(str, error)[:LONGEST_TRACE])
     return f"Set {keys[0]} among the crew's variables." if keys else ""
+
+
+def how_to_write(filename: str, root: Path) -> str:
+    instead = "Write into the working folder by a path relative to it, such as open('result.md', 'w'), or into $TMPDIR."
+    if Path(filename).is_relative_to(root):
+        return f"The project's own folder is read-only in a run. {instead}"
+    return f"The process of a crew may not use this path. {instead}"
 
 
 def unset_variable(error: BaseException) -> str | None:

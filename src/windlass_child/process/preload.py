@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks, kinds
 from windlass_child.process import imported_paths
-from windlass_child.process.error_text import StartedAtImport, explain, interpreter, one_line, text_of
+from windlass_child.process.error_text import (
+    ProjectFault,
+    StartedAtImport,
+    explain,
+    interpreter,
+    one_line,
+    sentence,
+    text_of,
+)
 from windlass_child.process.library_logs import ignore_accidental_setup
 from windlass_child.process.messages import Preload, ProcessEnvironment, Ready, Unready
 from windlass_child.process.process_env import (
@@ -100,8 +108,11 @@ def warmed(framework: str) -> Ready | Unready:
     if framework not in frameworks.FRAMEWORKS:
         return Unready(f"there is nothing to preload for {framework!r}; known are: {', '.join(frameworks.FRAMEWORKS)}.")
     try:
+        frameworks.refuse_too_old(framework)
         with environment_for_imports():
             frameworks.adapter(framework).warm()
+    except ProjectFault as fault:
+        return Unready(f"{sentence(fault.message)} {fault.hint}")
     except ModuleNotFoundError as error:
         return not_installed(framework, error)
     except Exception as error:  # noqa: BLE001 - code of the framework may raise anything; no crew can run here then

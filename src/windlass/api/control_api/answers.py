@@ -16,7 +16,9 @@ Text = Annotated[str, StringConstraints(max_length=500, pattern=NO_NUL)]
 LARGEST_PAGE = 1000
 Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="The most items of the page.")]
 Cursor = Annotated[
-    Text | None, AfterValidator(lambda cursor: cursor or None), Field(description="The `next_cursor` of the page before.")
+    Text | None,
+    AfterValidator(lambda cursor: cursor or None),
+    Field(description="The `next_cursor` of the page before."),
 ]
 """An empty one is that of the first page, as without the parameter."""
 

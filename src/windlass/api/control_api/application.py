@@ -122,7 +122,7 @@ async def _raise_translated(request: Request, error: Exception) -> NoReturn:
 
 
 def _methods_of(path: str) -> list[str]:
-    """Returns the methods that the path takes. Each has a route of its own, and a path may fit those of several paths."""
+    """Returns the methods that the path takes. Each has a route of its own. A path may fit the routes of several."""
     found = (route.methods or () for route in control_operations() if route.path_regex.match(path))
     return sorted({method for methods in found for method in methods})
 

@@ -41,8 +41,8 @@ KINDS = {
 class Candidate:
     """A part of the code that may be the entrypoint.
 
-    `unfit` is the reason why it can't be one as it is, or "". `needs` are the arguments without a default. `uses` are
-    the (module, name) pairs that its code names.
+    `unfit` is the reason why it can't be one as it is, or "". `needs` are the arguments without a default, and
+    `method_needs` those of `method`. `uses` are the (module, name) pairs that its code names.
     """
 
     form: str
@@ -53,6 +53,7 @@ class Candidate:
     method: str = ""
     unfit: str = ""
     needs: tuple[str, ...] = ()
+    method_needs: tuple[str, ...] = ()
     uses: frozenset[tuple[str, str]] = field(default_factory=frozenset, compare=False)
 
     @property
@@ -198,9 +199,10 @@ class ModuleReader:
             yield self._candidate("flow class", node, node.name, **built)
         elif marked and self._makes_crew(node):
             yield self._candidate("plain class", node, node.name, method=marked, **built)
-        elif maker := next((one.name for one in methods if self._makes_crew(one)), None):
+        elif maker := next((one for one in methods if self._makes_crew(one)), None):
             built["unfit"] = built["unfit"] or "no option names a method"
-            yield self._candidate("maker", node, node.name, method=maker, **built)
+            call = () if maker.name == "__init__" else tuple(required(maker.args)[1:])
+            yield self._candidate("maker", node, node.name, method=maker.name, method_needs=call, **built)
 
     def _of_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Candidate]:
         if node.name.startswith("_") or node.name in OTHER_COMMANDS or node.decorator_list:

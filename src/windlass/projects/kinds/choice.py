@@ -261,9 +261,10 @@ class Choice:
 
     def _write_a_function(self, found: Candidate) -> str:
         """Returns the hint for a project whose crew is made by code that can't be an entrypoint."""
-        named = ", ".join(found.needs)
         if found.form == "maker" and found.method != "__init__":
-            code = f"def kickoff({named}): return {found.name}({named}).{found.method}()"
+            taken = ", ".join(dict.fromkeys([*found.needs, *found.method_needs]))
+            made, call = ", ".join(found.needs), ", ".join(found.method_needs)
+            code = f"def kickoff({taken}): return {found.name}({made}).{found.method}({call})"
         else:
             code = "def kickoff(topic): ..."
         return f"Write a function in {found.file}: `{code}`. {self._add('function', f'{found.module}:kickoff')}"
