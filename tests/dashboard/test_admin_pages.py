@@ -35,3 +35,16 @@ async def test_a_variable_is_edited_and_removed_by_keyboard(server: Server, crew
     await dialog.get_by_role("button", name="Remove variable").press("Enter")
     await page.get_by_text("DEPTH is removed.").wait_for()
     assert await management.variables(slug) == []
+
+
+async def test_a_field_for_a_name_shows_underscores(server: Server, crew: Crew, tabs: Tabs) -> None:
+    tab = await signed_in(tabs, server)
+    await tab.go(f"/ui/crews/{crew.deployment.slug}/environment/add")
+    field = tab.page.locator("#name")
+    pictures = []
+    for attribute in ("placeholder", "value"):
+        for text in ("A_B", "A B"):
+            await field.evaluate("(field, [name, text]) => (field[name] = text)", [attribute, text])
+            pictures.append(await field.screenshot(caret="hide"))
+    assert pictures[0] != pictures[1], "of the placeholder"
+    assert pictures[2] != pictures[3], "of the value"

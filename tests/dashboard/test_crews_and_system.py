@@ -168,14 +168,14 @@ async def test_kickoffs_of_a_paused_crew_do_not_wait_for_a_slot(server: Server, 
     crew = await server.crew("idle-crew")
     await crew.kickoff()
     before = words((await viewer.get("/ui/system")).text)
-    waiting = re.search(r"([\d,]+) kickoffs? waits? for a slot", before)
+    waiting = re.search(r"([\d,]+) kickoffs? waits? to start", before)
     assert waiting
     await server.database.execute("UPDATE deployments SET paused_at = now() WHERE slug = 'idle-crew'")
     after = words((await viewer.get("/ui/system")).text)
     assert re.search(r"\b1 waits for a crew that is paused|\d+ wait for crews that are paused", after)
     assert "idle-crew Paused 1" in after
     left = int(waiting[1].replace(",", "")) - 1
-    assert f"{left} kickoff" in after if left else "for a slot" not in after
+    assert f"{left} kickoff" in after if left else "to start" not in after
 
 
 @in_a_session

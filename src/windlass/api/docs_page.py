@@ -20,12 +20,47 @@ STARTER = """const dark = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
 dark.addEventListener("change", follow);
 follow();
+
+// What screen readers need, and Swagger UI does not have: a name of the list of servers, no link in a button, no
+// landmark for each table, landmarks around all else, and headings without a gap.
+const mend = (root) => {
+  for (const one of root.querySelectorAll(".servers select")) one.setAttribute("aria-label", "Server");
+  for (const one of root.querySelectorAll(".opblock-summary-control a[href]")) one.removeAttribute("href");
+  for (const one of root.querySelectorAll("table[role=region]")) one.removeAttribute("role");
+  for (const one of root.querySelectorAll("h3, h4, h5")) one.setAttribute("aria-level", one.tagName[1] - 1);
+  for (const [part, name] of [[".information-container", "About"], [".scheme-container", "Server and token"]]) {
+    for (const one of root.querySelectorAll(part)) {
+      one.setAttribute("role", "region");
+      one.setAttribute("aria-label", name);
+    }
+  }
+};
+const docs = document.getElementById("docs");
+new MutationObserver(() => mend(docs)).observe(docs, { childList: true, subtree: true });
 SwaggerUIBundle({
   url: new URL("openapi.json", new URL("..", document.currentScript.src)).href,
   dom_id: "#docs", deepLinking: true, persistAuthorization: false, validatorUrl: null, defaultModelsExpandDepth: 0
 });
 """
-OWN_STYLE = ""
+OWN_STYLE = """
+.swagger-ui nav a { color: inherit; text-decoration: underline; }
+.swagger-ui nav p { color: inherit; margin: 16px 0 0; }
+.swagger-ui .opblock .opblock-summary .opblock-summary-method { background: #4a5160; color: #fff; text-shadow: none; }
+.swagger-ui .opblock.opblock-get .opblock-summary .opblock-summary-method { background: #1d5fa8; }
+.swagger-ui .opblock.opblock-post .opblock-summary .opblock-summary-method { background: #157347; }
+.swagger-ui .opblock.opblock-put .opblock-summary .opblock-summary-method { background: #8a5200; }
+.swagger-ui .opblock.opblock-patch .opblock-summary .opblock-summary-method { background: #0b6f63; }
+.swagger-ui .opblock.opblock-delete .opblock-summary .opblock-summary-method { background: #b42318; }
+.swagger-ui .info .title small { background: #4a5160; }
+.swagger-ui .info .title small.version-stamp { background: #3d6b00; }
+.swagger-ui pre span[style*="rgb(211, 99, 99)"] { color: #ff9d9d !important; }
+html:not(.dark-mode) .swagger-ui .btn.authorize { border-color: #157347; color: #157347; }
+html:not(.dark-mode) .swagger-ui .btn.authorize svg { fill: #157347; }
+html:not(.dark-mode) .swagger-ui .parameter__in { color: #565c68; }
+html:not(.dark-mode) .swagger-ui .info .link { color: #1d5fa8; }
+html.dark-mode .swagger-ui table.headers td { color: #e4e6e6; }
+"""
+"""Replaces colours of Swagger UI that are hard to read."""
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -37,7 +72,7 @@ PAGE = """<!doctype html>
 <link rel="stylesheet" href="docs/swagger-ui.css">
 </head>
 <body class="swagger-ui">
-<nav class="wrapper" aria-label="Path"><p><a class="link" href="../../ui/">Dashboard</a> / {title}</p></nav>
+<nav class="wrapper" aria-label="Path"><p><a href="../../ui/">Dashboard</a> / {title}</p></nav>
 <div id="docs">
 <noscript>This page needs JavaScript; <a href="openapi.json">openapi.json</a> is the document itself.</noscript>
 </div>

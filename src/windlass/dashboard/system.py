@@ -59,7 +59,8 @@ class Latency:
 class Queues:
     """The queues in which kickoffs wait, the longest wait first, and the sums over all queues.
 
-    `waiting` and `oldest` are of kickoffs that start as soon as a slot is free, `paused` counts those of paused crews.
+    `waiting` and `oldest` are of kickoffs that wait for a slot or for their turn, `paused` counts those of paused
+    crews.
     """
 
     shown: Sequence[QueueRow]
