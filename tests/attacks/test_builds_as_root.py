@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from windlass.projects.packages import packages_of
 from windlass.projects.setup import set_up
 from windlass.projects.uv import Aborted, Builder, Uv
 from windlass.projects.virtual_environments import alone, install
+from windlass.wiring import setup
 from windlass.wiring.setup import uv_for
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ pytestmark = [as_root, pytest.mark.xdist_group("builds as root")]  # they end al
 
 @pytest.fixture(autouse=True)
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual_environments, "BUILDS_LOCK", tmp_path / "lock")
+    monkeypatch.setattr(virtual_environments, "LOCKS", tmp_path)
 
 
 @pytest.fixture
@@ -157,9 +159,9 @@ def test_what_uv_gets_is_not_written_into_another_folder(
     assert [path.name for path in secret.parent.iterdir()] == ["shadow"]
 
 
-def test_one_setup_by_root_builds_at_a_time(tmp_path: Path) -> None:
+def test_one_user_builds_at_a_time(tmp_path: Path) -> None:
     lines: list[str] = []
-    descriptor = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    descriptor = os.open(tmp_path / f"windlass-build-{BUILDER.uid}.lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
     def end_the_other(line: str) -> None:
@@ -173,3 +175,30 @@ def test_one_setup_by_root_builds_at_a_time(tmp_path: Path) -> None:
         with pytest.raises(Aborted), alone(other, lines.append):
             pass
     assert lines == ["waits for 1 build before it on this machine"] * 2
+
+
+def test_two_users_build_at_the_same_time_and_neither_can_change_the_files_of_the_other(tmp_path: Path) -> None:
+    lines: list[str] = []
+    second = Account(BUILDER.uid - 1, BUILDER.gid - 1, "second", is_ours=False)
+    builder = Builder(tmp_path, {}, lambda _: True, BUILDER, (second,))
+    with alone(builder, lines.append) as one, alone(builder, lines.append) as other:
+        assert (one.account, other.account, one.others, other.others) == (BUILDER, second, (), ())
+        assert (one.abort, lines) == (builder.abort, [])
+        third = Builder(tmp_path, {}, lambda _: True, BUILDER, (second,))
+        third.abort.ask()
+        with pytest.raises(Aborted), alone(third, lines.append):
+            pass
+    assert lines == ["waits for 1 build before it on this machine"]
+    with alone(builder, lines.append) as next_one:
+        assert next_one.account == BUILDER
+
+
+def test_uv_of_a_build_belongs_to_root_and_all_builders_reach_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = written(tmp_path / "closed", {"uv": ""})
+    closed.chmod(0o700)
+    monkeypatch.setattr(setup, "uv_program", lambda: closed / "uv")
+    with setup.folder_of(BUILDER) as uv:
+        found = [path.stat() for path in (uv, uv.parent)]
+        assert [(one.st_uid, stat.S_IMODE(one.st_mode)) for one in found] == [(0, 0o755)] * 2

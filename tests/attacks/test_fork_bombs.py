@@ -124,7 +124,7 @@ async def test_a_fork_bomb_ends_to_its_last_process_and_other_runs_go_on(bench: 
 async def test_the_kernel_bounds_a_fork_bomb_where_crews_have_a_user_of_their_own(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = UNNAMED - 2  # no other test runs crews as this user: its processes are counted together
+    own = UNNAMED - 3  # no other test runs crews as this user: its processes are counted together
     bounds = TaskBounds(2000, others=40, least=10)
     config = config_of(Account(own, own, "bounded", is_ours=False), tasks=bounds)
     shared = open_folder / "shared"

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from lifecycle.waiting import until
+from windlass.accounts import owner_of
 from windlass.aio import serving
 from windlass.deployments.building import _paused
 from windlass.kickoffs.ids import new_id
@@ -177,7 +178,7 @@ def test_a_wait_for_the_builds_of_root_is_long_and_does_not_count(
 
     token = pausing.set(noted)
     try:
-        wait_for_lock(0, Builder(tmp_path, {}, lambda _: True), lines.append)
+        wait_for_lock([(0, owner_of(0))], Builder(tmp_path, {}, lambda _: True), lines.append)
     finally:
         pausing.reset(token)
     assert lines == ["waits for 1 build before it on this machine"]

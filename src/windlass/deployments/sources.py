@@ -102,7 +102,7 @@ class Sources:
         report: Callable[[str], None],
         abort: Abort,
     ) -> Fetched:
-        with self._builder() as builder, alone(replace(builder, abort=abort), report):
+        with self._builder() as opened, alone(replace(opened, abort=abort), report) as builder:
             # the end of a build as root ends all processes of that user, git too
             return fetch(
                 url,

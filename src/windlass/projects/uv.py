@@ -103,7 +103,8 @@ class Builder:
     """The user that runs uv and the builds of packages.
 
     `account` is None for this process's own. Then the environment belongs to that user. Otherwise the process is root,
-    and gives the finished environment to root. `environment` are the variables of this process. `reaches` returns
+    and gives the finished environment to root; a build has one of `others` in its place while `account` has another
+    build. `environment` are the variables of this process. `reaches` returns
     whether crews can start an interpreter. `downloads` is whether uv may download a Python; root never does.
     """
 
@@ -111,6 +112,7 @@ class Builder:
     environment: Mapping[str, str]
     reaches: Callable[[Path], bool]
     account: Account | None = None
+    others: tuple[Account, ...] = ()
     downloads: bool = True
     abort: Abort = field(default_factory=Abort)
 

@@ -7,6 +7,7 @@ interrupted build changes nothing.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import platform
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 FORM = 3
 """The version of the way in which environments are made. A new number makes all again."""
-BUILDS_LOCK = Path("/var/run/windlass-build.lock")
-"""The lock of all builds by root on this machine: they run as one user."""
+LOCKS = Path("/var/run")
+"""The folder of the locks of builds by root on this machine. Each user builds one after the other."""
 WAIT_SECONDS = 0.2
 """Seconds between two tries of a build that waits for others."""
 pausing: ContextVar[Callable[[], AbstractContextManager[object]]] = ContextVar(
@@ -56,7 +57,7 @@ pausing: ContextVar[Callable[[], AbstractContextManager[object]]] = ContextVar(
 )
 """Is called around a wait for other builds: that time does not count against the time limit of a build."""
 _places: list[object] = []
-"""One for each build of this process that waits for BUILDS_LOCK, in their order."""
+"""One for each build of this process that waits for a lock, in their order."""
 CLOSED_TO_OTHERS = 0o755
 MOST_TRIES = 100
 MICROS = (0, 99)
@@ -111,8 +112,8 @@ def built(
     The name of the folder in which the environment is made begins with `beside`.
     `framework` is the package that the project's kind needs. Raises ProjectError.
     """
-    with alone(builder, report), making(beside, builder) as folder:
-        install(base, packages, folder, builder, report)
+    with alone(builder, report) as own, making(beside, own) as folder:
+        install(base, packages, folder, own, report)
         if framework and not is_installed(framework, folder / "env"):
             raise ProjectError(
                 f"{packages.file} does not name {framework}, which the project needs: its environment could not run "
@@ -121,8 +122,8 @@ def built(
                 f"Windlass's own interpreter, which has {framework}.",
             )
         if with_project and packages.is_package and not names_itself(packages):
-            install_project(packages, folder, builder, report)
-        take(folder, builder)
+            install_project(packages, folder, own, report)
+        take(folder, own)
         yield folder / "env"
 
 
@@ -326,40 +327,55 @@ def write_new(file: Path, text: str, folder: int | None = None) -> None:
 
 
 @contextlib.contextmanager
-def alone(builder: Builder, report: Callable[[str], None]) -> Iterator[None]:
-    """Keeps other builds by root off: they have the same user, so each could change the other's files.
+def alone(builder: Builder, report: Callable[[str], None]) -> Iterator[Builder]:
+    """Yields the builder with an account that no other build by root has until the end of the block: each could change
+    the files of the other.
 
-    Waits until they have ended, however long they take, and ends processes that a killed build left.
+    Waits until an account is free, however long that takes, and ends processes that a killed build left.
     """
     if builder.account is None:
-        yield
+        yield builder
         return
+    with contextlib.ExitStack() as stack:
+        locks = [(stack.enter_context(opened_lock(one)), one) for one in (builder.account, *builder.others)]
+        account = wait_for_lock(locks, builder, report)
+        end_processes_of(account)
+        yield dataclasses.replace(builder, account=account, others=())
+
+
+@contextlib.contextmanager
+def opened_lock(account: Account) -> Iterator[int]:
+    file = LOCKS / f"windlass-build-{account.uid}.lock"
     try:
-        descriptor = os.open(BUILDS_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        message = f"{BUILDS_LOCK} can't be opened: {error.strerror}."
+        message = f"{file} can't be opened: {error.strerror}."
         raise ProjectError(message, "Root locks this file during builds. Make its folder writable for root.") from None
     try:
-        wait_for_lock(descriptor, builder, report)
-        end_processes_of(builder.account)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def wait_for_lock(descriptor: int, builder: Builder, report: Callable[[str], None]) -> None:
-    """Waits for the builds of other processes, and for those of this one that began to wait earlier."""
+def wait_for_lock(locks: list[tuple[int, Account]], builder: Builder, report: Callable[[str], None]) -> Account:
+    """Returns the account of the first of these locks that is free. Waits for the builds of other processes, and for
+    those of this one that began to wait earlier.
+    """
     place = object()
+
+    def taken() -> Account | None:
+        return next((account for lock, account in locks if _places[0] is place and try_to_lock(lock)), None)
+
     _places.append(place)
     try:
-        if _places[0] is place and try_to_lock(descriptor):
-            return
-        before = max(_places.index(place), 1)
-        report(f"waits for {before} build{'' if before == 1 else 's'} before it on this machine")
-        with pausing.get()():
-            while _places[0] is not place or not try_to_lock(descriptor):
-                builder.abort.check()
-                time.sleep(WAIT_SECONDS)
+        if (account := taken()) is None:
+            before = max(_places.index(place), 1)
+            report(f"waits for {before} build{'' if before == 1 else 's'} before it on this machine")
+            with pausing.get()():
+                while (account := taken()) is None:
+                    builder.abort.check()
+                    time.sleep(WAIT_SECONDS)
+        return account
     finally:
         _places.remove(place)
 

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from windlass.projects.bounded_reader import BoundedReader
     from windlass.wiring.infrastructure import Notify
 
-BUILDER = "windlass-build"
-UNNAMED_BUILDER = 59_998
-"""The number of the user that builds packages if the system has no user BUILDER. No crew and no server has it."""
+BUILDER, SECOND_BUILDER = "windlass-build", "windlass-build-2"
+"""The users that build packages for root. Each has one build at a time."""
+UNNAMED_BUILDER, SECOND_UNNAMED_BUILDER = 59_998, 59_997
+"""The numbers of these users if the system has no user BUILDER. No crew and no server has them."""
 
 
 def set_up_project(settings: Settings, project: Path, python: str | None, notify: Notify) -> Made:
@@ -66,18 +67,22 @@ def server_builder(settings: Settings) -> Iterator[Builder]:
     if crews is None:
         yield Builder(uv_program(), config.environment(), lambda _: True, downloads=False)
         return
-    account = build_account()
+    account, *others = build_accounts()
     with folder_of(account) as uv:
-        yield Builder(uv, config.environment(), partial(reached_by, crews), account, downloads=False)
+        yield Builder(uv, config.environment(), partial(reached_by, crews), account, tuple(others), downloads=False)
 
 
 @contextmanager
-def folder_of(account: Account) -> Iterator[Path]:
-    """Yields uv at a place that the account can reach. Its builds may leave anything in the folder of this place."""
+def folder_of(account: Account, *, given: bool = False) -> Iterator[Path]:
+    """Yields uv at a place that the account and all users can reach. Without `given` the place stays root's, so that no
+    build can replace the uv of another user's build.
+    """
     folder = Path(mkdtemp(prefix="windlass-setup-"))
     try:
         uv = uv_for(account, folder)
-        account.give(folder)  # after root has written there
+        folder.chmod(0o755)
+        if given:
+            account.give(folder)  # after root has written there
         yield uv
     finally:
         remove(folder)
@@ -101,11 +106,12 @@ def builder_for(settings: Settings, root: Path) -> Iterator[Builder]:
 
     check_place(root, crews)
     owner, reaches = owner_of(root.stat().st_uid), partial(reached_by, crews)
-    account = build_account() if owner.uid == ROOT else owner
-    with folder_of(account) as uv:
-        if owner.uid == ROOT:
-            yield Builder(uv, config.environment(), reaches, account)
-            return
+    if owner.uid == ROOT:
+        account, *others = build_accounts()
+        with folder_of(account) as uv:
+            yield Builder(uv, config.environment(), reaches, account, tuple(others))
+        return
+    with folder_of(owner, given=True) as uv:
         become(owner)
         yield Builder(uv, environment_of(owner), reaches)
 
@@ -129,19 +135,31 @@ def check_place(root: Path, crews: Account) -> None:
         )
 
 
-def build_account() -> Account:
-    """Returns the user that builds packages for root. Raises SettingsError if its number belongs to another user."""
-    try:
-        entry = pwd.getpwnam(BUILDER)
-    except KeyError:
-        with suppress(KeyError):
-            taken = pwd.getpwuid(UNNAMED_BUILDER).pw_name
-            raise SettingsError(
-                f"The user number {UNNAMED_BUILDER}, with which packages are built, is that of {taken}.",
-                f"Make a user for builds alone: useradd --system {BUILDER}",
-            ) from None
-        return Account(UNNAMED_BUILDER, UNNAMED_BUILDER, BUILDER, is_ours=False)
-    return Account(entry.pw_uid, entry.pw_gid, entry.pw_name, is_ours=False)
+def build_accounts() -> list[Account]:
+    """Returns the users that build packages for root: two, or only BUILDER if the system has no SECOND_BUILDER beside
+    it. Raises SettingsError if the number of a user belongs to another one.
+    """
+    if first := _named(BUILDER):
+        second = _named(SECOND_BUILDER)
+        return [first] if second is None else [first, second]
+    return [_unnamed(BUILDER, UNNAMED_BUILDER), _unnamed(SECOND_BUILDER, SECOND_UNNAMED_BUILDER)]
+
+
+def _named(name: str) -> Account | None:
+    with suppress(KeyError):
+        entry = pwd.getpwnam(name)
+        return Account(entry.pw_uid, entry.pw_gid, entry.pw_name, is_ours=False)
+    return None
+
+
+def _unnamed(name: str, number: int) -> Account:
+    with suppress(KeyError):
+        taken = pwd.getpwuid(number).pw_name
+        raise SettingsError(
+            f"The user number {number}, with which packages are built, is that of {taken}.",
+            f"Make a user for builds alone: useradd --system {BUILDER}",
+        )
+    return Account(number, number, name, is_ours=False)
 
 
 def uv_for(account: Account, folder: Path) -> Path:
