@@ -87,10 +87,32 @@ async def test_a_member_that_is_null_is_not_there(crew: Crew, member: str) -> No
     assert status["meta"] is None
 
 
-async def test_members_that_nobody_knows_are_passed_over(crew: Crew) -> None:
-    row = await crew.row(await crew.kickoff(restoreFromStateId="x", trainingFilename=7, inputFiles=[{}]))
-    assert row["inputs"] == GOOD
-    assert (row["unacted"], row["warnings"]) == (None, [])
+async def test_members_without_effect_give_the_kickoff_warnings(crew: Crew) -> None:
+    members: dict[str, Any] = {
+        "restoreFromStateId": "x",
+        "topic": "tea",
+        "humanInputWebhookUrl": "https://a.test",
+        "meta": None,
+    }
+    kickoff = await crew.kickoff(**members, inputFiles=None)
+    row = await crew.row(kickoff)
+    assert (row["inputs"], row["unacted"]) == (GOOD, None)
+    assert [(one["code"], one["message"]) for one in (await crew.status(kickoff))["warnings"]] == [
+        ("ignored_member", "The member restoreFromStateId of the request has no effect in this release."),
+        (
+            "ignored_member",
+            "The request has no member topic: its value is not used. Inputs belong in the member inputs.",
+        ),
+        ("ignored_member", "The member humanInputWebhookUrl of the request has no effect in this release."),
+    ]
+
+
+async def test_few_of_many_members_without_effect_are_named(crew: Crew) -> None:
+    members: dict[str, Any] = {f"{number}{'x' * 100}": 1 for number in range(100)}
+    kickoff = await crew.kickoff(**members)
+    warnings = (await crew.status(kickoff))["warnings"]
+    assert len(warnings) == 5
+    assert all("x..." in one["message"] for one in warnings)
 
 
 @pytest.mark.parametrize(

@@ -124,9 +124,13 @@ class Bench:
         self.runner = runner
         self.interpreter = interpreter
 
-    async def inspect(self, project: Path, environment: dict[str, str] | None = None) -> Manifest:
-        found = recognise(project)
-        return await self.runner.inspect(self.interpreter, found.preload, found.project, environment or {})
+    async def inspect(
+        self, project: Path, environment: dict[str, str] | None = None, heard: Heard | None = None
+    ) -> Manifest:
+        found, heard = recognise(project), heard or Heard()
+        return await self.runner.inspect(
+            self.interpreter, found.preload, found.project, environment or {}, heard.report
+        )
 
     async def run(
         self,

@@ -86,11 +86,19 @@ def restart_threads() -> None:
 
 def prepare_child() -> None:
     restart_threads()
+    note_failures_of_knowledge()
     move_stores()
     store_quickly()
     shared_state = sys.modules.get("windlass_child.crewai.shared_state")
     if shared_state is not None:
         shared_state.move_databases()
+
+
+def note_failures_of_knowledge() -> None:
+    if "crewai.utilities.logger" in sys.modules:
+        from windlass_child.crewai import knowledge
+
+        knowledge.note_failures()
 
 
 def store_quickly() -> None:
@@ -148,7 +156,7 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
     A warning is sent for each capability that a function's crews and flows would use and that is off.
     """
     frameworks.refuse_too_old("crewai")
-    from windlass_child.crewai import capabilities, events
+    from windlass_child.crewai import capabilities, events, knowledge
     from windlass_child.crewai.guard import Guard
     from windlass_child.crewai.tasks import TaskFollower, followed_without_events
     from windlass_child.journal.crew import CrewJournal
@@ -159,6 +167,7 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
     events.listen(report, follower.follow if follower else lambda *_: None, guard.count_tokens)
     with guard.watching(), followed_without_events(follower), CrewJournal(report, None, follower).kept():
         yield
+    knowledge.warn_of_failures(report)
 
 
 def without_kickoffs() -> contextlib.AbstractContextManager[None]:

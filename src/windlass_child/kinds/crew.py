@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewai import Crew
 
-from windlass_child.crewai import bus, capabilities, events, inputs
+from windlass_child.crewai import bus, capabilities, events, inputs, knowledge, texts
 from windlass_child.crewai.callbacks import names_of, refuse_async
 from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
 from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
@@ -113,7 +113,7 @@ class LoadedCrew:
 
     def warnings(self) -> list[Warned]:
         asking = [Warned(APPROVALS_NOT_THERE, str(fault), position) for position, fault in self._asking()]
-        return [*self._warned, *asking, *capabilities.warnings("crew")]
+        return [*self._warned, *asking, *texts.warnings(self._crew), *capabilities.warnings("crew")]
 
     def prompts(self) -> Iterator[Prompt]:
         for position, task in enumerate(self._crew.tasks):
@@ -143,6 +143,7 @@ class LoadedCrew:
             output = results.exhausted(self._crew.kickoff(inputs=self._defaults() | order.inputs))
         follower.skip_the_rest()
         report.warn_of_leftovers()
+        knowledge.warn_of_failures(report)
         bus.flush()
         return self._result(output, report)
 

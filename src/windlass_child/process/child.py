@@ -63,6 +63,9 @@ LOOK_FOR_ZYGOTE_SECONDS = 1.0
 """The interval of checks for the zygote's end on systems without pidfd."""
 
 MEMORY = "/proc/self/smaps_rollup"
+MOST_THREADS = 5
+IDLE = ("_worker", "concurrent.futures.thread")
+"""The function, and its module, in which a thread of a pool waits for work."""
 
 
 def main(descriptor: int, output: int, errors: int, zygote: int) -> NoReturn:
@@ -265,11 +268,31 @@ def execute(order: Inspect | Run, report: Report) -> bool:
             report.stopping.check()
             result = crew.run(order, report)
             check_result(result, order.budget.result_limit)
+            warn_of_threads(report)
             report.send(result)
     except BaseException as error:  # noqa: BLE001 - the crew's code may raise anything; the error is the answer
         report.fail(error, stage, order.project.root)
         return False
     return True
+
+
+def warn_of_threads(report: Report) -> None:
+    """Warns of threads that would keep an ordinary Python process alive. The end of the run ends them."""
+    if names := [one.name for one in threading.enumerate() if is_unfinished(one)]:
+        more = f" and {len(names) - MOST_THREADS} more" if len(names) > MOST_THREADS else ""
+        report.warn(
+            "threads_ended",
+            f"the kickoff ended while threads of the crew's code worked: {', '.join(names[:MOST_THREADS])}{more}. "
+            "Wait for them before the last task ends, for example by thread.join() or future.result()",
+        )
+
+
+def is_unfinished(thread: threading.Thread) -> bool:
+    """Returns whether the thread works. An idle thread of a pool, which waits for work, does not."""
+    if thread.daemon or thread is threading.main_thread():
+        return False
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the only way to see what a thread does
+    return frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != IDLE
 
 
 def in_manifest(warning: Warned) -> dict[str, str]:

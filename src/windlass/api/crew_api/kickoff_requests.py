@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -19,7 +20,7 @@ from windlass.api.crew_api.schemas import UNSUPPORTED, Key, KickoffRequest
 from windlass.api.errors import Problem, bad_request, problem_of, unexpected
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.inputs import LONGEST_NAME, Invalid, Missing
+from windlass.kickoffs.inputs import LONGEST_NAME, MOST_UNKNOWN, Invalid, Missing
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.tasks import Warning_
 from windlass.secrets.key_ring import Sealed
@@ -43,6 +44,8 @@ KEY = TypeAdapter(Key)
 WITHOUT_EFFECT = {
     "webhooks_not_delivered": "Webhooks are stored, but this release does not call them. Poll the status.",
 }
+OF_ORIGINAL = {"humanInputWebhookUrl", "restoreFromStateId", "trainingFilename", "inputFiles"}
+"""Members of the API that clients of the original product send, and that this release does not act on."""
 Model = TypeVar("Model", bound=BaseModel)
 NO_OTHER_MEMBERS = KickoffRequest(inputs={})
 MEMBER = "kickoffs"
@@ -96,7 +99,7 @@ def new_kickoff(
         unacted=to_json(rules.seal(to_json(unsupported), Sealed.UNSUPPORTED_MEMBERS.of(kickoff)))
         if unsupported
         else None,
-        warnings=_warnings(unsupported, crew.check.unknown(body["inputs"])),
+        warnings=_warnings(unsupported, crew.check.unknown(body["inputs"]), _ignored(body)),
         idempotency_key=key,
         request_digest=_digest(body) if key else None,
         priority=given.priority or 0,
@@ -208,19 +211,37 @@ def _digest(body: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(json.dumps(request, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
-def _warnings(unsupported: Mapping[str, Any], unknown: Mapping[str, str | None]) -> str:
-    if not unsupported and not unknown:
+def _ignored(body: Mapping[str, Any]) -> list[str]:
+    """Returns the members that have no effect, at most MOST_UNKNOWN of them."""
+    if body.keys() <= KickoffRequest.model_fields.keys():
+        return []
+    named = (name for name, value in body.items() if value is not None and name not in KickoffRequest.model_fields)
+    return list(islice(named, MOST_UNKNOWN))
+
+
+def _warnings(unsupported: Mapping[str, Any], unknown: Mapping[str, str | None], ignored: list[str]) -> str:
+    if not unsupported and not unknown and not ignored:
         return "[]"
     codes = dict.fromkeys(UNSUPPORTED[name] for name in unsupported)
     found = [Warning_(code, WITHOUT_EFFECT[code]) for code in codes]
     found += [Warning_("unknown_input", _unknown_input(name, similar)) for name, similar in unknown.items()]
+    found += [Warning_("ignored_member", _ignored_member(name)) for name in ignored]
     return to_json([one.to_json() for one in found])
 
 
+def _ignored_member(name: str) -> str:
+    if name in OF_ORIGINAL:
+        return f"The member {name} of the request has no effect in this release."
+    return f"The request has no member {_shown(name)}: its value is not used. Inputs belong in the member inputs."
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+
+
 def _unknown_input(name: str, similar: str | None) -> str:
-    shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
     question = f" Did you mean {similar}?" if similar else ""
-    return f"The crew has no input {shown}: its value is not used.{question}"
+    return f"The crew has no input {_shown(name)}: its value is not used.{question}"
 
 
 async def accept_each(
