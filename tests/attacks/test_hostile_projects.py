@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -26,10 +28,10 @@ from windlass.projects import bounded_reader
 from windlass.projects.bounded_reader import BoundedReader
 from windlass.projects.findings import Finding, Level
 from windlass.projects.kinds import recognise
+from windlass.projects.virtual_environments import markers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from windlass.accounts import Account
 
@@ -277,6 +279,30 @@ async def test_the_process_has_the_rights_of_the_crews_and_its_bounds(
     assert not (account and groups)
     assert limits == [512 << 20, 20, 0, 0]
     assert not any("WINDLASS" in name for name in variables)
+
+
+async def test_two_processes_run_at_once_those_for_poetrys_pins_included(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = written(tmp_path / "poetry", {"pyproject.toml": POETRY})
+    reader, markers = BoundedReader(), markers_of(Path(sys.prefix))
+    packages = await reader.packages(root)
+    assert packages is not None
+    running, counts = tmp_path / "running", tmp_path / "counts"
+    running.mkdir()
+    code = (
+        f"import os, sys, time; running, counts = {str(running)!r}, {str(counts)!r}\n"
+        "sys.stdin.read(); own = os.path.join(running, str(os.getpid())); open(own, 'w').close()\n"
+        "print(len(os.listdir(running)), file=open(counts, 'a'))\n"
+        "time.sleep(0.5); os.unlink(own)\n"
+    )
+    monkeypatch.setattr(bounded_reader, "PROGRAM", code)
+    pins = [asyncio.to_thread(packages.inputs_on, markers) for _ in range(3)]
+    questions = [reader.recognised(root) for _ in range(3)]
+    ended = await asyncio.gather(*pins, *questions, return_exceptions=True)
+    assert all(isinstance(one, ProjectError) for one in ended), "the program gives no answer"
+    found = [int(line) for line in counts.read_text().splitlines()]
+    assert (len(found), max(found)) == (6, bounded_reader.AT_ONCE)
 
 
 async def test_a_cancelled_question_ends_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from projects_for_tests.making import written
 from projects_for_tests.wheels import wheel
 from windlass.config import environment
 from windlass.errors import ProjectError
+from windlass.projects import bounded_reader
+from windlass.projects.bounded_reader import AnsweredPackages
 from windlass.projects.environments import Environments
 from windlass.projects.uv import Builder, uv_program
 
@@ -110,11 +113,10 @@ SHARED: dict[str, dict[str, str]] = {
             hash=HASH,
         ),
     },
-    "lock of poetry": {
-        "pyproject.toml": POETRY.format(value='"*"'),
-        "poetry.lock": POETRY_LOCK.format(hash=HASH, more=""),
-    },
-    "poetry": {"pyproject.toml": POETRY.format(value='{ git = "https://a.test/b.git" }')},
+}
+OF_POETRY: dict[str, dict[str, str]] = {
+    "lock": {"pyproject.toml": POETRY.format(value='"*"'), "poetry.lock": POETRY_LOCK.format(hash=HASH, more="")},
+    "no lock": {"pyproject.toml": POETRY.format(value='{ git = "https://a.test/b.git" }')},
 }
 
 
@@ -177,6 +179,41 @@ async def test_packages_of_remote_places_are_shared(machine: Machine, tmp_path: 
         for name in ("one", "two")
     }
     assert len(keys) == 1
+
+
+@pytest.mark.parametrize("files", OF_POETRY.values(), ids=OF_POETRY)
+async def test_packages_of_poetry_are_shared_by_the_versions_of_one_deployment(
+    machine: Machine, tmp_path: Path, files: dict[str, str]
+) -> None:
+    root = written(tmp_path / "project", files)
+    first, second = [(await machine.wanted(root, snapshot, deployment="one")).key for snapshot in ("a", "b")]
+    assert first == second
+    assert (await machine.wanted(root, "a", deployment="two")).key != first
+
+
+async def test_a_process_that_pretends_to_read_poetrys_files_of_another_deployment_gets_another_environment(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = written(tmp_path / "victim", OF_POETRY["lock"])
+    theirs = await machine.wanted(victim, "v", deployment="victim")
+    assert isinstance(theirs.packages, AnsweredPackages)
+    assert theirs.packages.of_poetry is not None
+    packages = theirs.packages
+    answer = {
+        "file": packages.file,
+        "python": packages.python,
+        "fitting": sorted(packages.fitting),
+        "settings": json.dumps(packages.settings.values),
+        "ignored": [],
+        "inputs": None,
+        "poetry": theirs.packages.of_poetry.model_dump(),
+    }
+    printed = f"answer {json.dumps(answer)}"
+    monkeypatch.setattr(bounded_reader, "PROGRAM", f"import sys; sys.stdin.read(); print({printed!r})")
+    attacker = written(tmp_path / "attacker", {"pyproject.toml": "it has taken the process over"})
+    found = await machine.wanted(attacker, "a", deployment="attacker")
+    assert found.packages.content == theirs.packages.content
+    assert found.key != theirs.key
 
 
 @pytest.mark.parametrize(

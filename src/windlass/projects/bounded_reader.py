@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -47,7 +48,7 @@ PROCESSOR_SECONDS = 20
 SECONDS = 120
 """The bounds of a process: its address space in bytes, the time of a processor, and the time in all."""
 AT_ONCE = 2
-"""Processes at once. A server does two builds at once."""
+"""Processes at once. Further questions wait for their turn."""
 LARGEST_ANSWER, LARGEST_SETTINGS, LONGEST_LIST = 8 << 20, 256 << 10, 10_000
 """Bytes of an answer, characters of the settings of uv, and texts in one list."""
 PACKAGE_FILES = {PYPROJECT, UV_LOCK, POETRY_LOCK, REQUIREMENTS}
@@ -171,7 +172,8 @@ class BoundedReader:
 
     def __init__(self, account: Account | None = None) -> None:
         self._account = account
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = asyncio.Semaphore(AT_ONCE)  # those that wait hold no thread
+        self._processes = threading.Semaphore(AT_ONCE)
 
     async def recognised(self, root: Path, folder: str | None = None) -> Recognised:
         """Recognises the project as `projects.kinds.recognise` does."""
@@ -214,12 +216,21 @@ class BoundedReader:
     def _inputs(self, root: Path, settings: Settings, markers: Mapping[str, str]) -> Inputs:
         """Is called by the thread that makes an environment."""
         question = self._question("inputs", root, str(root), dict(markers))
-        return _asked(TypeAdapter(InputsAnswer), question, Abort()).checked(root, settings)
+        return self._asked(TypeAdapter(InputsAnswer), question, Abort()).checked(root, settings)
 
     async def _answer(self, form: TypeAdapter[T], question: str, root: Path, *arguments: object) -> T:
         asked, abort = self._question(question, root, *arguments), Abort()
         async with self._turns:
-            return await abortable(partial(_asked, form, asked, abort), abort.ask)
+            return await abortable(partial(self._asked, form, asked, abort), abort.ask)
+
+    def _asked(self, form: TypeAdapter[T], question: bytes, abort: Abort) -> T:
+        """Asks a new process, when less than AT_ONCE others run. Runs in a thread."""
+        while not self._processes.acquire(timeout=LOOK_SECONDS):
+            abort.check()
+        try:
+            return _asked(form, question, abort)
+        finally:
+            self._processes.release()
 
     def _question(self, question: str, root: Path, *arguments: object) -> bytes:
         account = self._account

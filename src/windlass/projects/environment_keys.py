@@ -2,7 +2,8 @@
 
 Who deploys a project chooses all of its files and variables, and the packages of an environment run in every deployment
 that has its key. So the key covers all that uv gets (`uv_inputs`). Where other files of the project decide on the
-packages too, or variables that the key must not contain, the environment is of one deployment alone.
+packages too, or variables that the key must not contain, the environment is of one deployment alone. So is that of
+poetry's files: what uv gets for them depends on the interpreter, and is not known when the key is made.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def key_of(
     content = [FORM, given, named, exact, platform.machine()]
     if variables_of(packages, indexes) or packages.is_own or any(map(is_private, indexes.items())):
         content += [snapshot, deployment]
+    elif packages.inputs is None:  # a process that has read the project's files makes the pins later (`PoetryAnswer`)
+        content.append(deployment)
     text = json.dumps(content, sort_keys=True, default=str)
     return f"{slow_digest(text)}-py{version[0]}.{version[1]}"
 
