@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 import time
@@ -23,14 +24,25 @@ def folder_for_all(within: Path | None = None) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """A server that was killed leaves a database behind, which removes its own files while it stops."""
+    """Removes the folder. A server that was killed leaves a database behind, which removes its own files while it
+    stops.
+    """
     for left in reversed(range(100)):
         try:
             shutil.rmtree(folder)
-        except OSError:
+        except OSError as error:
             if not left:
                 raise
+            if isinstance(error, PermissionError):
+                open_all(folder)
             if folder.exists():
                 time.sleep(0.1)
                 continue
         return
+
+
+def open_all(folder: Path) -> None:
+    """Opens checkouts, whose folders nobody but root can change."""
+    for place in (Path(name) for name, _, _ in os.walk(folder)):
+        if place.stat().st_uid == os.geteuid():
+            place.chmod(0o700)
