@@ -132,7 +132,7 @@ class Settings(SignInSettings):
         0.0, description="Requests that one organization token may send in a second; 0 is no limit."
     )
     user_request_limit: Rate = Field(
-        100.0, description="Requests that one user token may send in a second; 0 is no limit."
+        100.0, description="Requests that one user token or personal token may send in a second; 0 is no limit."
     )
 
     metrics: bool = Field(

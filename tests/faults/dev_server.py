@@ -41,6 +41,8 @@ class DevServer:
     folder: Path
     forked: bool = False
     """Whether it is a fork of a process that has imported Windlass, and so without an environment for /proc to show."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Further variables of the server and of commands."""
     process: subprocess.Popen[bytes] | ForkedProcess | None = None
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60, trust_env=False))
 
@@ -56,7 +58,7 @@ class DevServer:
     def environment(self) -> dict[str, str]:
         source = str(Path(windlass.__file__).parents[1])
         own = {"HOME": str(self.folder), "WINDLASS_HOME": str(self.home), "PYTHONPATH": source, "WINDLASS_SLOTS": "4"}
-        return {"PATH": os.defpath, "LANG": "C.UTF-8", "OPENAI_API_KEY": "none-is-asked", **own}
+        return {"PATH": os.defpath, "LANG": "C.UTF-8", "OPENAI_API_KEY": "none-is-asked", **own, **self.variables}
 
     @property
     def log(self) -> str:

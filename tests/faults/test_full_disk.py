@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psycopg
 import pytest
 
 from faults.dev_server import DevServer, until
@@ -18,12 +19,18 @@ MEGABYTES = 400
 
 
 @pytest.fixture
-def server(idle_server: DevServer) -> Iterator[DevServer]:
+def idle_on_small_disk(idle_server: DevServer) -> Iterator[DevServer]:
+    """Not started yet."""
     with needed_small_disk(idle_server.home, MEGABYTES):
         idle_server.forked = True
-        idle_server.start()
         yield idle_server
         idle_server.clean_up()
+
+
+@pytest.fixture
+def server(idle_on_small_disk: DevServer) -> DevServer:
+    idle_on_small_disk.start()
+    return idle_on_small_disk
 
 
 def ready(server: DevServer) -> tuple[int, dict[str, Any]]:
@@ -58,6 +65,35 @@ def test_a_full_disk_is_reported_and_nothing_is_lost_once_it_has_room(server: De
     assert [status["result"]["output"] for status in ended[:3]] == [f"running {number}" for number in range(3)]
     assert "folder.not_writable" in server.log
     assert "database.refused" in server.log
+
+
+def test_kickoffs_wait_while_the_disk_of_the_server_is_full_and_that_of_its_database_is_not(
+    idle_on_small_disk: DevServer, emptied_url: str
+) -> None:
+    server = idle_on_small_disk
+    server.variables = {"WINDLASS_DATABASE_URL": emptied_url}
+    server.start()
+    assert server.ended(server.kickoff(0))["state"] == "SUCCESS"
+    with full(server.home):
+        until(lambda: "folders" in ready(server)[1].get("problems", {}), "the fault is reported")
+        assert ready(server)[1]["checks"] == {"database": "ok", "folders": "failing", "worker": "ok"}
+        until(lambda: slots(emptied_url) == [0], "the worker has no slots")
+        kickoff = server.kickoff(0, word="later")
+        looks = server.log.count("kickoff.started")
+        until(lambda: "write to their folders" in reason(server, kickoff), "the reason is known", lambda: server.log)
+        assert (server.status(kickoff)["state"], server.log.count("kickoff.started")) == ("PENDING", looks)
+    status = server.ended(kickoff)
+    assert (status["state"], status["attempt"], status["result"]["output"]) == ("SUCCESS", 1, "later")
+
+
+def reason(server: DevServer, kickoff: str) -> str:
+    return str(server.status(kickoff).get("waiting_for"))
+
+
+def slots(url: str) -> list[int]:
+    """Of the workers that are alive."""
+    with psycopg.connect(url) as connection:
+        return [row[0] for row in connection.execute("SELECT slots FROM workers WHERE alive_until > now()")]
 
 
 def is_reported(server: DevServer) -> bool:

@@ -29,6 +29,7 @@ def test_a_free_slot_and_the_place_in_the_queue() -> None:
 
 
 def test_where_a_slot_is_free_it_waits_for_its_worker_to_take_it() -> None:
+    assert in_queue(running=0, slots=0).message.startswith("a free slot: all workers stop, or can't write to their ")
     assert in_queue(running=0, slots=2).message.startswith("a worker to take it, which has a free slot; it is the ")
 
 

@@ -183,6 +183,8 @@ def _key(facts: Facts) -> str:
 def _slot(facts: Facts) -> str:
     if facts.running is None:
         return "a free slot of a worker"
+    if facts.slots == 0:
+        return "a free slot: all workers stop, or can't write to their folders (their logs have folder.not_writable)"
     if facts.running < facts.slots:
         return "a worker to take it, which has a free slot"
     taken = min(facts.running, facts.slots)  # runs of other workers, which do not take this crew's kickoffs
