@@ -108,3 +108,21 @@ def test_slugs_are_told_apart_within_their_length(tmp_path: Path) -> None:
     second = one.named_apart({one.slug})
     assert second.slug == "t" * (LONGEST_SLUG - 2) + "-2"
     assert one.named_apart({one.slug, second.slug}).slug.endswith("t-3")
+
+
+def test_several_objects_of_one_folder_have_names_of_their_own(open_folder: Path) -> None:
+    code = "def hot(leaf: str) -> str:\n    return 'hot'\n\ndef cold_brew(leaf: str) -> str:\n    return 'cold'\n"
+    folder = written(open_folder / "tea", {"tea.py": code})
+    windlass = ForkedCommand(open_folder)
+    with windlass.started("dev", f"{folder}/tea.py:hot", f"{folder}/tea.py:cold_brew", "--port", "0") as server:
+        server.wait_for("Ctrl-C stops it")
+        shown = [one["deployment"] for one in json.loads(windlass("tokens", "show", "--json").out)]
+        assert sorted(shown) == ["tea-cold-brew", "tea-hot"]
+        assert windlass("kickoff", "--deployment", "tea-cold-brew", "-i", "leaf=a", "--watch").out == "cold\n"
+        address = windlass("open", "tea-hot").out
+        assert address.endswith("/ui/crews/tea-hot\n")
+        started = windlass("kickoff", "--deployment", "tea-hot", "-i", "leaf=a").out.strip()
+        words = {"_WINDLASS_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
+        assert f"plain,{started}" in windlass(COMP_WORDS="windlass status ", **words).out
+        words["COMP_CWORD"] = "3"
+        assert windlass(COMP_WORDS="windlass kickoff --deployment tea-c", **words).out == "plain,tea-cold-brew\n"

@@ -76,7 +76,10 @@ def test_several_are_listed_with_places_and_the_line_to_add(tmp_path: Path) -> N
     fault = fault_of(tmp_path)
     assert fault.message.endswith("Work (one.py:3, a class with @CrewBase); Rest (two.py:3, a class with @CrewBase).")
     command = f"windlass dev {tmp_path}/one.py:Work"
-    assert fault.hint == f'Add to pyproject.toml: [tool.windlass] crew = "one:Work", or name one: {command}'
+    assert fault.hint == (
+        f'Add to pyproject.toml: [tool.windlass] crew = "one:Work", or name one: {command}. '
+        f"To serve each under its own name: {command} {tmp_path}/two.py:Rest"
+    )
     (tmp_path / "pyproject.toml").unlink()
     assert fault_of(tmp_path).hint.startswith(
         'Create pyproject.toml with the lines [tool.windlass] and crew = "one:Work"'

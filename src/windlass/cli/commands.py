@@ -35,6 +35,7 @@ COMMANDS = {
     "files": ("files", "List the files that a run wrote, or download them."),
     "stop": ("stop", "Stop a kickoff, or all open ones with --all."),
     "kickoffs": ("kickoffs", "List kickoffs, or delete some for good."),
+    "open": ("dashboard", "Open the dashboard, or the page of a crew or a kickoff."),
     "tokens": ("tokens", "Create, show, list, rotate and revoke API tokens."),
     "identity": ("identity", "Show who the server is to cloud providers and Vault."),
     "users": ("users", "Manage users, their roles and their sign-in to the dashboard."),

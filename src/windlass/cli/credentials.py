@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from windlass.cli.adding_credentials import add, asked_secrets, content_of, from_file_option
+from windlass.cli.completion import complete_credential, complete_secret
 from windlass.cli.exit_codes import FAILED
 from windlass.cli.lists import second
 from windlass.cli.printing import columns, json_option, notify, print_error, print_json, print_result, print_table
 from windlass.cli.servers import server_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from click.shell_completion import CompletionItem
-
     from windlass.cli.control_session import ControlSession
 
 HEADINGS = ("CREDENTIAL", "PROVIDER", "METHOD", "READ", "DEFAULT", "VARIABLES", "UPDATED", "BY")
@@ -32,36 +29,6 @@ def credentials() -> None:
 
 
 credentials.add_command(add)
-
-
-def complete_credential(context: click.Context, _: click.Parameter, start: str) -> list[CompletionItem]:
-    """Completes the name of a credential in a shell."""
-    names = (row["name"] for row in _asked(context, "credentials")["items"])
-    return _completions(name for name in names if name.startswith(start))
-
-
-def complete_secret(context: click.Context, _: click.Parameter, start: str) -> list[CompletionItem]:
-    """Completes the name of a secret in a shell, from the provider of the credential that the command names."""
-    name = context.params.get("credential") or context.params.get("name")
-    return _completions(_asked(context, "credentials", name, "secrets", prefix=start)["items"]) if name else []
-
-
-def _asked(context: click.Context, *path: str, **query: Any) -> Mapping[str, Any]:
-    """Returns an answer without items for each error: a shell shows no errors."""
-    from windlass.cli.servers import chosen_server, control_of
-    from windlass.errors import WindlassError
-
-    try:
-        with control_of(chosen_server(context.params.get("profile"))) as control:
-            return control.get(*path, **query)
-    except (WindlassError, click.ClickException):
-        return {"items": []}
-
-
-def _completions(names: Iterable[str]) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(name) for name in names]
 
 
 name_argument = click.argument("name", metavar="CREDENTIAL", shell_complete=complete_credential)

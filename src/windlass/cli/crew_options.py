@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
+from windlass.cli.completion import complete_crew, complete_kickoff
 from windlass.cli.printing import notify
 from windlass.cli.servers import profile_option
 from windlass.loopback import is_loopback
@@ -91,7 +92,9 @@ def crew_options(command: Command) -> Command:
 
 def kickoff_argument(command: Command) -> Command:
     """Adds the argument kickoff, a KickoffAt, and the options of `access_options` to the command."""
-    argument = click.argument("kickoff", nargs=-1, metavar="[URL] KICKOFF_ID", callback=kickoff_at)
+    argument = click.argument(
+        "kickoff", nargs=-1, metavar="[URL] KICKOFF_ID", callback=kickoff_at, shell_complete=complete_kickoff
+    )
     return argument(access_options(command))
 
 
@@ -117,7 +120,12 @@ def access_options(command: Command) -> Command:
     found: Any = with_access
     for decorate in (
         profile_option,
-        click.option("--deployment", metavar="NAME", help="The crew of the server, in place of its URL."),
+        click.option(
+            "--deployment",
+            metavar="NAME",
+            shell_complete=complete_crew,
+            help="The crew of the server, in place of its URL.",
+        ),
         click.option(
             "--token-file",
             type=click.File(),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.completion import complete_crew
 from windlass.cli.printing import json_option, notify, print_json, print_table
 from windlass.cli.servers import server_options
 from windlass_child.process.budget import size_in_words
@@ -21,7 +22,7 @@ SIZES = {f"limits.{name}_limit" for name in ("memory", "output", "result", "disk
 
 
 @click.command
-@click.argument("slug", metavar="DEPLOYMENT")
+@click.argument("slug", metavar="DEPLOYMENT", shell_complete=complete_crew)
 @click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--reset", "resets", multiple=True, metavar="NAME", help="Remove the deployment's own value.")
 @json_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.completion import complete_crew
 from windlass.cli.deployment_settings import settings
 from windlass.cli.lists import limit_option, print_page, second
 from windlass.cli.printing import columns, json_option, notify, print_json, print_result, print_table
@@ -22,7 +23,7 @@ STATES = ("building", "online", "paused", "failed")
 ORDERS = ("slug", "-slug", "created_at", "-created_at")
 LONGEST_CELL = 60
 
-slug_argument = click.argument("slug", metavar="DEPLOYMENT")
+slug_argument = click.argument("slug", metavar="DEPLOYMENT", shell_complete=complete_crew)
 
 
 @click.group

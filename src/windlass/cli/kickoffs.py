@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.completion import complete_kickoff
 from windlass.cli.crew_options import Access, KickoffAt, access_options, answer_option, client_at, crew_url
 from windlass.cli.lists import ListByDefault, in_query, limit_option, period_options, print_page, second
 from windlass.cli.printing import notify, print_json
@@ -137,7 +138,7 @@ def _cells(kickoff: dict[str, Any]) -> list[str]:
 
 
 @kickoffs.command
-@click.argument("places", nargs=-1, required=True, metavar="[URL] KICKOFF_ID...")
+@click.argument("places", nargs=-1, required=True, metavar="[URL] KICKOFF_ID...", shell_complete=complete_kickoff)
 @access_options
 @answer_option
 @click.option("--stop", is_flag=True, help="First stop kickoffs that have not ended.")

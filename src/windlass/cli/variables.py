@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from windlass import config
-from windlass.cli.credentials import complete_credential, complete_secret
+from windlass.cli.completion import complete_credential, complete_crew, complete_secret
 from windlass.cli.lists import second
 from windlass.cli.printing import json_option, notify, print_json, print_table
 from windlass.cli.servers import server_options
@@ -86,7 +86,7 @@ def env() -> None:
 
 
 @env.command("list")
-@click.argument("deployment")
+@click.argument("deployment", shell_complete=complete_crew)
 @json_option
 @server_options
 def list_(deployment: str, *, control: ControlSession, json_output: bool) -> None:
@@ -126,7 +126,7 @@ def _read(row: dict[str, Any]) -> str:
 
 
 @env.command("set")
-@click.argument("deployment")
+@click.argument("deployment", shell_complete=complete_crew)
 @click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
     "--from-file",
@@ -285,7 +285,7 @@ def in_words(given: Iterable[Given | Managed]) -> str:
 
 
 @env.command
-@click.argument("deployment")
+@click.argument("deployment", shell_complete=complete_crew)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @json_option
 @server_options

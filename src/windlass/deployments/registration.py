@@ -44,7 +44,7 @@ class Registration:
     digest: str
     path: Path
     suffix: str = ""
-    """The end of its slug, where another project has the same name."""
+    """The end of its slug, where another project has the same name, or where it is one of several of a folder."""
 
     @classmethod
     def of(cls, path: Path, interpreters: Interpreters = Interpreters()) -> Registration:  # noqa: B008 - it is immutable
@@ -64,9 +64,22 @@ class Registration:
         return f"{name[: LONGEST_SLUG - len(self.suffix)].rstrip('-')}{self.suffix}"
 
     def named_apart(self, others: Collection[str]) -> Registration:
-        """Returns the registration with a slug that is none of these."""
-        suffixes = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+        """Returns the registration with a slug that is none of these, if possible its own one."""
+        first = self.suffix if self.suffix == self._suffix_of_object else ""
+        suffixes = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
         return next(one for suffix in suffixes if (one := replace(self, suffix=suffix)).slug not in others)
+
+    def named_by_object(self) -> Registration:
+        """Returns the registration with the name of the object, such as build_crew of crew.py:build_crew, in its slug.
+
+        A registration of a whole folder or file stays as it is.
+        """
+        return replace(self, suffix=self._suffix_of_object)
+
+    @property
+    def _suffix_of_object(self) -> str:
+        _, colon, name = self.path.name.rpartition(":")
+        return f"-{slug_of(name)}" if colon else ""
 
     @property
     def root(self) -> Path:

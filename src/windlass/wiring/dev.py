@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -172,7 +173,8 @@ def _read_projects(projects: Sequence[Path], notify: Notify, interpreters: Inter
         if any((one.root, one.recognised.project) == (other.root, other.recognised.project) for other in found):
             raise ProjectError(f"{path} is given twice.", "Name each project once.")
         found.append(one)
-    return found
+    shared = Counter(one.root for one in found)
+    return [one.named_by_object() if shared[one.root] > 1 else one for one in found]
 
 
 async def _named(store: DeploymentStore, given: Sequence[Registration], notify: Notify) -> list[Registration]:

@@ -8,6 +8,7 @@ first. Two that fit equally are an error that lists both.
 from __future__ import annotations
 
 import ast
+import shlex
 from typing import TYPE_CHECKING
 
 from windlass.projects.kinds.candidates import KINDS, Candidate, Candidates, names_in
@@ -247,11 +248,10 @@ class Choice:
 
     def _several(self, found: list[Candidate], kind: str) -> Unrecognised:
         message = f"{self._declared.root} has more than one {kind}: {listed(found)}."
-        return Unrecognised(message, self._how_to_choose(found[0]), "several_crews")
-
-    def _how_to_choose(self, found: Candidate) -> str:
-        command = f"windlass dev {self._declared.root / found.file}:{found.name}"
-        return f"{self._add(found.kind, found.entrypoint)}, or name one: {command}"
+        places = [shlex.quote(f"{self._declared.root / one.file}:{one.name}") for one in found[:MOST_LISTED]]
+        hint = f"{self._add(found[0].kind, found[0].entrypoint)}, or name one: windlass dev {places[0]}"
+        each = f"To serve each under its own name: windlass dev {' '.join(places)}"
+        return Unrecognised(message, f"{hint}. {each}", "several_crews")
 
     def _add(self, kind: str, entrypoint: str) -> str:
         line = f'{OPTIONS[kind]} = "{entrypoint}"'
