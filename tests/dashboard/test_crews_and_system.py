@@ -161,6 +161,21 @@ async def test_the_system_page_has_workers_queues_charts_database_and_retention(
 
 
 @in_a_session
+async def test_the_first_page_has_the_sums_of_its_crews(server: Server, viewer: Visitor) -> None:
+    one, two = await server.crew("summed-one"), await server.crew("summed-two")
+    await ended(one, count=3)
+    await ended(two, "FAILED")
+    await ended(two, count=6)
+    for crew in (one, two, two):
+        await crew.kickoff()
+    page = (await viewer.get("/ui/?search=summed-")).text
+    (totals,) = re.findall(r'<ul class="run-facts">(.*?)</ul>', page, re.DOTALL)
+    words = " ".join(unescape(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", totals, flags=re.DOTALL)).split())
+    assert words == "0 running 3 in the queue 10 in 24 h, 90 % succeeded"
+    assert "10 ended in the last 24 hours, 1 failed" in totals
+
+
+@in_a_session
 async def test_kickoffs_of_a_paused_crew_do_not_wait_for_a_slot(server: Server, viewer: Visitor) -> None:
     def words(page: str) -> str:
         return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())

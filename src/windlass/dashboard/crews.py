@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlencode
 
@@ -19,6 +19,8 @@ from windlass.store.executions import ExecutionFilter
 from windlass.store.overview import DeploymentFilter, DeploymentOrder, DeploymentState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.responses import Response
 
     from windlass.dashboard.routes import Visit
@@ -59,14 +61,49 @@ class Listed:
 
     @property
     def rate(self) -> str | None:
-        """Returns the success rate, rounded down: only a day without a failure has 100 %."""
-        rate = self.day.success_rate
-        return None if rate is None else f"{math.floor(1000 * rate) / 10:g} %"
+        return rate_of(self.day)
 
     @property
     def why(self) -> str | None:
         failure = self.day.last_failure
         return WHY.get(failure.reason or "", "error") if failure else None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The sums over the crews of a page."""
+
+    running: int
+    waiting: int
+    day: CrewStatistics
+    bars: Sparkline
+
+    @classmethod
+    def of(cls, listed: Sequence[Listed]) -> Totals | None:
+        """Returns None for no crews."""
+        if not listed:
+            return None
+        days = [one.day for one in listed]
+        day = replace(
+            days[0],
+            ended=tuple(sum(hour) for hour in zip(*(one.ended for one in days), strict=True)),
+            failed=tuple(sum(hour) for hour in zip(*(one.failed for one in days), strict=True)),
+            succeeded=sum(one.succeeded for one in days),
+            last_ended_at=None,
+            last_failure=None,
+        )
+        running, waiting = (sum(getattr(one.crew, name) for one in listed) for name in ("running", "waiting"))
+        return cls(running, waiting, day, sparkline(day))
+
+    @property
+    def rate(self) -> str | None:
+        return rate_of(self.day)
+
+
+def rate_of(day: CrewStatistics) -> str | None:
+    """Returns the success rate, rounded down: only a day without a failure has 100 %."""
+    rate = day.success_rate
+    return None if rate is None else f"{math.floor(1000 * rate) / 10:g} %"
 
 
 @ROUTES.get("/", Role.VIEWER)
@@ -85,6 +122,7 @@ async def show(visit: Visit) -> Response:
     return visit.page(
         "crews.html",
         listed=listed,
+        totals=Totals.of(listed),
         executions=[(one, short_id(one.id)) for one in executions],
         wanted=wanted,
         orders=ORDERS,
