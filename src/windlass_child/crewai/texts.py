@@ -40,6 +40,23 @@ def plain_texts(crew: Any) -> Iterator[Warned]:
                 yield Warned("no_placeholder", message, position)
 
 
+def without_model(crew: Any) -> Iterator[Warned]:
+    """Yields a warning for each finished task whose output crewai could not convert to the model of the task.
+
+    crewai keeps the text then, and raises nothing.
+    """
+    for position, task in enumerate(crew.tasks):
+        output = task.output
+        for option, made in (("output_pydantic", "pydantic"), ("output_json", "json_dict")):
+            model = getattr(task, option, None)
+            if model and output is not None and output.raw and getattr(output, made, None) is None:
+                message = (
+                    f"the output of the task {task.name or position + 1} is no {getattr(model, '__name__', model)} "
+                    f"({option}): crewai could not convert it, and kept the text"
+                )
+                yield Warned("output_not_validated", message, position)
+
+
 def shared_agents(crew: Any) -> Iterator[Warned]:
     """Yields a warning for each task that runs beside an earlier one with the same agent, which crewai refuses."""
     beside: dict[int, str] = {}

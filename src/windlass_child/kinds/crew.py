@@ -144,6 +144,7 @@ class LoadedCrew:
         follower.skip_the_rest()
         report.warn_of_leftovers()
         knowledge.warn_of_failures(report)
+        report.warn_all(texts.without_model(self._crew))
         bus.flush()
         return self._result(output, report)
 
