@@ -52,6 +52,9 @@ class Adapter(Protocol):
     def warm(self) -> None:
         """Imports and warms the framework in a zygote, and leaves no thread running."""
 
+    def degraded(self) -> list[str]:
+        """Returns the codes of what Windlass can't do with this release, after `warm`."""
+
     def stop_threads(self) -> None:
         """Stops the threads of the framework before a fork. It is called only if the framework is imported."""
 

@@ -70,7 +70,7 @@ EVERY: list[Message] = [
     Kill("c"),
     Signal("c", 15, below=True),
     Preload(PROJECT, {"A": "b"}),
-    Ready("3.11", "crewai", "1.0"),
+    Ready("3.11", "crewai", "1.0", degraded=["crewai_without_hooks"]),
     Unready("no", "crewai"),
     Forked("c", 300),
     NotForked("c", "no"),

@@ -233,8 +233,11 @@ def _with_forwarded_host(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes
     return [(b"host", host), *(header for header in headers if header[0] != b"host")] if host else headers
 
 
-def health_routes(checks: dict[str, Check]) -> list[Route]:
-    """Returns the routes of /health and /ready. The server is ready if all `checks` pass; they run at each request."""
+def health_routes(checks: dict[str, Check], degraded: Callable[[], list[str]] = list) -> list[Route]:
+    """Returns the routes of /health and /ready. The server is ready if all `checks` pass; they run at each request.
+
+    `degraded` returns codes of what does not work for some crews, while the server is ready.
+    """
 
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -245,7 +248,9 @@ def health_routes(checks: dict[str, Check]) -> list[Route]:
         problems = {name: fault for name, fault in faults.items() if fault is not None}
         if problems:
             return JSONResponse({"status": "failing", "checks": results, "problems": problems}, 503)
-        return JSONResponse({"status": "ok", "checks": results})
+        return JSONResponse(
+            {"status": "ok", "checks": results} | ({"degraded": codes} if (codes := degraded()) else {})
+        )
 
     return [Route("/health", health, methods=["GET"]), Route("/ready", ready, methods=["GET"])]
 

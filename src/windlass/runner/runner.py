@@ -136,6 +136,10 @@ class Runner:
         """Returns the number of zygotes, and their memory in bytes."""
         return self._zygotes.usage()
 
+    def degraded(self) -> list[str]:
+        """Returns the codes of what Windlass can't do with the frameworks that crews run on now."""
+        return sorted(self._zygotes.degraded())
+
     def limits_of(self, own: Limits) -> Limits:
         """Returns the limits of an inspection: the runner's limits, replaced by those that the project sets."""
         return self._config.limits.replaced_by(own)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import time
@@ -45,6 +46,14 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+CODE, MOST_CODES = re.compile(r"[a-z_]{1,60}"), 20
+
+
+def codes_in(answer: Ready) -> set[str]:
+    """Returns the codes of a zygote, whose process may run code of a project. Everybody can read them in /ready."""
+    return {code for code in answer.degraded[:MOST_CODES] if CODE.fullmatch(code)}
 
 
 def new_future() -> asyncio.Future[Any]:
@@ -110,6 +119,8 @@ class Zygote:
         self._channel = channel
         self._forking = asyncio.Lock()
         self._children: dict[str, ChildRecord] = {}
+        self.degraded: set[str] = set()
+        """Codes of what Windlass can't do with the framework of this zygote."""
         self._ready: asyncio.Future[Ready | Unready | None] = asyncio.get_running_loop().create_future()
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._messages = SocketReader(channel)
@@ -176,6 +187,8 @@ class Zygote:
     async def _check_ready(self, answer: Ready | Unready | None, interpreter: Path) -> None:
         if isinstance(answer, Unready):
             raise FrameworkMissing(answer.message) if answer.missing_package else ProjectError(answer.message)
+        if isinstance(answer, Ready):
+            self.degraded = codes_in(answer)
         if isinstance(answer, Ready) and answer.threads:
             logger.event("zygote.threads", pid=self.pid, threads=answer.threads)
         if answer is None and self._fault:

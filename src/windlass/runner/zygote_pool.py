@@ -133,6 +133,11 @@ class ZygotePool:
         """Returns the number of zygotes, and the memory of all of them and of idle children in bytes."""
         return len(self._entries), self._memory_used()
 
+    def degraded(self) -> set[str]:
+        """Returns the codes of what Windlass can't do with the frameworks of these zygotes."""
+        running = (one.zygote for one in self._entries.values() if not one.over)
+        return {code for zygote in running if zygote is not None for code in zygote.degraded}
+
     def ready(self, spec: ZygoteSpec, only_run: str = "") -> bool:
         entry = self._entries.get((spec, only_run))
         return entry is not None and entry.starting.done() and not entry.over

@@ -113,6 +113,7 @@ class Services:
         self._worker: Worker | None = None
         self._worker_follows = False
         self._runs_crews = False
+        self._runner: Runner | None = None
 
     @cached_property
     def _kickoffs(self) -> KickoffStore:
@@ -136,7 +137,7 @@ class Services:
 
     async def start_runner(self) -> Runner:
         self._runs_crews = True
-        runner = await asyncio.to_thread(runner_of, self.settings, self.notify)
+        self._runner = runner = await asyncio.to_thread(runner_of, self.settings, self.notify)
         return await self.stack.enter_async_context(serving(runner))
 
     async def start_side_jobs(self) -> None:
@@ -266,7 +267,8 @@ class Services:
         control = self._control_api(access)
         self.dashboard = self._new_dashboard(control, crew_api)
         health = health_routes(
-            {"database": self._database_fault, "folders": self._folder_check, "worker": self._worker_fault}
+            {"database": self._database_fault, "folders": self._folder_check, "worker": self._worker_fault},
+            lambda: self._runner.degraded() if self._runner else [],
         )
         addresses = Addresses(root, settings.crew_domain)
         app = Application(

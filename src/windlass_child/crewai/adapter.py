@@ -72,6 +72,12 @@ def warm() -> None:
     prewarm.warm()
 
 
+def degraded() -> list[str]:
+    from windlass_child.crewai import capabilities
+
+    return capabilities.degraded()
+
+
 def stop_threads() -> None:
     from windlass_child.crewai import bus
 

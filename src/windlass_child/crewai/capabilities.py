@@ -185,6 +185,11 @@ def found() -> dict[str, bool]:
     return {one.name: one.is_on() for one in CAPABILITIES}
 
 
+def degraded() -> list[str]:
+    """Returns the codes of the capabilities that are off and that projects of any kind would use."""
+    return [CODE + one.name for one in CAPABILITIES if one.kinds and not found()[one.name]]
+
+
 def warnings(kind: str) -> list[Warned]:
     """Returns a warning for each capability that is off and that projects of this kind use."""
     return [

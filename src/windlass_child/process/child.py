@@ -148,7 +148,7 @@ def serve(channel: Channel, zygote: int) -> None:
     if isinstance(order, Run) and order.reuse:
         run_several(order, channel, inbox)
     elif order is not None:
-        apply(order.process_environment)
+        apply(order.process_environment, root=order.project.root)
         execute(order, prepared(order, channel, inbox))
     wind_down()
 
@@ -158,7 +158,7 @@ def run_several(order: Inspect | Run | None, channel: Channel, inbox: Inbox) -> 
     baseline = None
     while isinstance(order, Run):
         channel.send(Begun())
-        apply(order.process_environment, baseline.after_imports if baseline else None)
+        apply(order.process_environment, baseline.after_imports if baseline else None, order.project.root)
         if baseline is None:
             baseline = reuse.begin(environment(), order.process_environment.folder, order.project.root)
         else:

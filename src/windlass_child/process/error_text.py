@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LONGEST_LINE = 600
 LONGEST_TRACE = 200_000
 
+EXECUTABLE = sys.executable
+"""The interpreter of the project's packages. A run may have a small environment of its own (own_package)."""
+
 NOT_CODE_OF_THE_PROJECT = {".venv", "venv", "site-packages"}
 
 DISTRIBUTIONS = {
@@ -436,7 +439,7 @@ def interpreter() -> str:
             name, _, value = line.partition(" = ")
             if name == "prepared-from":
                 return value
-    return sys.executable
+    return EXECUTABLE
 
 
 def setup_command(root: Path | str) -> str:

@@ -101,12 +101,14 @@ class Ready:
     """The zygote has imported and warmed its modules. From now on it answers Fork.
 
     `threads` names the threads that the project started at import. A fork would not copy them, so none is made then.
+    `degraded` are codes of what Windlass can't do with this release of the framework.
     """
 
     python: str
     framework: str | None
     version: str | None
     threads: str = ""
+    degraded: list[Key] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks, kinds
-from windlass_child.process import imported_paths
+from windlass_child.process import imported_paths, own_package
 from windlass_child.process.error_text import (
+    EXECUTABLE,
     ProjectFault,
     StartedAtImport,
     explain,
@@ -37,7 +38,7 @@ from windlass_child.process.process_env import (
     storage_variables,
 )
 from windlass_child.process.redaction import Redaction
-from windlass_child.process.working_folder import STORAGE, TEMPORARY, fill
+from windlass_child.process.working_folder import PACKAGE, STORAGE, TEMPORARY, fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +119,8 @@ def warmed(framework: str) -> Ready | Unready:
     except Exception as error:  # noqa: BLE001 - code of the framework may raise anything; no crew can run here then
         words = one_line(f"{type(error).__name__}: {text_of(error)}")
         return Unready(f"{framework} can't be imported by {interpreter()}: {words}")
-    return Ready(sys.version.split()[0], framework, version(framework))
+    degraded = frameworks.adapter(framework).degraded()
+    return Ready(sys.version.split()[0], framework, version(framework), degraded=degraded)
 
 
 def with_project(project: Project, redaction: Redaction) -> Unready | None:
@@ -127,6 +129,9 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
 
     try:
         fill(project.root, str(Path.cwd()))
+        # its modules may read its metadata; children have folders of their own
+        own_package.variables(project.root, str(Path.cwd().parent / PACKAGE), environment())
+        sys.executable = EXECUTABLE
         for adapter in frameworks.imported():
             adapter.restart_threads()
         with contextlib.suppress(StartedAtImport):  # each child raises it again

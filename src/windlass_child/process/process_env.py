@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from windlass_child import frameworks
-from windlass_child.process import imported_paths
-from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, NobodyAnswers
+from windlass_child.process import imported_paths, own_package
+from windlass_child.process.error_text import EXECUTABLE, INSTEAD_OF_A_PERSON, NobodyAnswers
 from windlass_child.process.messages import DUMP_SIGNAL
-from windlass_child.process.working_folder import STORAGE, TEMPORARY
+from windlass_child.process.working_folder import PACKAGE, STORAGE, TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -71,9 +71,12 @@ def with_loopback_direct(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def apply(
-    process_environment: ProcessEnvironment, changed: Callable[[dict[str, str]], dict[str, str]] | None = None
+    process_environment: ProcessEnvironment,
+    changed: Callable[[dict[str, str]], dict[str, str]] | None = None,
+    root: str | None = None,
 ) -> None:
-    """Sets the environment and the folder of this process. Crew code that runs later sees no other environment.
+    """Sets the environment and the folder of this process. Crew code that runs later sees no other environment. With
+    `root`, the folder of the project, the project is a package there (own_package).
 
     In a process that is reused, `changed` makes the environment of this run from the given one.
     """
@@ -84,6 +87,8 @@ def apply(
         **with_loopback_direct(activated(process_environment.environment)),
         "TMPDIR": f"{folder}/{TEMPORARY}",
     }
+    if root is not None:
+        given = own_package.variables(root, f"{folder}/{PACKAGE}", given)
     replace_environment(changed(given) if changed else given, known=changed is not None)
     tempfile.tempdir = None
     os.chdir(process_environment.working_folder)
@@ -94,7 +99,7 @@ def activated(given: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables as in the activated environment of this interpreter: programs that the crew starts by name,
     such as `python` or a script of a package, are those of the environment.
     """
-    programs, path = os.path.dirname(sys.executable), given.get("PATH", os.defpath).split(os.pathsep)  # noqa: PTH120
+    programs, path = os.path.dirname(EXECUTABLE), given.get("PATH", os.defpath).split(os.pathsep)  # noqa: PTH120
     found = {name: value for name, value in given.items() if name not in ("PYTHONHOME", "VIRTUAL_ENV")}
     if sys.prefix != sys.base_prefix:
         found["VIRTUAL_ENV"] = sys.prefix

@@ -31,9 +31,9 @@ MOST_BYTES = 32 * MB
 MOST_ENTRIES = 2000
 """The most files, folders and links that are made. A folder with more entries than are left becomes a link."""
 
-WORK, HOME, TEMPORARY, STORAGE = PLACES = ("work", "home", "tmp", "storage")
+WORK, HOME, TEMPORARY, STORAGE, PACKAGE = PLACES = ("work", "home", "tmp", "storage", "package")
 """The folders in the folder of a run or a zygote: its working folder, and beside it those for its home, for temporary
-files and for the files of frameworks.
+files, for the files of frameworks, and for the project as a package.
 """
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from windlass.cli.checks.machine import Finding
+from windlass.cli.checks.machine import Finding, Level
 from windlass.cli.this_server import running_server
 from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.errors import DatabaseUnavailable, WindlassError
@@ -87,6 +87,13 @@ def server(settings: Settings) -> Finding:
         raise WindlassError(
             f"the server at {url} is not ready: {', '.join(failing)}. {' '.join(problems)}".strip(),
             "See its log for the cause.",
+        )
+    if degraded := answer.get("degraded"):
+        codes = ", ".join(map(str, degraded))
+        return Finding(
+            f"the one at {url} is ready, and can't do all with the frameworks of its crews: {codes} (docs/errors.md). "
+            "Install newer releases in their environments.",
+            Level.WARN,
         )
     return Finding(f"the one at {url} is ready")
 
