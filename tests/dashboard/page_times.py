@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 DEPLOYMENTS, EXECUTIONS = 1000, 1_000_000
 TIMES = 60
-EXECUTION_LISTS = ("executions", "executions?state=failed", "executions?state=stopped", "executions?user=nobody")
+EXECUTION_LISTS = (
+    *("executions", "executions?state=failed", "executions?state=stopped", "executions?user=nobody"),
+    *("executions?crew=a", "executions?id=fffff", "?search=fffff"),
+)
 OTHERS = ("", "system", "system?span=day", "credentials", "identity", "people", "tokens", "audit", "account", "deploy")
 OF_A_CREW = ("", "/run", "/executions", "/environment", "/versions", "/settings")
 OF_AN_EXECUTION = ("", "?tab=timeline", "?tab=inputs", "?tab=files", "?tab=log", "?tab=attempts")
