@@ -102,6 +102,7 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
     assert windlass("deployments", "settings", "tea", "--reset", "concurrency").code == 0
     unknown = windlass("deployments", "settings", "tea", "colour=red")
     assert (unknown.code, unknown.err.count("colour: there is no such member")) == (3, 1), unknown
+    assert windlass("deployments", "settings", "tea", "concurency=2").err.endswith("\nDid you mean concurrency?\n")
 
     paused = windlass("deployments", "pause", "tea")
     assert "windlass deployments resume tea" in paused.err

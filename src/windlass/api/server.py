@@ -125,7 +125,7 @@ def _unusable(host: str, port: int, error: OSError) -> WindlassError:
     held = f" The process {holder} listens there." if holder else ""
     hints = {
         errno.EADDRINUSE: f"Stop the program that listens there, or choose another port: `--port {port + 1}` or "
-        "WINDLASS_PORT.",
+        "WINDLASS_PORT. A second server of Windlass also needs a home of its own: WINDLASS_HOME.",
         errno.EACCES: "Choose a port of 1024 or more with `--port` or WINDLASS_PORT, which needs no rights of root.",
     }
     return WindlassError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,10 +42,7 @@ def settings(
         windlass deployments settings my-crew --reset concurrency
     """  # noqa: D301 - \b keeps click from wrapping the lines
     body = changed_settings(pairs, resets)
-    if body:
-        answer = control.send("PATCH", "deployments", slug, "settings", body=body)
-    else:
-        answer = control.get("deployments", slug, "settings")
+    answer = changed(control, slug, body) if body else control.get("deployments", slug, "settings")
     if json_output:
         print_json(answer)
         return
@@ -59,6 +57,22 @@ def settings(
     rows = [[name, _shown(name, value), source(name)] for name, value in flat(answer["settings"]).items()]
     print_table(HEADINGS, rows)
     notify(f"Change one with: windlass deployments settings {shlex.quote(slug)} NAME=VALUE")
+
+
+def changed(control: ControlSession, slug: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Changes the settings. The error for an unknown name has the most similar one as its hint."""
+    from windlass.cli.crew_session import RequestRefused
+
+    try:
+        answer: dict[str, Any] = control.send("PATCH", "deployments", slug, "settings", body=body)
+    except RequestRefused as error:
+        wrong = [name for name in flat(body) if name in error.cause.details.get("invalid", {})]
+        known = list(flat(control.get("deployments", slug, "settings")["settings"])) if wrong else []
+        similar = [found[0] for name in wrong if name not in known and (found := get_close_matches(name, known, 1))]
+        if similar:
+            error.hint = f"Did you mean {', '.join(similar)}?"
+        raise
+    return answer
 
 
 def changed_settings(pairs: tuple[str, ...], resets: tuple[str, ...]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ AFTER_A_BAD_END = {
     "lost": "Look in the server's log for `kickoff.lost`. Often the machine ran out of memory. Then kick it off again.",
     "secrets": "If a value could not be read: `windlass env list` shows where its variables come from, and `windlass "
     "credentials test` why a provider refuses a credential. Then kick it off again.",
-    "error": "The crew's own code failed. `windlass logs` shows what it did, with the traceback if there is one.",
+    "error": "The error ended the run. `windlass logs` shows what it did, with the traceback if there is one.",
 }
 """Maps the reason of an end without success to what to do next."""
 WHILE_IT_WAITS = {

@@ -76,15 +76,15 @@ def prepare(account: Account, place: Path, report: Callable[[str], None]) -> Pre
         if made:
             began = time.monotonic()
             report(
-                f"preparing an interpreter for crews, which run as the user {account.name} and can't reach "
-                f"{original.closed[0]} (once, in {folder})"
+                f"making a copy of Python for crews in {folder}, once: they run as the user {account.name}, who can't "
+                f"read {original.closed[0]}"
             )
             making = folder.with_name(f"{folder.name}.making")
             copied = original.copy(making, folder)
             os.chown(making, ROOT, account.gid)
             making.chmod(0o750)
             making.rename(folder)
-            report(f"prepared in {time.monotonic() - began:.1f} s, {copied / 1e6:.0f} MB beside links")
+            report(f"made in {time.monotonic() - began:.1f} s, {copied / 1e6:.0f} MB beside links")
         os.utime(folder)
         found = original.prepared(folder)
         if made:

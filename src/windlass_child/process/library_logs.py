@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from windlass_child.process.report import Report
 
 EVENT = "library_log"
+MOST_REMEMBERED = 500
 INSTALLED = {"site-packages", "dist-packages"}
 """Folders of installed libraries, which are in the project's folder when its environment is."""
 
@@ -51,6 +52,7 @@ class LastResort(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.1
         self.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
         self._report = report
         self._given_root = root
+        self._seen: set[tuple[str, str]] = set()
 
     @cached_property
     def _root(self) -> Path:
@@ -62,10 +64,21 @@ class LastResort(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.1
             super().emit(record)
             return
         try:
-            payload = {"logger": record.name, "level": record.levelname, "message": record.getMessage()}
+            message = record.getMessage()
+            if self._is_repeated(record.name, message):
+                return
+            payload = {"logger": record.name, "level": record.levelname, "message": message}
             self._report.event(EVENT, payload, record.created)
         except Exception:  # noqa: BLE001 - as in every handler: a record that can't be handled must not end the crew
             self.handleError(record)
+
+    def _is_repeated(self, logger: str, message: str) -> bool:
+        """Returns whether the run has this record already. Some libraries log the same warning at each model call."""
+        if (logger, message) in self._seen:
+            return True
+        if len(self._seen) < MOST_REMEMBERED:
+            self._seen.add((logger, message))
+        return False
 
     def _is_of_project(self, path: str) -> bool:
         place = Path(path).resolve()
