@@ -159,7 +159,7 @@ async def discard(_: Message | Output | Preparing | Answered) -> None:
     pass
 
 
-TASKS_OF_A_PROCESS = 4
+TASKS_OF_A_PROCESS = 8
 """Processes and threads for each process of a run's process_limit."""
 
 
@@ -173,7 +173,7 @@ class TaskBounds:
 
     total: int
     others: int | None = None
-    least: int = 1024
+    least: int = 2048
 
     def of_run(self, process_limit: int | None) -> int | None:
         """Returns how many processes and threads there may be in addition to those at the start of the run; None where
