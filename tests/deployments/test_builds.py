@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -387,3 +388,38 @@ async def test_a_typo_in_a_file_of_a_crew_fails_the_build_before_packages_are_in
     )
     assert f"{failed.error}".startswith("src/tea/config/tasks.yaml:3: ")
     assert not any("not-in-any-index" in line for line in await server.log(failed))
+
+
+OWN = """
+import subprocess
+import sys
+from importlib.metadata import version
+import tiny
+
+
+def run() -> list:
+    commands = [["tea-time", "a"], [sys.executable, "-m", "tea.helper", "b"]]
+    return [version("tea"), *(subprocess.check_output(one, text=True).strip() for one in commands)]
+"""
+HELPER = """
+import sys
+import tiny
+
+
+def main():
+    print(tiny.version, *sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+async def test_a_deployed_project_is_a_package_beside_those_of_its_shared_environment(server: Server) -> None:
+    wheel(server.wheels, "tiny")
+    declared = '[project.scripts]\ntea-time = "tea.helper:main"\n[build-system]\nrequires = []\n'
+    files = {"pyproject.toml": f"{NEEDS}{declared}", "src/tea/__init__.py": "", "src/tea/helper.py": HELPER}
+    built = await server.build(files, OWN)
+    assert built.state == "ready", built.error
+    await server.worker()
+    assert json.loads(str((await server.result(await server.kickoff())).structured)) == ["1", "1.0 a", "1.0 b"]
