@@ -18,7 +18,7 @@ from projects_for_tests.making import Bench, Heard, function_project
 from windlass.kickoffs.states import State
 from windlass.runner import Runner
 from windlass.runner.crew_account import crew_account
-from windlass.runner.run_spec import machine_environment
+from windlass.runner.run_spec import TaskBounds, machine_environment
 from windlass_child.process.hardening import confine
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def run(seen):
 @pytest.fixture
 async def runner(open_folder: Path) -> AsyncIterator[Runner]:
     machine = machine_environment(os.environ)  # noqa: TID251 - as windlass.config does it
-    runner = Runner(open_folder / "scratch", machine, config_of(crew_account(None), tasks=4096))
+    runner = Runner(open_folder / "scratch", machine, config_of(crew_account(None), tasks=TaskBounds(4096)))
     await runner.start()
     yield runner
     await runner.stop()

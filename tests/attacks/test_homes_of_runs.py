@@ -18,7 +18,7 @@ from projects_for_tests.making import Bench, Heard, function_project
 from windlass.kickoffs.states import State
 from windlass.runner import Runner, RunnerConfig, Terminator
 from windlass.runner.crew_account import crew_account
-from windlass.runner.run_spec import machine_environment
+from windlass.runner.run_spec import TaskBounds, machine_environment
 from windlass_child.process.hardening import SCOPES_SIGNALS, landlock_version
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ async def bench(request: pytest.FixtureRequest, open_folder: Path) -> AsyncItera
     home = open_folder / "home"
     home.mkdir()
     machine = {**machine_environment(os.environ), "HOME": str(home)}  # noqa: TID251 - as windlass.config does it
-    config = config_of(crew_account(None), tasks=4096) if has_account else RunnerConfig()
+    config = config_of(crew_account(None), tasks=TaskBounds(4096)) if has_account else RunnerConfig()
     runner = Runner(open_folder / "scratch", machine, config)
     await runner.start()
     yield Bench(runner, INTERPRETER if has_account else Path(sys.executable))
