@@ -209,7 +209,7 @@ def run(steps):
 @pytest.mark.parametrize("code", OTHERS.values(), ids=OTHERS)
 def test_a_step_is_known_by_what_it_does_too(zygote: DrivenZygote, tmp_path: Path, code: str) -> None:
     run = of_code(zygote, tmp_path, code)
-    run.interrupted("c")
+    run.interrupted("c", journaled=2)
     child = run.attempt()
     assert given(child) == {"c": "c of attempt 2", "b": "b of attempt 1", "a": "a of attempt 1"}
     assert run.calls == dict.fromkeys("abc", 1)

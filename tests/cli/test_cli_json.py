@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from windlass.store.database import Database
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
-WITHOUT_FACTS = {"dev", "serve", "api", "worker", "setup", "demo-llm", "db shell", "db url"}
+WITHOUT_FACTS = {"dev", "serve", "api", "worker", "setup", "demo-llm", "db shell", "db url", "open"}
 """Commands that serve, that install, that another program replaces, or that print one value."""
 
 

@@ -50,7 +50,7 @@ def test_the_endpoints() -> None:
 def test_the_members_of_a_kickoff() -> None:
     members, _, warnings = section("POST /kickoff").partition("| warning |")
     assert named_in_first_cells(members) == set(KickoffRequest.model_fields)
-    assert named_in_first_cells(warnings) == {*UNSUPPORTED.values(), "unknown_input"}
+    assert named_in_first_cells(warnings) == {*UNSUPPORTED.values(), "ignored_member", "unknown_input"}
 
 
 def test_the_codes_of_what_a_kickoff_waits_for() -> None:
