@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -319,3 +320,12 @@ def test_the_interpreter_is_that_of_python_version_if_it_is_here(
         base_interpreter(None, packages_of(tmp_path / "project"), builder(tmp_path)) == tmp_path / "bin" / "python3.13"
     )
     assert base_interpreter("3.13", packages, builder(tmp_path)) == tmp_path / "bin" / "python3.13"
+
+
+def test_a_python_that_can_not_be_started_is_named_with_what_to_do(tmp_path: Path, wheels: Path) -> None:
+    broken = written(tmp_path / "bin", {"python3.13": "#!/bin/sh\nexit 127\n"}) / "python3.13"
+    broken.chmod(0o755)
+    root = written(tmp_path / "project", {"pyproject.toml": TINY})
+    with pytest.raises(ProjectError, match=re.escape(str(broken))) as raised:
+        made(root, wheels, python=str(broken))
+    assert raised.value.hint == "That Python can't be started. Repair it, or choose another one with --python."

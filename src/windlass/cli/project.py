@@ -117,10 +117,11 @@ def setup(project: Path, python: str | None) -> int:
     """
     import signal
 
-    from windlass import config
+    from windlass import config, log
     from windlass.cli.printing import Screen
     from windlass.wiring.setup import set_up_project
 
+    log.configure("text", "WARNING")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # removes the unfinished environment
     screen = Screen()
 

@@ -233,6 +233,7 @@ BEGINS, DRAWN = re.compile(r"\s*(error|\u00d7)"), re.compile(r"^[\s\u00d7\u2570\
 LONGEST_REASON = 900
 OTHERWISE = "Correct {file}, then run the command again."
 REMEDIES = {
+    r"inspect python interpreter": "That Python can't be started. Repair it, or choose another one with --python.",
     r"hash mismatch": "The package in the index is not that of {file}. Make the lock again if you trust the index.",
     r"no solution found|unsatisfiable": (
         "Change the versions in {file} that exclude each other, or choose another Python with --python."
