@@ -161,13 +161,18 @@ async def fill_disk(cluster: Cluster, chance: Random) -> str | None:
 
 
 @contextmanager
-def full(disk: Path) -> Iterator[None]:
+def full(disk: Path) -> Iterator[Callable[[], None]]:
+    """Yields a function that fills the disk again, with what others have freed since."""
     ballast = disk / "ballast"
-    try:
-        with ballast.open("wb", buffering=0) as file, suppress(OSError):
+
+    def fill() -> None:
+        with ballast.open("ab", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(bytes(1 << 20))
-        yield
+
+    try:
+        fill()
+        yield fill
     finally:
         ballast.unlink()
 
