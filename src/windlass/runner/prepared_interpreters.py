@@ -84,7 +84,7 @@ def prepare(account: Account, place: Path, report: Callable[[str], None]) -> Pre
             os.chown(making, ROOT, account.gid)
             making.chmod(0o750)
             making.rename(folder)
-            report(f"made in {time.monotonic() - began:.1f} s, {copied / 1e6:.0f} MB beside links")
+            report(f"made in {time.monotonic() - began:.1f} s: {copied / 1e6:.0f} MB of copies and else hard links")
         os.utime(folder)
         found = original.prepared(folder)
         if made:
