@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from projects_for_tests.crews import crew_project
 from projects_for_tests.making import Bench, Heard, function_project
 from windlass.kickoffs.states import State
+from windlass_child.process.child import is_unfinished
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
@@ -125,3 +127,14 @@ async def test_threads_that_the_end_of_a_run_ends_are_named(
     warned = [one.message for one in heard.of(Warned)]
     assert len(warned) == (named is not None)
     assert all(f"worked: {named}." in one for one in warned)
+
+
+async def test_only_threads_of_the_crews_code_are_reported() -> None:
+    over = threading.Event()
+    named = [threading.Thread(target=over.wait, name=name) for name in ("windlass-journal_0", "of a crew")]
+    for one in named:
+        one.start()
+    try:
+        assert [is_unfinished(one) for one in named] == [False, True]
+    finally:
+        over.set()

@@ -64,6 +64,8 @@ LOOK_FOR_ZYGOTE_SECONDS = 1.0
 
 MEMORY = "/proc/self/smaps_rollup"
 MOST_THREADS = 5
+OWN_THREADS = "windlass-"
+"""The start of the names of our own threads."""
 IDLE = ("_worker", "concurrent.futures.thread")
 """The function, and its module, in which a thread of a pool waits for work."""
 
@@ -288,8 +290,8 @@ def warn_of_threads(report: Report) -> None:
 
 
 def is_unfinished(thread: threading.Thread) -> bool:
-    """Returns whether the thread works. An idle thread of a pool, which waits for work, does not."""
-    if thread.daemon or thread is threading.main_thread():
+    """Returns whether a thread of the crew's code works. An idle thread of a pool, which waits for work, does not."""
+    if thread.daemon or thread is threading.main_thread() or thread.name.startswith(OWN_THREADS):
         return False
     frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - the only way to see what a thread does
     return frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != IDLE
