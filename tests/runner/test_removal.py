@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from projects_for_tests.driver import until
+from windlass import accounts
 from windlass.removal import remove, removed
 
 if TYPE_CHECKING:
@@ -20,9 +22,11 @@ async def test_a_caller_that_is_cancelled_leaves_the_removal_to_its_thread(
     raised: list[object] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
     (tmp_path / "work").mkdir()
-    began, may_end, others = threading.Event(), threading.Event(), set(threading.enumerate())
+    began, may_end = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
 
     def remove_later(folder: Path) -> None:
+        threads.append(threading.current_thread())
         began.set()
         assert may_end.wait(60)
         folder.rmdir()
@@ -33,9 +37,8 @@ async def test_a_caller_that_is_cancelled_leaves_the_removal_to_its_thread(
     removing.cancel()
     await asyncio.wait([removing])
     may_end.set()
-    for thread in set(threading.enumerate()) - others:
-        if thread.name == "windlass-files":
-            await asyncio.to_thread(thread.join, 60)
+    [thread] = threads
+    await asyncio.to_thread(until, lambda: thread in accounts._idle or not thread.is_alive())
     assert not raised
     assert not await asyncio.to_thread((tmp_path / "work").exists)
 
