@@ -225,9 +225,9 @@ async def test_a_missing_package_of_a_namespace_is_named_with_the_namespace(benc
 
 @functions
 @in_a_process
-async def test_metadata_of_a_project_that_is_not_installed_is_named_so(bench: Bench, tmp_path: Path) -> None:
+async def test_metadata_of_a_project_that_is_no_package_is_named_so(bench: Bench, tmp_path: Path) -> None:
     for name, start in (
-        ("Green_Tea", "the project itself, Green_Tea, is not installed in "),
+        ("Green_Tea", "the project itself, Green_Tea, is no package, so it has no metadata "),
         ("other", "the package 'other' is not installed in "),
     ):
         code = f"from importlib.metadata import version\n\ndef run():\n    return version({name!r})\n"

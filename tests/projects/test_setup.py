@@ -245,51 +245,13 @@ def test_the_stamp_names_what_the_environment_was_made_from(tmp_path: Path, whee
     assert stamp == {"form": FORM, "digest": packages.digest, "asked": None}
 
 
-BACKEND = """
-import pathlib, zipfile
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    pathlib.Path("written-beside-the-sources").touch()
-    with zipfile.ZipFile(pathlib.Path(folder, "steeping-1.5-py3-none-any.whl"), "w") as wheel:
-        for path in sorted(pathlib.Path("src").rglob("*.py")):
-            wheel.write(path, path.relative_to("src"))
-        wheel.writestr("made_by_the_build.py", "value = 7")
-        info = "steeping-1.5.dist-info/"
-        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: steeping\\nVersion: 1.5\\n")
-        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        wheel.writestr(info + "entry_points.txt", "[console_scripts]\\nsteep = steeping.helper:main\\n")
-        wheel.writestr(info + "RECORD", "")
-    return "steeping-1.5-py3-none-any.whl"
-"""
-ITSELF = TINY + '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-
-
-def test_the_project_itself_is_installed_by_its_path(tmp_path: Path, wheels: Path) -> None:
-    helper = "def main():\n    print({!r})\n\nif __name__ == '__main__':\n    main()\n"
-    files = {"pyproject.toml": ITSELF, "backend.py": BACKEND, "src/steeping/__init__.py": ""}
-    root = written(tmp_path / "project", {**files, "src/steeping/helper.py": helper.format("first")})
-    python = made(root, wheels).interpreter
-    assert installed(root) == {"tiny-2.0", "steeping-1.5"}
-    assert not (root / "written-beside-the-sources").exists()
-    written(root, {"src/steeping/helper.py": helper.format("changed")})
-    metadata = (
-        "from importlib.metadata import version; import made_by_the_build as m; print(version('steeping'), m.value)"
-    )
-    commands: list[tuple[list[str | Path], str]] = [
-        ([python, "-m", "steeping.helper"], "changed"),
-        ([python.with_name("steep")], "changed"),
-        ([python, "-c", metadata], "1.5 7"),
-    ]
-    for command, printed in commands:
-        done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-        assert done.stdout.strip() == printed
-
-
-def test_a_project_that_can_not_be_built_gets_its_packages_and_a_warning(tmp_path: Path, wheels: Path) -> None:
-    root = written(tmp_path / "project", {"pyproject.toml": ITSELF, "backend.py": "raise ValueError('broken')\n"})
-    lines: list[str] = []
-    set_up(root, None, None, builder(wheels), lines.append)
+def test_no_code_of_the_project_runs_to_make_its_environment(tmp_path: Path, wheels: Path) -> None:
+    itself = TINY + '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    code = "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n"
+    root = written(tmp_path / "project", {"pyproject.toml": itself, "backend.py": code, "setup.py": code})
+    made(root, wheels)
     assert installed(root) == {"tiny-2.0"}
-    assert [line for line in lines if line.startswith("warning: the project itself can't be installed")]
+    assert not (root / "ran").exists()
 
 
 @pytest.mark.parametrize(

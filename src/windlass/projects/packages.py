@@ -52,8 +52,6 @@ class Packages:
     inputs: Inputs | None = None
     poetry: PoetryFiles | None = None
     digest: str = field(default="", repr=False)
-    is_package: bool = False
-    """Whether the project itself is a package, which its environment gets too."""
 
     def inputs_on(self, markers: Mapping[str, str]) -> Inputs:
         """Returns what uv gets on an interpreter with these environment markers. Raises ProjectError."""
@@ -127,7 +125,7 @@ def packages_in(root: Path) -> Packages | None:
     project, of_poetry = table(document, "project"), table(document, "tool", "poetry")
     own = [text for text in (project.get("requires-python"), table(of_poetry, "dependencies").get("python")) if text]
     python, settings = [str(one) for one in own], Settings.of(root, document_of(root / UV_TOML), document)
-    found = partial(Packages, root, settings=settings, digest=digest_of(root), is_package=is_package(root, document))
+    found = partial(Packages, root, settings=settings, digest=digest_of(root))
     if (root / UV_LOCK).is_file():
         lock = document_of(root / UV_LOCK)
         locked = [str(lock["requires-python"])] if lock.get("requires-python") else []
@@ -143,14 +141,6 @@ def packages_in(root: Path) -> Packages | None:
     if (root / REQUIREMENTS).is_file():
         return found(REQUIREMENTS, python, inputs=of_requirements(root, settings))
     return None
-
-
-def is_package(root: Path, document: Mapping[str, Any]) -> bool:
-    """Returns whether uv or poetry would install the project itself."""
-    of_uv = table(document, "tool", "uv").get("package")
-    if of_uv is False or table(document, "tool", "poetry").get("package-mode") is False:
-        return False
-    return of_uv is True or bool(table(document, "build-system")) or (root / "setup.py").is_file()
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,15 +59,7 @@ def set_up(
         report(f"making {place} from {packages.file} on {base or f'Python {packages.wanted_python}'}")
         remove_leftovers(root)
         beside = str(root / MAKING)
-        with built(
-            base,
-            packages,
-            builder=builder,
-            report=report,
-            framework=framework,
-            beside=beside,
-            with_project=True,
-        ) as environment:
+        with built(base, packages, builder=builder, report=report, framework=framework, beside=beside) as environment:
             (environment / STAMP).unlink(missing_ok=True)
             write_new(environment / STAMP, json.dumps(stamp))
             move(environment, place, former or environment.with_name("former"))

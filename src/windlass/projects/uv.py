@@ -136,16 +136,9 @@ class Uv:
 
     def run(self, *arguments: str) -> None:
         """Raises ProjectError with uv's reason when uv fails."""
-        self._run(str(self.builder.uv), "--no-config", "--config-file", str(self.work / CONFIGURATION), *arguments)
-
-    def run_python(self, python: Path, code: str, *arguments: str) -> None:
-        """Runs code of Windlass as the builder. Raises ProjectError when it fails."""
-        self._run(str(python), "-I", "-c", code, *arguments)
-
-    def _run(self, *command: str) -> None:
         account = self.builder.account
-        process = subprocess.Popen(  # noqa: S603 - uv or Python, with arguments of this package
-            command,
+        process = subprocess.Popen(  # noqa: S603 - uv, with arguments of this module
+            [self.builder.uv, "--no-config", "--config-file", str(self.work / CONFIGURATION), *arguments],
             cwd=self.work,
             env=self._environment(),
             stdin=subprocess.DEVNULL,

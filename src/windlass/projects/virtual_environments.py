@@ -35,7 +35,7 @@ from windlass.projects.interpreter import (
     with_version,
 )
 from windlass.projects.uv import CONFIGURATION, Uv, combined, operator_settings
-from windlass.projects.uv_inputs import PYPROJECT, document_text, path_of
+from windlass.projects.uv_inputs import document_text
 from windlass.removal import remove
 
 if TYPE_CHECKING:
@@ -103,11 +103,8 @@ def built(
     report: Callable[[str], None],
     framework: str | None,
     beside: str,
-    with_project: bool = False,
 ) -> Iterator[Path]:
     """Yields a new environment with these packages, for the caller to move to its place.
-
-    With `with_project` it has the project itself too, by the path of its folder, if that is a package.
 
     The name of the folder in which the environment is made begins with `beside`.
     `framework` is the package that the project's kind needs. Raises ProjectError.
@@ -121,8 +118,6 @@ def built(
                 f"Add {framework} to the dependencies of the project. A project that names no packages runs on "
                 f"Windlass's own interpreter, which has {framework}.",
             )
-        if with_project and packages.is_package and not names_itself(packages):
-            install_project(packages, folder, own, report)
         take(folder, own)
         yield folder / "env"
 
@@ -194,35 +189,6 @@ def install(
     target = [] if inputs.arguments[0] == "sync" else ["pip", "install"]
     python = str(environment / "bin" / "python")
     uv.run(*target, *inputs.arguments, "--python", python, "--compile-bytecode")
-
-
-def names_itself(packages: Packages) -> bool:
-    """Returns whether the project is among its own packages, for example by `-e .`."""
-    root = packages.root.resolve()
-    return any(path_of(root, place) == root for place in packages.own)
-
-
-def install_project(packages: Packages, folder: Path, builder: Builder, report: Callable[[str], None]) -> None:
-    """Installs the project itself: its metadata, its commands, and its folders on `sys.path`, so that changes of its
-    modules count at once.
-
-    Its backend builds a wheel from a copy: some backends write beside the sources. The builder may not write there. A
-    project that can't be built is reported, and runs without its metadata and commands.
-    """
-    code = (Path(__file__).parent / "path_wheel.py").read_text("utf-8")
-    root, source, wheels = str(packages.root.resolve()), str(folder / "project"), folder / "wheel"
-    python = folder / "env" / "bin" / "python"
-    uv = Uv(folder / "work", folder, builder, packages, report)
-    try:
-        uv.run_python(python, code, "copy", root, source)
-        uv.run("build", "--wheel", "--out-dir", str(wheels), "--python", str(python), source)
-        uv.run_python(python, code, "wheel", str(wheels), root)
-        uv.run("pip", "install", "--no-deps", "--no-index", "--python", str(python), *map(str, wheels.glob("*.whl")))
-    except ProjectError as error:
-        report(
-            f"warning: the project itself can't be installed, so its commands and its metadata are missing: "
-            f"{error.message} Correct [build-system] in {PYPROJECT}, or remove it if the project is no package."
-        )
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import errno
 import importlib.util
+import os
 import re
 import shlex
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from windlass_child.process.messages import Failed
+from windlass_child.process.working_folder import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -385,8 +387,8 @@ def without_metadata(name: str, at: str, root: Path) -> tuple[str, str]:
     """Returns the words for a read of the metadata of a package, such as its version, that is not installed."""
     if plain(name) != plain(own_name(root)):
         return missing_package(name, at, root)
-    message = f"the project itself, {name}, is not installed in {interpreter()}, so it has no metadata{at}"
-    return message, f"Name a [build-system] in its pyproject.toml, and run: {setup_command(root)}"
+    message = f"the project itself, {name}, is no package, so it has no metadata{at}"
+    return message, "Write [build-system] in its pyproject.toml, or package = true below [tool.uv]."
 
 
 def own_name(root: Path) -> str:
@@ -491,6 +493,8 @@ def frames(trace: TracebackType | None, root: Path) -> Iterator[str]:
 
 def inside(filename: str, root: Path) -> str | None:
     path = Path(filename)
+    if PACKAGE in path.parts:  # a package of the project by a link (own_package)
+        path = Path(os.path.realpath(path))
     if not path.is_relative_to(root) or NOT_CODE_OF_THE_PROJECT & set(path.relative_to(root).parts):
         return None
     return str(path.relative_to(root))

@@ -1,8 +1,8 @@
 """Makes the project itself a package of its run: its metadata, its commands and entry points, and `python -m`.
 
-A package manager does so by installing the project. The environment of a deployed project is shared with others, so
-each run gets a small environment of its own, in its folder. It has what pyproject.toml declares, and finds all packages
-of the shared one. Nothing is built: a version that only a build finds is missing.
+A package manager does so by installing the project, for which it runs the code of a build. The environment of a
+deployed project is shared with others, too. So each run gets a small environment of its own, in its folder. It has what
+the files of the project declare (declared_package), and finds all packages of the shared one.
 """
 
 from __future__ import annotations
@@ -11,105 +11,58 @@ import contextlib
 import os
 import re
 import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+from windlass_child.process.declared_package import OwnPackage, package_in
 from windlass_child.process.error_text import EXECUTABLE, plain
 
 SITES = ("site-packages", "dist-packages")
-LARGEST = 1 << 20
-NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-VERSION = re.compile(r"[A-Za-z0-9.!+_-]+")
-TARGET = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
-GROUP = re.compile(r"[\w.-]+")
+TARGET = re.compile(r"([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)(?:\s*\[[\w, .-]*\])?")
 MINOR = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-SCRIPT = """#!/bin/sh
+STARTED = """#!/bin/sh
 '''exec' "{python}" "$0" "$@"
 ' '''
-import sys
+"""
+"""The first lines of a command. The path of an interpreter in the first line could be too long."""
+CALLED = """import sys
 from {module} import {name}
 sys.exit({function}())
 """
-"""A command. The path of an interpreter in the first line of a file could be too long."""
 
-toml: Any = None
-with contextlib.suppress(ImportError):  # Python 3.10 has no reader of TOML; frameworks bring this one
-    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 _entered: list[str] = []
-"""The entry of sys.path of this process."""
+"""The entries of sys.path of this process."""
 
 
 def variables(root: str, folder: str, given: dict[str, str]) -> dict[str, str]:
-    """Returns the variables of a run with the environment of its project in `folder`. Adds its metadata to sys.path.
+    """Returns the variables of a run with the environment of its project in `folder`. Adds its modules and its metadata
+    to sys.path.
 
     Returns them unchanged for a project that is no package, or that is installed already.
     """
     sys.executable = EXECUTABLE
-    if not make(root, folder):
+    entries = made(root, folder)
+    sys.path[:] = [*(entry for entry in sys.path if entry not in _entered), *entries]
+    _entered[:] = entries
+    if not entries:
         return given
-    python, site = f"{folder}/bin/python", f"{folder}/lib/{MINOR}/site-packages"
-    sys.path[:] = [*(entry for entry in sys.path if entry not in _entered), site]
-    _entered[:] = [site]
-    sys.executable = python
+    sys.executable = f"{folder}/bin/python"
     return {**given, "PATH": f"{folder}/bin{os.pathsep}{given['PATH']}", "VIRTUAL_ENV": folder}
 
 
-def make(root: str, folder: str) -> bool:
-    """Writes the environment. Returns whether there is one."""
-    declared = document(Path(root, "pyproject.toml"))
-    name, version, points = declared_in(declared)
-    if not is_package(declared) or not NAME.fullmatch(name):
-        return False
+def made(root: str, folder: str) -> list[str]:
+    """Makes the environment. Returns the entries of sys.path for it, none without an environment."""
+    package = package_in(Path(root))
+    if package is None:
+        return []
     sites = [entry for entry in sys.path if entry.rpartition("/")[2] in SITES and entry not in _entered]
-    if any(is_installed(name, site) for site in sites):
-        return False
+    if any(is_installed(package.name, site) for site in sites):
+        return []
     try:
-        write(Path(folder), root, sites, name, version, points)
+        write(Path(folder), root, sites, package)
     except OSError:  # for example a full disk: the run may do without
-        return False
-    return True
-
-
-def document(file: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text("utf-8") if toml is not None and file.stat().st_size <= LARGEST else ""
-        return dict(toml.loads(text)) if "build-system" in text or "package" in text else {}
-    except (OSError, ValueError, RecursionError):
-        return {}
-
-
-def table(declared: Any, *names: str) -> dict[str, Any]:
-    for name in names:
-        declared = declared.get(name) if isinstance(declared, dict) else None
-    return declared if isinstance(declared, dict) else {}
-
-
-def is_package(declared: dict[str, Any]) -> bool:
-    """Returns whether uv or poetry would install the project itself."""
-    of_uv = table(declared, "tool", "uv").get("package")
-    if of_uv is False or table(declared, "tool", "poetry").get("package-mode") is False:
-        return False
-    return of_uv is True or bool(table(declared, "build-system"))
-
-
-def declared_in(declared: dict[str, Any]) -> tuple[str, str, dict[str, dict[str, str]]]:
-    """Returns the name, the version ("" if only a build finds it), and the entry points by their groups."""
-    project, poetry = table(declared, "project"), table(declared, "tool", "poetry")
-    groups = {**table(poetry, "plugins"), **table(project, "entry-points")}
-    groups["console_scripts"] = {**table(poetry, "scripts"), **table(project, "scripts")}
-    groups["gui_scripts"] = table(project, "gui-scripts")
-    points = {
-        group: {name: value for name, value in named.items() if is_point(name, value)}
-        for group, named in groups.items()
-        if GROUP.fullmatch(group) and isinstance(named, dict)
-    }
-    name, version = (str(project.get(key) or poetry.get(key) or "") for key in ("name", "version"))
-    return name, version if VERSION.fullmatch(version) else "", points
-
-
-def is_point(name: str, value: object) -> bool:
-    return bool(NAME.fullmatch(name) and isinstance(value, str) and re.fullmatch(r"[\w.:\[\], -]+", value))
+        return []
+    known = [entry for entry in sys.path if entry not in _entered]
+    return [f"{folder}/lib/{MINOR}/site-packages", *(one for one in map(str, package.folders) if one not in known)]
 
 
 def is_installed(name: str, site: str) -> bool:
@@ -120,9 +73,7 @@ def is_installed(name: str, site: str) -> bool:
     return False
 
 
-def write(
-    folder: Path, root: str, sites: list[str], name: str, version: str, points: dict[str, dict[str, str]]
-) -> None:
+def write(folder: Path, root: str, sites: list[str], package: OwnPackage) -> None:
     site, base = folder / "lib" / MINOR / "site-packages", Path(getattr(sys, "_base_executable", EXECUTABLE))
     site.mkdir(parents=True)
     (folder / "bin").mkdir()
@@ -130,25 +81,42 @@ def write(
         (folder / "bin" / link).symlink_to(base)
     settings = f"home = {base.parent}\ninclude-system-site-packages = false\n"
     (folder / "pyvenv.cfg").write_text(settings, "utf-8")
-    own = [str(place) for place in (Path(root, "src"), Path(root)) if place.is_dir()]
-    lines = [*(f"import site; site.addsitedir({one!r})" for one in sites), *own]
+    own = [str(place) for place in (*package.folders, Path(root, "src"), Path(root)) if place.is_dir()]
+    lines = [*(f"import site; site.addsitedir({one!r})" for one in sites), *dict.fromkeys(own)]
     (site / "project.pth").write_text("\n".join(lines) + "\n", "utf-8")
-    if version:
-        metadata = site / f"{plain(name).replace('-', '_')}-{version}.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "utf-8")
-        listed = [line for group, named in points.items() if named for line in section(group, named)]
-        (metadata / "entry_points.txt").write_text("\n".join(listed) + "\n", "utf-8")
-    for command, value in {**points["console_scripts"], **points.get("gui_scripts", {})}.items():
-        if (target := TARGET.fullmatch(value)) and not command.startswith("python"):
-            module, function = target[1], target[2]
-            script = folder / "bin" / command
-            text = SCRIPT.format(
-                python=folder / "bin" / "python", module=module, name=function.partition(".")[0], function=function
-            )
-            script.write_text(text, "utf-8")
-            script.chmod(0o755)
+    for name, place in package.links.items():
+        (site / name).symlink_to(place)
+    write_metadata(site, package)
+    write_commands(folder / "bin", package)
+
+
+def write_metadata(site: Path, package: OwnPackage) -> None:
+    metadata = site / f"{plain(package.name).replace('-', '_')}-{package.version}.dist-info"
+    metadata.mkdir()
+    text = f"Metadata-Version: 2.1\nName: {package.name}\nVersion: {package.version}\n"
+    (metadata / "METADATA").write_text(text, "utf-8")
+    listed = [line for group, named in package.points.items() if named for line in section(group, named)]
+    (metadata / "entry_points.txt").write_text("\n".join(listed) + "\n", "utf-8")
 
 
 def section(group: str, named: dict[str, str]) -> list[str]:
     return [f"[{group}]", *(f"{name} = {value}" for name, value in named.items())]
+
+
+def write_commands(folder: Path, package: OwnPackage) -> None:
+    started = STARTED.format(python=folder / "python")
+    for command, value in {**package.points["gui_scripts"], **package.points["console_scripts"]}.items():
+        if target := TARGET.fullmatch(value):
+            module, function = target[1], target[2]
+            called = CALLED.format(module=module, name=function.partition(".")[0], function=function)
+            write_command(folder / command, started + called)
+    for command, file in package.scripts.items():
+        text = file.read_text("utf-8", "surrogateescape")
+        first, _, rest = text.partition("\n")
+        write_command(folder / command, started + rest if first.startswith("#!") and "python" in first else text)
+
+
+def write_command(file: Path, text: str) -> None:
+    if not os.path.lexists(file):
+        file.write_text(text, "utf-8", "surrogateescape")
+        file.chmod(0o755)
