@@ -379,3 +379,59 @@ async def test_a_thread_and_a_lock_of_the_import_hang_no_kickoff(bench: Bench, t
     project = function_project(tmp_path, AT_IMPORT)
     for _ in range(5):
         assert (await bench.run(project)).output == "ran"
+
+
+ASKING_TOOLS = """
+from crewai.tools import tool
+
+class Calling(Parrot):
+    native: bool
+
+    def call(self, messages, tools=None, *arguments, **named):
+        if any(one["role"] in ("tool", "assistant") for one in messages):
+            return "Thought: I know\\nFinal Answer: done"
+        if self.native:
+            return [{"id": "1", "type": "function", "function": {"name": "asks", "arguments": "{}"}}]
+        return "Thought: use it\\nAction: asks\\nAction Input: {}\\n"
+
+    def supports_function_calling(self):
+        return self.native
+
+@tool
+def asks() -> str:
+    \"\"\"Asks.\"\"\"
+    import click, getpass
+    return str(eval(os.environ["QUESTION"]))
+
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        one = worker(llm=Calling(model="calling", native="NATIVE" in os.environ), tools=[asks])
+        return Crew(agents=[one], tasks=[Task(description="Work", expected_output="Work", agent=one)])
+"""
+AT_THE_TERMINAL = "at the terminal, but a kickoff has no one to answer"
+
+
+@pytest.mark.parametrize("native", [{"NATIVE": "1"}, {}], ids=["native", "text"])
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (
+            "input('Delete all? ')",
+            "the code called input() and asked for 'Delete all?', but a kickoff has no one to answer",
+        ),
+        ("click.confirm('Install it?')", f"the code asked 'Install it?' {AT_THE_TERMINAL}"),
+        ("getpass.getpass('Your PIN: ')", f"the code asked 'Your PIN:' {AT_THE_TERMINAL}"),
+        ("int('tea')", "ValueError: invalid literal for int() with base 10: 'tea'"),
+    ],
+    ids=["input", "click", "getpass", "another error"],
+)
+async def test_the_event_of_a_failed_tool_has_its_error_and_what_it_asked_at_a_terminal(
+    bench: Bench, tmp_path: Path, question: str, words: str, native: dict[str, str]
+) -> None:
+    heard = Heard()
+    project = crew_project(tmp_path, ASKING_TOOLS)
+    outcome = await bench.run(project, environment={"QUESTION": question, **native}, heard=heard)
+    assert outcome.state is State.SUCCESS, outcome
+    assert {one["error"] for one in heard.events("tool_usage_error")} == {words}

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from windlass_child.crewai import bus, usage
 from windlass_child.crewai.capabilities import first_of, found, optional
-from windlass_child.process.error_text import text_of
+from windlass_child.process.error_text import of_caught, text_of
 from windlass_child.process.messages import Tokens
 from windlass_child.process.process_env import environment
 from windlass_child.process.redaction import nameless
@@ -88,12 +88,19 @@ def is_internal(source: Any, event: Any) -> bool:
 
 def dumped(event: Any) -> dict[str, Any]:
     if DUMPS_ANYTHING:
-        payload: dict[str, Any] = event.model_dump(mode="json", fallback=nameless, exclude=LEFT_OUT, exclude_none=True)
+        payload: dict[str, Any] = event.model_dump(
+            mode="json", fallback=replacement, exclude=LEFT_OUT, exclude_none=True
+        )
     else:
         payload = json.loads(
-            json.dumps(event.model_dump(exclude=LEFT_OUT, exclude_none=True), skipkeys=True, default=nameless)
+            json.dumps(event.model_dump(exclude=LEFT_OUT, exclude_none=True), skipkeys=True, default=replacement)
         )
     return payload
+
+
+def replacement(value: object) -> str:
+    """Returns the text for a value that JSON has no type for. Tools' errors are exceptions in events."""
+    return of_caught(value) if isinstance(value, BaseException) else nameless(value)
 
 
 def end_first_run() -> None:

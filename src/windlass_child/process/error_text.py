@@ -200,10 +200,21 @@ def words_for(error: BaseException, root: Path) -> tuple[str, str]:
     if isinstance(error, ImportError) and (words := missing(error, where(error, root), root)):
         return words
     if (question := asked_at_terminal(error)) is not None:
-        asked = f"asked {question!r}" if question else "asked something"
-        message = f"the code {asked} at the terminal, but a kickoff has no one to answer"
-        return message, instead_of_an_answer(question, root)
+        return nobody_answered(question), instead_of_an_answer(question, root)
     return f"{type(error).__name__}: {own_text(error, root)}", remedy(error, root)
+
+
+def of_caught(error: BaseException) -> str:
+    """Returns the text of an exception that a framework caught, for example one of a tool."""
+    if isinstance(error, ProjectFault):
+        return error.message
+    question = asked_at_terminal(error)
+    return f"{type(error).__name__}: {text_of(error)}" if question is None else nobody_answered(question)
+
+
+def nobody_answered(question: str) -> str:
+    asked = f"asked {question!r}" if question else "asked something"
+    return f"the code {asked} at the terminal, but a kickoff has no one to answer"
 
 
 def own_text(error: BaseException, root: Path) -> str:
