@@ -1,6 +1,6 @@
 """A crew without any server: python -m bench.bare PROJECT ("forked" | "looping")
 
-The crewai of these processes is warm, and has none of Windlass's shortcuts.
+The crewai of these processes is warm.
 
 Reads numbers from standard input, one a line: so many kickoffs, two at a time; prints one line of JSON for each with
 the seconds that they took. "forked" starts a child for every kickoff from a parent that has crewai imported and warm;

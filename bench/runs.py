@@ -34,8 +34,8 @@ WINDLASS, REUSED = "Windlass", f"with reuse = {REUSE}"
 BARE = {"forked": "bare forked children", "looping": "bare crew.kickoff() in two warm processes"}
 CELERY = {"default": "Celery, crewai's default storage", "own": "Celery, a storage folder for each process"}
 CELERY_FUNCTION = "Celery, empty tasks in two processes"
-GOALS = {BARE["forked"]: "at least 0.85", CELERY["default"]: "above 1"}
-GOALS_REUSED = {BARE["looping"]: "at least 0.85", CELERY["own"]: "at least 1"}
+GOALS = {BARE["forked"]: "at least 0.7"}
+GOALS_REUSED = {BARE["looping"]: "at least 0.7", CELERY["default"]: "above 1"}
 CPU_GOAL = "at most 20"
 WITHOUT_REDIS = "needs redis-server"
 

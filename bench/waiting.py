@@ -87,7 +87,7 @@ async def _waiting(children: int, crowd: int) -> list[Figure]:
         in_client = await memory_of_each(runner, model, children, model.environment)
         at_once = await all_at_once(runner, model, crowd)
     return [
-        Figure("memory of a waiting child, model in-process, MB", spread(in_process, "", 1), "at most 25"),
+        Figure("memory of a waiting child, model in-process, MB", spread(in_process, "", 1), "at most 20"),
         Figure("memory of a waiting child, in OpenAI's client, MB", spread(in_client, "", 1), "at most 38"),
         *at_once,
     ]

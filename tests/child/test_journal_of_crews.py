@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +13,7 @@ from windlass_child.process.messages import Event, JournalAppend, Succeeded, Tas
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from projects_for_tests.driver import DrivenChild, DrivenZygote
+    from projects_for_tests.driver import DrivenZygote
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
@@ -351,25 +350,6 @@ def test_a_process_that_crew_code_forks_does_not_wait_for_the_journal(zygote: Dr
     assert run.calls == {"a": 1}
 
 
-def finals(child: DrivenChild) -> list[bool]:
-    return [entry.final for entry in child.talk.of(JournalAppend)]
-
-
-def test_only_the_result_follows_the_final_entry_of_a_crew(zygote: DrivenZygote, tmp_path: Path) -> None:
-    run = kickoff_of_crew(zygote, tmp_path, THREE)
-    child = run.attempt(commits_until=3)
-    assert child.answer() == Succeeded("c of attempt 1"), "it does not wait for the commit of its final entry"
-    assert finals(child) == [False, False, True]
-
-
-def test_an_attempt_that_has_one_task_left_has_a_final_entry(zygote: DrivenZygote, tmp_path: Path) -> None:
-    run = kickoff_of_crew(zygote, tmp_path, THREE)
-    run.interrupted("c", journaled=2)
-    child = run.attempt()
-    child.exited()
-    assert finals(child) == [True]
-
-
 AFTERWARDS = """
 @CrewBase
 class Work:
@@ -432,80 +412,6 @@ def test_code_of_the_project_after_the_last_task_waits_until_the_task_is_committ
     zygote: DrivenZygote, tmp_path: Path, code: str
 ) -> None:
     run = kickoff_of_crew(zygote, tmp_path, code)
-    child = run.interrupted_in_writing(2, lost=False)
-    assert finals(child) == [False, False]
+    run.interrupted_in_writing(2, lost=False)
     run.attempt().exited()
     assert "b of attempt 1" in run.noted("after")
-
-
-SKIPPED_AT_THE_END = """
-@CrewBase
-class Work:
-    @crew
-    def crew(self):
-        agent = one()
-        text = {"name": "b", "description": "Do [b]", "expected_output": "Words"}
-        maybe = ConditionalTask(condition=lambda output: False, agent=agent, **text)
-        return Crew(agents=[agent], tasks=[step("a", agent), maybe])
-"""
-
-ADDED_AT_THE_END = """
-@CrewBase
-class Work:
-    @crew
-    def crew(self):
-        agent = one()
-        more = lambda output: made.tasks.append(step("x", agent))
-        made = Crew(agents=[agent], tasks=[step("a", agent), step("b", agent, callback=more)])
-        return made
-"""
-
-KICKED_OFF_BEFORE = """
-@CrewBase
-class Work:
-    begun = False
-
-    @before_kickoff
-    def begin(self, inputs):
-        if not Work.begun:
-            Work.begun = True
-            self.crew().kickoff()
-        return inputs
-
-    @crew
-    def crew(self):
-        agent = one()
-        return Crew(agents=[agent], tasks=[step("a", agent)])
-"""
-
-WITHIN_A_TASK = """
-def again(output):
-    agent = one(role="other")
-    Crew(agents=[agent], tasks=[step("x", agent)]).kickoff()
-
-@CrewBase
-class Work:
-    @crew
-    def crew(self):
-        agent = one()
-        return Crew(agents=[agent], tasks=[step("a", agent, callback=again)])
-"""
-
-
-@pytest.mark.parametrize(
-    ("code", "calls", "expected"),
-    [
-        pytest.param(SKIPPED_AT_THE_END, "a", [False, False], id="a task that is skipped"),
-        pytest.param(ADDED_AT_THE_END, "abx", [False, False], id="a task that another one adds"),
-        pytest.param(KICKED_OFF_BEFORE, "aa", [False], id="its own preparation"),
-        pytest.param(WITHIN_A_TASK, "ax", [False, True], id="a crew within a task"),
-    ],
-)
-def test_no_entry_is_final_if_something_follows(
-    zygote: DrivenZygote, tmp_path: Path, code: str, calls: str, expected: list[bool]
-) -> None:
-    run = kickoff_of_crew(zygote, tmp_path, code)
-    child = run.attempt()
-    child.exited()
-    assert run.calls == Counter(calls)
-    assert finals(child) == expected

@@ -4,14 +4,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 import windlass_child
+from projects_for_tests.making import Bench, function_project
 from windlass_child.process.frames import Frames
 from windlass_child.process.messages import Ready, Unready
-
-if TYPE_CHECKING:
-    import pytest
 
 PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
 
@@ -65,3 +64,27 @@ def test_a_zygote_has_imported_all_that_each_child_guards() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert found.stdout == "[]\n"
+
+
+SIGNATURES = """
+import inspect
+
+
+class Own(list):
+    pass
+
+
+class Signature(inspect.Signature):
+    pass
+
+
+def run():
+    known = [inspect.signature(one) is inspect.signature(one) for one in (list, tuple, object)]
+    return [known, *map(str, (inspect.signature(Own), Signature.from_callable(list), inspect.signature(len)))]
+"""
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_signatures_of_built_in_classes_are_read_before_the_fork(bench: Bench, tmp_path: Path) -> None:
+    outcome = await bench.run(function_project(tmp_path / "project", SIGNATURES), {})
+    assert outcome.json == [[True] * 3, "(iterable=(), /)", "(iterable=(), /)", "(obj, /)"]

@@ -12,7 +12,6 @@ import pytest
 from store.kickoff_rows import DONE
 from windlass.errors import Unstorable
 from windlass.kickoffs.events import stored_event
-from windlass.kickoffs.files import FileChanges
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import State, TaskState
@@ -93,36 +92,22 @@ async def entries(rows: Rows, run: Claimed) -> list[str]:
     return [row.record for row in await rows.store.journal(run.id, 0)]
 
 
-async def test_the_entry_of_the_final_step_is_committed_with_the_outcome(rows: Rows) -> None:
+async def test_a_journal_entry_is_written_before_the_outcome(rows: Rows) -> None:
+    """A worker that is killed before it writes the outcome does not run the step again."""
     run = await rows.started()
     async with recording(rows, run) as recorder:
-        await recorder.journal(ENTRY, final=True)
-        assert not recorder._urgent.is_set()
-        recorder.wake()
+        await recorder.journal(ENTRY)
         recorder.hold()
-    assert recorder.last is not None
-    assert recorder.last.entries == [ENTRY]
-    assert await entries(rows, run) == []
-    assert await rows.store.settle(run.id, run.attempt, OUTCOME, TokenUsage(), [], last=recorder.last)
+        recorder.wake()
+    assert recorder.last is None
     assert await entries(rows, run) == ["sealed"]
-    assert (await rows.status(run.id)).state is State.SUCCESS
 
 
-async def test_the_entry_of_the_final_step_does_not_wait_for_a_run_that_goes_on(rows: Rows) -> None:
+async def test_a_journal_entry_does_not_wait_for_the_end_of_a_run(rows: Rows) -> None:
     run = await rows.started()
     async with recording(rows, run) as recorder, asyncio.timeout(30):
-        await recorder.journal(ENTRY, final=True)
+        await recorder.journal(ENTRY)
         recorder.hold()
         recorder.wake()
         while not await entries(rows, run):  # noqa: ASYNC110 - a row
             await asyncio.sleep(0.01)
-
-
-async def test_the_entry_of_a_final_step_with_files_is_written_before_the_outcome(rows: Rows) -> None:
-    run = await rows.started()
-    async with recording(rows, run) as recorder:
-        await recorder.journal(replace(ENTRY, files=FileChanges(0)), final=True)
-        assert recorder._urgent.is_set(), "it would wait in vain"
-        recorder.wake()
-    assert recorder.last is None
-    assert await entries(rows, run) == ["sealed"]

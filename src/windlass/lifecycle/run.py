@@ -337,8 +337,7 @@ class Run:
                 self._check_budget()
             case JournalAppend():
                 files = await self.files.at_step(found=report.files)
-                entry = replace(await self._journal.entry(report), files=files)
-                await self._reports.journal(entry, final=report.final)
+                await self._reports.journal(replace(await self._journal.entry(report), files=files))
             case Warned():
                 self._reports.warn(
                     Warning_(report.code[:LONGEST_TYPE], report.message, self._records.task_id(report.task))

@@ -36,13 +36,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GATHERING = 0.025
-"""Seconds that a report waits for others, to be written in one statement with them. A journal entry that is not final
-is written at once, with the reports before it.
+"""Seconds that a report waits for others, to be written in one statement with them. A journal entry is written at once,
+with the reports before it.
 """
 APART = 0.05
-"""Seconds between the beginnings of two writes of such reports. A final journal entry waits at most so long for the
-outcome, to be written with it.
-"""
+"""Seconds between the beginnings of two writes of such reports."""
 MOST_WAITING = 500
 MOST_BYTES_WAITING = 8 * 1024 * 1024
 """Limits of the unwritten reports of one run. The first counts events and journal entries, the second their bytes and
@@ -68,8 +66,8 @@ class RunRecorder:
 
     A batch holds events, the task records that changed, new warnings, and journal entries. It also holds the tokens
     used, the model calls begun (both counted over all attempts), and what the run waits for. Journal entries are
-    written at once, because the run waits until `lease_handle` reports their commit. The run does not wait for the
-    commit of a final entry. The last batch is left in `last` when it is small, to be written together with the outcome.
+    written at once, because the run waits until `lease_handle` reports their commit. The last batch is left in
+    `last` when it is small and has no entries, to be written together with the outcome.
 
     `add`, `task` and `journal` wait while too much is unwritten. No further reports of the run are read then, so its
     child waits too. A large value is written before the call returns, so that the server holds one large value of a run
@@ -141,11 +139,10 @@ class RunRecorder:
         if self._grow(len(getattr(message, "output", None) or "")):
             await self._flushed()
 
-    async def journal(self, entry: JournalEntry, *, final: bool = False) -> None:
+    async def journal(self, entry: JournalEntry) -> None:
         await self._room.wait()
         self._entries.append(entry)
-        if not final or entry.files or len(entry.record) > LAST_BYTES:  # it can't be written together with the outcome
-            self._urgent.set()
+        self._urgent.set()
         if self._grow(len(entry.record)):
             await self._flushed()
 
@@ -217,8 +214,7 @@ class RunRecorder:
             batch = self._take()
             left = self._left
             flushes, self._flushes = ([], self._flushes) if left else (self._flushes, [])
-            files = any(entry.files for entry in batch.entries)
-            if self._closed and not (left or flushes or files) and batch.size <= LAST_BYTES:
+            if self._closed and not (left or flushes or batch.entries) and batch.size <= LAST_BYTES:
                 self.last = batch if batch.has_content else None
             elif batch.has_content or batch.row_changes:
                 await self._write(batch)
@@ -229,8 +225,7 @@ class RunRecorder:
     async def _gather(self) -> None:
         now = time.monotonic()
         with suppress(TimeoutError):
-            longest = APART if self._entries else self._gathering
-            async with asyncio.timeout(max(longest, self._next_write - now)):
+            async with asyncio.timeout(max(self._gathering, self._next_write - now)):
                 await self._urgent.wait()
         self._next_write = time.monotonic() + APART
 

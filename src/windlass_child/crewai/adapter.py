@@ -43,12 +43,6 @@ DATABASES = (
     "crewai.memory.storage.ltm_sqlite_storage:LTMSQLiteStorage",
 )
 """The databases of older releases."""
-SQLITE = (
-    "crewai.flow.persistence.sqlite",
-    "crewai.memory.storage.kickoff_task_outputs_storage",
-    "crewai.memory.storage.ltm_sqlite_storage",
-)
-"""Modules that keep databases in crewai's storage."""
 STORAGE = "CREWAI_STORAGE_DIR"
 MODULES = ("constants", "config")
 PATH = "DEFAULT_STORAGE_PATH"
@@ -94,7 +88,6 @@ def prepare_child() -> None:
     restart_threads()
     note_failures_of_knowledge()
     move_stores()
-    store_quickly()
     shared_state = sys.modules.get("windlass_child.crewai.shared_state")
     if shared_state is not None:
         shared_state.move_databases()
@@ -105,15 +98,6 @@ def note_failures_of_knowledge() -> None:
         from windlass_child.crewai import knowledge
 
         knowledge.note_failures()
-
-
-def store_quickly() -> None:
-    """Makes databases in the folder of the run do without waiting for the disk (crewai.databases)."""
-    found = [sys.modules[name] for name in SQLITE if name in sys.modules]
-    if found:
-        from windlass_child.crewai import databases
-
-        databases.store_quickly(found, Path.cwd().parent)
 
 
 def move_stores() -> None:

@@ -6,18 +6,28 @@ import inspect
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.endings import closes_connections
 from windlass_child.process.error_text import ProjectFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MARKS = ("is_before_kickoff", "is_after_kickoff")
+ANNOTATIONS, CREW_BASE = "crewai.project.annotations", "crewai.project.crew_base"
 
 
 def names_of(callbacks: Iterable[Any]) -> str:
     """Returns the names of the project's callbacks among these."""
     return ", ".join(name_of(one) for one in callbacks if not closes_connections(one))
+
+
+def closes_connections(callback: Any) -> bool:
+    """Returns whether this is the callback that crewai adds to each crew, to close connections to MCP servers.
+
+    @crew wraps this callback in the same way as an @after_kickoff method.
+    """
+    cells = getattr(callback, "__closure__", None) or ()
+    wrapped = getattr(callback, "__module__", None) == ANNOTATIONS
+    return wrapped and any(getattr(one.cell_contents, "__module__", None) == CREW_BASE for one in cells)
 
 
 def name_of(callback: Any) -> str:

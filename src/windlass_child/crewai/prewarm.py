@@ -10,7 +10,7 @@ import logging
 from importlib import import_module
 from typing import Any
 
-from windlass_child.crewai import capabilities, shortcuts
+from windlass_child.crewai import capabilities
 from windlass_child.process.process_env import environment, replace_environment
 
 ADDRESS = "http://model.invalid/v1"
@@ -33,7 +33,6 @@ def warm() -> None:
         executor = capabilities.optional("crewai.agents.agent_executor:AgentExecutor")
         if executor is not None:
             executor.flow_definition()
-        shortcuts.take()
         kick_off()
     except Exception:
         # another crewai release may have moved these internals; its crews start slower, but they run

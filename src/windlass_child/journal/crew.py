@@ -16,7 +16,6 @@ from crewai import Crew, Task
 from crewai.tasks.conditional_task import ConditionalTask
 
 from windlass_child.crewai.capabilities import found
-from windlass_child.crewai.endings import only_crewai_follows
 from windlass_child.crewai.guard import hooked, hooks
 from windlass_child.crewai.tasks import described
 from windlass_child.journal import tasks
@@ -40,14 +39,13 @@ UNKNOWN = "it was kicked off in a thread that was there before the run: start th
 class Step:
     """A task of a crew that was kicked off.
 
-    `own` is true for a task of the project's own crew, whose output is stored in its task record. `unfinished` has the
-    keys of all steps that end after this one. `output` and `skipped` are the result of an earlier attempt.
+    `own` is true for a task of the project's own crew, whose output is stored in its task record. `output` and
+    `skipped` are the result of an earlier attempt.
     """
 
     key: str
     name: str
     own: bool
-    unfinished: set[str]
     output: Any = None
     skipped: bool = False
     running: bool = False
@@ -159,14 +157,10 @@ class CrewJournal:
             self._report.not_journaled(f"the crew {crew.name}", UNKNOWN)
             return
         kickoff = self._named(where, crew, inputs)
-        unfinished: set[str] = set()
-        steps = [Step(f"{kickoff}{at}", name_of(task), own, unfinished) for at, task in enumerate(crew.tasks)]
+        steps = [Step(f"{kickoff}{at}", name_of(task), own) for at, task in enumerate(crew.tasks)]
         for task, step in zip(crew.tasks, steps, strict=True):
             self._restore(task, step)
             self._steps[str(task.id)] = step
-        unfinished.update(step.key for step in steps if step.output is None and not step.skipped)
-        if where:
-            unfinished.add(where)  # the step that kicks off this crew goes on after its last task
         if names := [step.name for step in steps if step.output is not None or step.skipped]:
             self._report.event("journal_restored", {"tasks": names, "methods": []})
 
@@ -223,21 +217,11 @@ class CrewJournal:
             self._report.committed()  # waits for earlier steps only now, so that crewai's own work overlaps the commit
             with within(step.within), step.being_run():
                 output = run(task, agent, *arguments)
-            step.unfinished.discard(step.key)
             if entry := self._entry(task, step, output):
-                self._report.finished(*entry, final=self._is_final(step))
+                self._report.finished(*entry)
             return output
 
         return run_once
-
-    def _is_final(self, step: Step) -> bool:
-        """Returns whether only the result of the run follows the end of this step."""
-        return (
-            step.own
-            and not step.unfinished
-            and all(str(task.id) in self._steps for task in self._crew.tasks)  # none was added meanwhile
-            and only_crewai_follows(self._crew)
-        )
 
     def _running_async(self, run: Callable[..., Any]) -> Callable[..., Any]:
         async def run_once(task: Any, agent: Any, *arguments: Any) -> Any:
@@ -248,7 +232,6 @@ class CrewJournal:
                 return again(task, agent, step.output)
             with within(step.within), step.being_run():
                 output = await run(task, agent, *arguments)
-            step.unfinished.discard(step.key)
             if entry := self._entry(task, step, output):
                 await self._report.finished_meanwhile(*entry)
             return output
@@ -266,7 +249,6 @@ class CrewJournal:
             with within(step.within):
                 wanted = decide(task, context)
             if not wanted:
-                step.unfinished.discard(step.key)
                 self._report.finished(*self._placed(task, step, tasks.SKIPPED))
             return wanted
 

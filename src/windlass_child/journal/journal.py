@@ -103,28 +103,20 @@ class Journal:
         """Returns the number of entries that were not taken."""
         return len(self._entries)
 
-    def record(
-        self,
-        key: str,
-        value: Any,
-        position: int | None = None,
-        *,
-        output_elsewhere: bool = False,
-        final: bool = False,
-    ) -> None:
+    def record(self, key: str, value: Any, position: int | None = None, *, output_elsewhere: bool = False) -> None:
         """Sends an entry to the worker, which commits entries in the order in which they are sent.
 
-        `position`, `output_elsewhere` and `final` are those of JournalAppend. Raises OSError if no receiver is
-        connected, TooLarge, and TypeError, ValueError or RecursionError for a value that is not JSON.
+        `position` and `output_elsewhere` are those of JournalAppend. Raises OSError if no receiver is connected,
+        TooLarge, and TypeError, ValueError or RecursionError for a value that is not JSON.
         """
         record = self._markers.text_of(value)
         if self._markers.used or self.of_states.used:  # from then on each entry: those without a marker don't differ
             record = f'{{"{MARKED}":"{self._markers.nonce}","value":{record}}}'
         if os.getpid() == self._owner:  # the server receives nothing from a process that crew code forked
-            self._send(self._markers.without_values(key), record, position, output_elsewhere, final)
+            self._send(self._markers.without_values(key), record, position, output_elsewhere=output_elsewhere)
 
     def committed(self) -> None:
-        """Waits until the worker has committed all entries that were sent so far. Does not wait for a final entry."""
+        """Waits until the worker has committed all entries that were sent so far."""
         if os.getpid() != self._owner:
             return  # a forked process would wait for ever
         with self._lock:
@@ -138,16 +130,15 @@ class Journal:
         if awaited is not None:
             awaited.set()
 
-    def _send(self, key: str, record: str, position: int | None, output_elsewhere: bool, final: bool) -> None:
+    def _send(self, key: str, record: str, position: int | None, *, output_elsewhere: bool) -> None:
         files = self.has_files()
         with self._lock:
             number = self._last + 1
-            if not final:
-                self._awaited[number] = threading.Event()
+            self._awaited[number] = threading.Event()
             try:
-                self._channel.send(JournalAppend(number, key, record, position, output_elsewhere, files, final))
+                self._channel.send(JournalAppend(number, key, record, position, output_elsewhere, files))
             except BaseException:
-                self._awaited.pop(number, None)
+                del self._awaited[number]
                 raise
             self._last = number
 

@@ -323,8 +323,7 @@ class JournalAppend:
     `number` continues after the last `JournalReplay`. `key` names the step and is the same in every attempt. `record`
     is JSON text that only a child reads. `position` is the position of the step's task record, if it has one; a later
     attempt keeps that record. With `output_elsewhere` the output is in the TaskEnded just before, and not in `record`.
-    `files` is false if the run has written no files into its working folder: the server need not scan it now. After a
-    `final` step only the result of the run follows: the child does not wait, and the server may write both together.
+    `files` is false if the run has written no files into its working folder: the server need not scan it now.
     """
 
     number: Number
@@ -333,7 +332,6 @@ class JournalAppend:
     position: Position | None = None
     output_elsewhere: bool = False
     files: bool = True
-    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,22 +135,15 @@ class Report:
             self.warn(warning.code, warning.message, warning.task)
 
     def finished(
-        self,
-        key: str,
-        value: Any,
-        step: str,
-        position: int | None = None,
-        output_elsewhere: bool = False,
-        *,
-        final: bool = False,
+        self, key: str, value: Any, step: str, position: int | None = None, output_elsewhere: bool = False
     ) -> bool:
         """Records a finished step in the journal. `step` is its name in warnings. The caller calls `committed` before
-        other code of the project runs. `final` means that only the result of the run follows.
+        other code of the project runs.
 
         Returns False for a step that can't be recorded: the run goes on, and a later attempt runs this step again.
         """
         try:
-            self.journal.record(key, value, position, output_elsewhere=output_elsewhere, final=final)
+            self.journal.record(key, value, position, output_elsewhere=output_elsewhere)
         except OSError as error:
             end_without_reader(error)
         except TooLarge as error:
