@@ -194,6 +194,12 @@ def configure(
         _hand_to_root(logging.getLogger(name))
 
 
+def warnings_only() -> None:
+    """Writes no more lines below WARNING."""
+    for name in OURS:
+        logging.getLogger(name).setLevel(WARNING)
+
+
 class Logger:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)

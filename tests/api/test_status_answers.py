@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 from api.runs import begin
 from api.serving import TASKS, manifest, until
 from windlass.kickoffs.states import Reason, State
+from windlass.store import reading
 
 if TYPE_CHECKING:
     from api.serving import Crew
@@ -138,6 +140,16 @@ async def test_a_deployment_of_profile_live_gives_it_to_all_but_tokens_with_a_pr
 
     await until(live, "the server hears of the deployment's new profile")
     assert (await crew.status(kickoff, token=documented))["result"]["output"] == "It is done."
+
+
+@pytest.mark.parametrize("most_together", [reading.MOST_TOGETHER, 1], ids=["small", "large"])
+async def test_a_status_is_written_without_spaces_also_in_the_parts_of_the_database(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch, most_together: int
+) -> None:
+    kickoff = await completed(crew)
+    monkeypatch.setattr(reading, "MOST_TOGETHER", most_together)
+    text = (await crew.get(f"/status/{kickoff}")).text
+    assert text == json.dumps(json.loads(text), separators=(",", ":"))
 
 
 @pytest.mark.parametrize("profile", ["documented", "live"])

@@ -5,12 +5,13 @@ import threading
 
 import pytest
 
-from windlass_child.process.budget import Spending, check_result, size_in_words
+from windlass_child.process.budget import Spending, check_result
 from windlass_child.process.error_text import LimitReached, explain
 from windlass_child.process.frames import TooLarge, encode
 from windlass_child.process.messages import Budget, Event, Failed, Message, Succeeded, TaskEnded, Warned
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report
+from windlass_child.process.sizes import size_in_words
 
 MB = 1 << 20
 

@@ -70,7 +70,8 @@ def test_a_run_is_shown_as_a_tree_with_what_it_prints_and_not_logged_beside_it(
     windlass: Command, terminal: Terminal
 ) -> None:
     greeted = terminal.wait_for("Ctrl-C stops it")
-    url = re.findall(r"http://\S+", greeted)[0]
+    url = re.findall(r"Base URL +(http://\S+)", greeted)[0]
+    assert greeted.index("Dashboard: ") < greeted.index("is served.")  # a screen of commands would hide it
     windlass.environment["WINDLASS_TOKEN"] = windlass("tokens", "show", "--kind", "user").out.strip()
     assert windlass("kickoff", url, "-i", "leaf=green", "--watch").out == "tea\n"
     shown = terminal.wait_for("] completed in ")
@@ -80,3 +81,11 @@ def test_a_run_is_shown_as_a_tree_with_what_it_prints_and_not_logged_beside_it(
     assert 'steep.py", line 4, in steep' in shown
     assert "windlass_child" not in shown
     assert "kickoff." not in shown
+
+
+def test_ctrl_c_is_answered_in_words_without_lines_of_the_log(terminal: Terminal) -> None:
+    terminal.wait_for("Ctrl-C stops it")
+    terminal.process.send_signal(2)
+    assert terminal.process.wait(DEADLINE) == 0
+    rest = terminal.wait_for("stopping")
+    assert " INFO " not in rest

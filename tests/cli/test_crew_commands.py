@@ -54,7 +54,7 @@ def test_a_kickoff_takes_inputs_from_a_file_and_passes_the_rest_on(
 ) -> None:
     file = tmp_path / "inputs.json"
     file.write_text(json.dumps({"topic": "Straße", "tone": "dry"}), encoding="utf-8")
-    rest = ("--json", '{"tone": "warm"}', "--meta", '{"from": "here"}', "--idempotency-key", "Schlüssel 1")
+    rest = ("--inputs-json", '{"tone": "warm"}', "--meta", '{"from": "here"}', "--idempotency-key", "Schlüssel 1")
     assert windlass("kickoff", crew.url, "--inputs", str(file), *rest).code == 0
     assert crew.seen[0].body == {
         "inputs": {"topic": "Straße", "tone": "warm"},

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from windlass.cli.run_tree import AT_ONCE, LONGEST, WHILE, RunTree
+from windlass.cli.run_tree import AT_ONCE, WHILE, RunTree
+from windlass.cli.run_words import LONGEST
 from windlass.kickoffs.files import FileChanges
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
@@ -66,7 +67,7 @@ def test_a_run_is_a_tree_of_tasks_agents_models_and_tools() -> None:
         "[1] |  |  tool search: done",
         "[1] |  |  tool search: failed",
         "[1] |  task research: completed in 2.0 s",
-        "[1] completed in 0.0 s, 1,200 tokens",
+        "[1] completed in 0 ms, 1,200 tokens",
     ]
 
 
@@ -200,7 +201,7 @@ def test_a_failed_run_shows_its_trace_without_the_frames_of_windlass() -> None:
         "[1] |  ",
         "[1] |  Traceback (most recent call last):",
         "[1] |  RuntimeError: no tea",
-        "[1] failed in 0.0 s, 0 tokens: no tea",
+        "[1] failed in 0 ms, 0 tokens: no tea",
     ]
 
 

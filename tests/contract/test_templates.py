@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,10 @@ def test_a_template_is_served_as_it_is(
         windlass.environment["WINDLASS_TOKEN"] = windlass("tokens", "show", "--kind", "user").out.strip()
         assert inputs in windlass("inputs", url).out
         run = windlass("kickoff", url, *given, "--watch")
+        logs = windlass("logs", url, run.err.split()[1])
         server.interrupt()
         assert server.end() == 0
     assert (run.code, said in run.out) == (0, True), run
+    models = set(re.findall(r"model (\S+) answered", logs.out))
+    assert models <= {"offline-model"}, logs
+    assert models or said != OFFLINE, logs

@@ -11,8 +11,8 @@ from store.kickoff_rows import Rows
 from windlass.config import Settings
 from windlass.embedded_postgres.backup_file import ABOUT
 from windlass.store.database import Database
+from windlass.wiring.administration import administration
 from windlass.wiring.backups import backup, restore
-from windlass.wiring.infrastructure import administration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ OTHER_KEY = "A" * 43
 
 async def fill(home: Path) -> None:
     """Makes its database, with kickoffs, and its master key."""
-    async with administration(Settings(home=home)) as opened, Database(opened.database_url) as database:
+    async with administration(Settings(home=home)) as opened, Database(opened.database.url) as database:
         await (await Rows.make(database)).accept(KICKOFFS)
 
 

@@ -29,7 +29,7 @@ from windlass.store.sealed_values import MOST_BYTES, MOST_ROWS, PLACES, KeysInUs
 from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.tokens import TokenStore
 from windlass.wiring import master_keys
-from windlass.wiring.infrastructure import key_ring_of
+from windlass.wiring.administration import key_ring_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

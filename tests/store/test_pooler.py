@@ -22,7 +22,7 @@ from windlass.config import Settings
 from windlass.errors import SettingsError
 from windlass.store.database import Database, refuse_transaction_pooling
 from windlass.store.listener import Listener
-from windlass.wiring.infrastructure import database_for_commands
+from windlass.wiring.administration import database_for_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

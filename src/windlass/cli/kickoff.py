@@ -104,7 +104,7 @@ def _json(value: object) -> str:
     metavar="FILE",
     help="Read inputs from a JSON file, or from standard input (-).",
 )
-@click.option("--json", "text", metavar="JSON", help="The inputs as one JSON object.")
+@click.option("--inputs-json", "text", metavar="JSON", help="The inputs as one JSON object.")
 @click.option("--meta", metavar="JSON", help="A JSON object that the status and webhooks return unchanged.")
 @click.option(
     "--idempotency-key",
@@ -114,7 +114,7 @@ def _json(value: object) -> str:
 @queue_options
 @each_options
 @watch_options
-@click.option("--json-output", is_flag=True, help="Print the server's whole answer, as JSON.")
+@answer_option
 def kickoff(  # noqa: PLR0913 - one for each option
     *,
     url: str | None,
@@ -136,7 +136,7 @@ def kickoff(  # noqa: PLR0913 - one for each option
     """Start a crew.
 
     Prints the kickoff's id. With --watch, follows the kickoff and prints its final output. This result goes to standard
-    output, everything else to standard error. Inputs of -i override those of --json, which override those of the file.
+    output, everything else to standard error. Inputs of -i override --inputs-json, which overrides the file.
     -i sentences=3 gives a number where the crew's schema demands one, and a text where it accepts a text.
     `windlass inputs URL` lists the inputs of the crew. Without URL, it is a crew of the chosen server: that of
     --deployment, or the only one.

@@ -23,7 +23,7 @@ def given_inputs(file: str | None, text: str | None, pairs: Iterable[str]) -> In
     Raises click.UsageError, which names the option that can't be read.
     """
     inputs = json_object(file, "--inputs") if file is not None else {}
-    inputs |= json_object(text, "--json") if text is not None else {}
+    inputs |= json_object(text, "--inputs-json") if text is not None else {}
     return inputs | dict(map(pair, pairs))
 
 
@@ -274,4 +274,4 @@ def check_together(*, each: bool, out: bool, retry_failed: bool, watch: bool, js
     if each and watch:
         raise click.UsageError("--each always follows its kickoffs: leave --watch out.")
     if each and json_output:
-        raise click.UsageError("--each always prints JSON lines: leave --json-output out.")
+        raise click.UsageError("--each always prints JSON lines: leave --json out.")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli.printing import printable
-from windlass.cli.run_tree import model_of, plain, shown, without_our_frames
+from windlass.cli.run_words import model_of, plain, shown, without_our_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

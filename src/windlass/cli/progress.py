@@ -142,7 +142,7 @@ def task_words(task: Mapping[str, Any]) -> str:
     if state == "running" and task.get("agent"):
         return f"{words}, by {str(task['agent']).strip()}"
     began, ended = moment(task.get("started_at")), moment(task.get("finished_at"))
-    return f"{words} in {_seconds((ended - began).total_seconds())}" if began and ended else words
+    return f"{words} in {seconds_in_words((ended - began).total_seconds())}" if began and ended else words
 
 
 def _new_warnings(before: Status, after: Status) -> list[str]:
@@ -154,8 +154,13 @@ def tasks_of(status: Status) -> list[dict[str, Any]]:
     return status.get("tasks") or []
 
 
+def seconds_in_words(seconds: float) -> str:
+    """Returns `3 ms`, `140 ms`, `4.2 s`: what is quick is not "0.0 s"."""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(0.0, seconds) * 1000:.0f} ms"
+
+
 def _seconds(value: object) -> str | None:
-    return f"{value:.1f} s" if isinstance(value, int | float) else None
+    return seconds_in_words(value) if isinstance(value, int | float) else None
 
 
 def _tokens(status: Status) -> str | None:

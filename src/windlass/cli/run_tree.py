@@ -5,18 +5,17 @@ Each line starts with the number of its run, because several runs may be shown a
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from windlass.cli.printing import printable
+from windlass.cli.progress import seconds_in_words
+from windlass.cli.run_words import LONGEST, model_of, plain, shown, without_our_frames
 from windlass.kickoffs.files import FileChanges
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
-from windlass.kickoffs.tracebacks import without_frames
 from windlass.runner import Output
 from windlass_child.process.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 from windlass_child.process.validation import Encoded
@@ -27,11 +26,8 @@ if TYPE_CHECKING:
 
     from windlass.store.kickoffs import Claimed
 
-LONGEST = 120
-"""Most characters of a name or a message of a crew."""
 AT_ONCE, WHILE = 20, 1.0
 """At most AT_ONCE lines of a run's output are shown per WHILE seconds. One more line has the number of the others."""
-TERMINAL_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +168,7 @@ class RunTree:
         activity = run.tasks.pop(task.position, None)
         if activity is None:
             return []  # a skipped task never started: its end is not shown
-        took = "" if task.seconds is None else f" in {task.seconds:.1f} s"
+        took = "" if task.seconds is None else f" in {seconds_in_words(task.seconds)}"
         return [(1, f"task {activity.name}: {task.state}{took}", "failed" if task.state == "failed" else "completed")]
 
     def _event(self, run: Shown, event: Event) -> list[tuple[str, str]]:
@@ -196,7 +192,7 @@ class RunTree:
     def _model_call(self, run: Shown, event: Event) -> tuple[str, str]:
         payload = value_of(event)
         call = run.calls.pop(str(payload.get("call_id")), None)
-        parts = [] if call is None else [f"{max(0.0, event.at - call.began):.1f} s"]
+        parts = [] if call is None else [seconds_in_words(event.at - call.began)]
         usage = payload.get("usage")
         if isinstance(usage, dict) and isinstance(usage.get("total_tokens"), int):
             parts.append(f"{usage['total_tokens']:,} tokens")
@@ -208,13 +204,9 @@ class RunTree:
     def _outcome(self, run: Shown, outcome: Outcome) -> tuple[str, str]:
         succeeded = outcome.state is State.SUCCESS
         state = "completed" if succeeded else outcome.state.lower()
-        summary = f"{state} in {self._clock() - run.began:.1f} s, {run.tokens:,} tokens"
+        summary = f"{state} in {seconds_in_words(self._clock() - run.began)}, {run.tokens:,} tokens"
         words = summary if outcome.error is None else f"{summary}: {shown(outcome.error)}"
         return words, "completed" if succeeded else "failed"
-
-
-def model_of(payload: dict[str, Any]) -> str:
-    return f"model {shown(payload.get('model') or 'of the crew')}"
 
 
 def value_of(event: Event) -> dict[str, Any]:
@@ -225,19 +217,3 @@ def value_of(event: Event) -> dict[str, Any]:
     except (ValueError, RecursionError):  # only PostgreSQL checks that it is JSON
         return {}
     return found
-
-
-def shown(value: Any) -> str:
-    """Returns the value as one short line, with terminal codes escaped."""
-    words = printable(" ".join(str(value).split()))
-    return words if len(words) <= LONGEST else f"{words[: LONGEST - 3]}..."
-
-
-def plain(line: str) -> str:
-    """Returns the visible text of a line of output: what a terminal would finally show, "" for nothing."""
-    return printable(TERMINAL_CODES.sub("", line).rstrip().rpartition("\r")[2].expandtabs())
-
-
-def without_our_frames(trace: str) -> list[str]:
-    """Returns the lines of a traceback, except the frames of Windlass that call the crew's code."""
-    return [printable(line) for line in without_frames(trace)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windlass.cli.printing import columns
-from windlass.cli.progress import file_count, moment, task_name, task_words, tasks_of
+from windlass.cli.progress import file_count, moment, seconds_in_words, task_name, task_words, tasks_of
 from windlass.cli.why_text import explain
 
 if TYPE_CHECKING:
@@ -129,4 +129,4 @@ def _when(text: object) -> str:
 
 def _seconds(began: object, ended: datetime | None) -> str:
     start = moment(began)
-    return f"{max(0.0, (ended - start).total_seconds()):.1f} s" if start and ended else "some time"
+    return seconds_in_words((ended - start).total_seconds()) if start and ended else "some time"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from windlass.config import Settings
     from windlass.store.deployments import Deployment, DeploymentStore
-    from windlass.wiring.infrastructure import Administration
+    from windlass.wiring.administration import Administration
 
 
 Answer = TypeVar("Answer")
@@ -28,7 +28,7 @@ def administer(settings: Settings, work: Callable[[Administration], Awaitable[An
 
 async def _with_administration(settings: Settings, work: Callable[[Administration], Awaitable[Answer]]) -> Answer:
     from windlass import log
-    from windlass.wiring.infrastructure import administration
+    from windlass.wiring.administration import administration
 
     log.configure(settings.log_format, "WARNING")
     async with administration(settings) as opened:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from windlass.access.tokens import ShownTokens
     from windlass.secrets.secret import Secret
     from windlass.store.deployments import Deployment
-    from windlass.wiring.infrastructure import Administration
+    from windlass.wiring.administration import Administration
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 HEADINGS = ("LAST4", "KIND", "SCOPES", "CREW", "USER", "PROFILE", "LAST USED", "EXPIRES", "STATE", "ID")

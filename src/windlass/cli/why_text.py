@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from windlass.cli.progress import did_fail, failed_task, has_ended, running_task, seconds_since, waiting_for
+from windlass.cli.progress import (
+    did_fail,
+    failed_task,
+    has_ended,
+    running_task,
+    seconds_in_words,
+    seconds_since,
+    waiting_for,
+)
 from windlass.kickoffs.waiting import how_often
 
 if TYPE_CHECKING:
@@ -131,4 +139,4 @@ def lapse(seconds: float) -> str:
 
 def _after(status: Status) -> str:
     seconds = status.get("execution_time")
-    return f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""
+    return f" after {seconds_in_words(seconds)}" if isinstance(seconds, int | float) else ""

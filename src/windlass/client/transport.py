@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -169,12 +170,14 @@ def _check_open(http: httpx.Client | httpx.AsyncClient) -> None:
 
 
 def _options(base_url: str, token: str) -> dict[str, Any]:
-    host = httpx.URL(base_url).host
+    url = httpx.URL(base_url)
     return {
         "headers": {"Authorization": f"Bearer {token}", "Accept": "application/json"},
         "limits": httpx.Limits(max_connections=None, max_keepalive_connections=100),
         # A proxy can't reach the loopback of this machine, and it would receive the token.
-        "trust_env": not is_loopback(host),
+        "trust_env": not is_loopback(url.host),
+        # To load the certificates of all authorities takes longer than a request. Without TLS, none is needed.
+        "verify": url.scheme != "http" or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
     }
 
 

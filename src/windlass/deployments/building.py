@@ -26,9 +26,9 @@ from windlass.projects.virtual_environments import pausing
 from windlass.runner import Output
 from windlass.runner.inspection import LoadFailed
 from windlass.store.builds import NewVersion
-from windlass_child.process.budget import size_in_words
 from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Warned
+from windlass_child.process.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

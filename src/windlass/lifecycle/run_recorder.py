@@ -17,8 +17,8 @@ from windlass.lifecycle.storage_limits import Stored
 from windlass.lifecycle.stream_chunks import StreamChunks
 from windlass.secrets.key_ring import Sealed
 from windlass.store.kickoffs import Batch, JournalEntry
-from windlass_child.process.budget import size_in_words
 from windlass_child.process.messages import JournalReplay
+from windlass_child.process.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

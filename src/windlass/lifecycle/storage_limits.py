@@ -9,8 +9,8 @@ from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import Warning_
-from windlass_child.process.budget import size_in_words
 from windlass_child.process.messages import TaskEnded
+from windlass_child.process.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

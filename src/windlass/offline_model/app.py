@@ -29,11 +29,9 @@ from windlass.offline_model.answers import (
 from windlass.offline_model.faults import Faults, Lots
 from windlass.offline_model.script import Reply, Script, UnansweredError
 from windlass.offline_model.wire import completion, embeddings, events, models, refused
+from windlass_child.process.offline_model import KEY
 
 _SERVED: Final = "POST /v1/chat/completions, POST /v1/embeddings and GET /v1/models"
-
-# The client refuses an empty key. The key is long, so that its redaction as a secret never redacts words of an answer.
-_PLACEHOLDER_KEY: Final = "no-key-needed-by-the-offline-model"
 
 _PROVIDER_KEYS: Final = (
     "OPENAI_API_KEY",
@@ -101,7 +99,7 @@ def model_environment(environ: Mapping[str, str], base_url: str) -> dict[str, st
     if has_provider_key(environ) or names_another_model(environ):
         return {}
     address = base_url.rstrip("/").removesuffix("/v1") + "/v1"
-    return {"OPENAI_API_KEY": _PLACEHOLDER_KEY, "OPENAI_BASE_URL": address, "OPENAI_API_BASE": address}
+    return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": address, "OPENAI_API_BASE": address}
 
 
 def provider_key_names() -> tuple[str, ...]:

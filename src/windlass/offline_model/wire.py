@@ -11,8 +11,7 @@ from typing import Any, Final
 from starlette.responses import JSONResponse
 
 from windlass.offline_model.answers import Answer, ToolCall
-
-MODEL: Final = "offline-model"
+from windlass_child.process.offline_model import NAME
 
 _RETRY_AFTER: Final = "1"
 _TRY_LATER: Final = (429, 503)
@@ -44,7 +43,7 @@ def events(given: Answer, digest: str, *, with_usage: bool) -> list[str]:
 def embeddings(vectors: Sequence[list[float]], encoding: str, tokens: int) -> dict[str, Any]:
     return {
         "object": "list",
-        "model": MODEL,
+        "model": NAME,
         "data": [
             {"object": "embedding", "index": index, "embedding": _encoded(vector, encoding)}
             for index, vector in enumerate(vectors)
@@ -54,7 +53,7 @@ def embeddings(vectors: Sequence[list[float]], encoding: str, tokens: int) -> di
 
 
 def models() -> dict[str, Any]:
-    model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "windlass"}
+    model = {"id": NAME, "object": "model", "created": 0, "owned_by": "windlass"}
     return {"object": "list", "data": [model]}
 
 
@@ -78,7 +77,7 @@ def _deltas(given: Answer, digest: str) -> Iterator[dict[str, Any]]:
 
 
 def _head(kind: str, digest: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-offline-{digest[:24]}", "object": kind, "created": int(time.time()), "model": MODEL}
+    return {"id": f"chatcmpl-offline-{digest[:24]}", "object": kind, "created": int(time.time()), "model": NAME}
 
 
 def _tool_call(call: ToolCall, call_id: str) -> dict[str, Any]:

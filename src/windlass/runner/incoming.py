@@ -16,10 +16,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from windlass.aio import offload
-from windlass_child.process.budget import hint, size_in_words
+from windlass_child.process.budget import hint
 from windlass_child.process.fields import DEEPEST
 from windlass_child.process.frames import APART, DECODER, HEADER, LARGEST_FRAME, LARGEST_HEAD, MAKERS, BadMessage
 from windlass_child.process.messages import Event, Succeeded, TaskEnded
+from windlass_child.process.sizes import size_in_words
 from windlass_child.process.validation import Encoded
 
 if TYPE_CHECKING:

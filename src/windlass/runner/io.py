@@ -14,9 +14,9 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.limits import WHERE
 from windlass.runner.descriptors import CHUNK, let_go, size_of_next
 from windlass.runner.run_spec import Output
-from windlass_child.process.budget import size_in_words
 from windlass_child.process.frames import BadMessage, TooLarge, encode
 from windlass_child.process.messages import Warned
+from windlass_child.process.sizes import size_in_words
 
 if TYPE_CHECKING:
     import contextlib

@@ -21,7 +21,7 @@ from windlass.kickoffs.states import Reason, State
 from windlass.runner.descriptors import is_in_memory, is_rollup
 from windlass.runner.processes import Families, Process, all_processes, proportional, stop_family
 from windlass.runner.shared_memory import SharedMemory, mapped_files
-from windlass_child.process.budget import size_in_words
+from windlass_child.process.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from windlass.accounts import ROOT, with_rights_of
 from windlass.files import is_locked
 from windlass.kickoffs.limits import WHERE, Limits
 from windlass.removal import remove, remove_here
-from windlass_child.process.budget import size_in_words
+from windlass_child.process.sizes import size_in_words
 from windlass_child.process.working_folder import PLACES
 
 if TYPE_CHECKING:

@@ -129,14 +129,14 @@ async def _pieces(connection: Connection, kickoff: UUID, member: str) -> AsyncIt
 
 
 async def _outputs(connection: Connection, values: Row) -> AsyncIterator[bytes]:
-    """Yields the outputs as the JSON list that `json_agg` makes."""
+    """Yields the outputs as the JSON list that `statuses` makes."""
     last = -1
     async for row in connection.cursor(binary=True).stream(SQL["large_outputs"], values):
         place = row["place"]
         if place < last:
             raise RuntimeError(f"PostgreSQL returned the task outputs out of order: place {place} after {last}")
         if place % PARTS_OF_AN_OUTPUT == 0 and place != last:
-            yield b"[" if last < 0 else b", "
+            yield b"[" if last < 0 else b","
         last = place
         yield row["piece"]
     if last >= 0:

@@ -11,7 +11,6 @@ from windlass.kickoffs.roles import SCOPES_OF_ROLE, Role
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
 from windlass.store.audit import Actor, Change, record
 from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
-from windlass.store.side_jobs import defer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -244,6 +243,7 @@ class TokenStore:
 
     async def remove_user(self, user: UUID, name: str, change: Change) -> bool:
         """Disables the user, and defers the side job that deletes the user. Returns False for the last owner."""
+        from windlass.store.side_jobs import defer  # noqa: PLC0415 - imports procrastinate, which commands do not need
 
         async def begin(connection: Connection) -> None:
             await defer(connection, USER_REMOVAL, user=name)

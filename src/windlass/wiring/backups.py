@@ -18,7 +18,7 @@ from windlass.secrets.key_file import load_key_ring
 from windlass.secrets.key_ring import Sealed, UnknownKey
 from windlass.secrets.secret import Secret
 from windlass.store.migrate import known_migrations
-from windlass.wiring.infrastructure import key_ring_of
+from windlass.wiring.administration import key_ring_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

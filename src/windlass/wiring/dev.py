@@ -73,7 +73,7 @@ def dev(settings: Settings, projects: Sequence[Path], shown: Shown, python: str 
     async def compose(services: Services) -> None:
         await _serve_projects(services, projects, shown, interpreters_of_command(python))
 
-    return run_until_shutdown(settings, compose, shown.notify)
+    return run_until_shutdown(settings, compose, shown.notify, for_person=shown.tokens)
 
 
 async def _serve_projects(
@@ -124,10 +124,10 @@ async def _serve_projects(
     stack.callback(settings.address_file.unlink, missing_ok=True)
     slugs = "".join(f"{one.slug}\n" for one in given)
     write_whole(settings.address_file, f"{address}\n{slugs}", 0o644)
+    await _show_dashboard(services, shown)
     for deployment in deployments:
         base_url = address if alone else f"{address}/crews/{deployment.slug}"
         await _greet(base_url, infrastructure, deployment, shown)
-    await _show_dashboard(services, shown)
     notify(LAST_LINE)
     shown.log_as(settings, settings.log_level)
     for crew in crews:

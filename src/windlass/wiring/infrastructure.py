@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.access.sessions import Sessions
 from windlass.access.tokens import Tokens
-from windlass.aio import serving, shielded
+from windlass.aio import serving
 from windlass.deployments.identity import Identity
-from windlass.embedded_postgres.home import make_home
-from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, UserDeletion
-from windlass.secrets.key_file import load_key_ring
 from windlass.secrets.oidc import SigningKey, doubt_about, keys_of_variable
 from windlass.secrets.providers import Providers, provider
 from windlass.secrets.providers.endpoints import Endpoints
-from windlass.secrets.secret import Secret
-from windlass.store.database import Database, PoolRecovery, refuse_transaction_pooling
+from windlass.store.database import Database, PoolRecovery
 from windlass.store.deployments import DeploymentStore
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import MASTER_KEYS, Listener
 from windlass.store.migrate import migrate
 from windlass.store.retention import RetentionStore
 from windlass.store.signing_keys import SigningKeyStore
-from windlass.store.tokens import ProviderRules, TokenStore
+from windlass.store.tokens import TokenStore
+from windlass.wiring.administration import embedded_url, key_ring_of, outside_url, provider_rules
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
+    from contextlib import AsyncExitStack
 
     from windlass.config import Settings
     from windlass.secrets.key_ring import KeyRing
@@ -46,17 +40,6 @@ ended.
 """
 
 logger = log.logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Administration:
-    """The parts for commands that read or change tokens, users and deployments of a server."""
-
-    tokens: Tokens
-    sessions: Sessions
-    deployments: DeploymentStore
-    users: UserDeletion
-    database_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,41 +57,6 @@ class Infrastructure:
     identity: Identity
     exclusive: bool
     providers: Providers
-
-
-@asynccontextmanager
-async def administration(settings: Settings) -> AsyncIterator[Administration]:
-    """Opens the parts of `Administration` on the database of `database_for_commands`."""
-    async with database_for_commands(settings) as database:
-        tokens = await Tokens.open(TokenStore(database, provider_rules(settings)), key_ring_of(settings))
-        deployments = DeploymentStore(database)
-        sessions = Sessions(database, tokens)
-        yield Administration(tokens, sessions, deployments, user_deletion(settings, database, tokens), database.url)
-
-
-@asynccontextmanager
-async def database_for_commands(settings: Settings) -> AsyncIterator[Database]:
-    """Opens the database of the settings, else that of a server that runs on this home.
-
-    When there is neither, starts the embedded database for the time of the block.
-    """
-    async with AsyncExitStack() as stack:
-        url = (
-            await outside_url(settings)
-            or running_url(settings.home)
-            or await embedded_url(settings, stack, _quietly, for_command=True)
-        )
-        database = await stack.enter_async_context(Database(url, connections=2))
-        await migrate(database)
-        yield database
-
-
-def provider_rules(settings: Settings) -> ProviderRules:
-    return ProviderRules(
-        timedelta(days=settings.sign_in_token_days),
-        timedelta(days=settings.sign_in_token_max_days),
-        timedelta(days=settings.sign_in_within_days),
-    )
 
 
 def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> UserDeletion:
@@ -153,35 +101,3 @@ def signing_keys_of(settings: Settings, notify: Notify) -> list[SigningKey]:
         notify(f"warning: {doubt} (OIDC_ISSUER)")
     given = settings.oidc_private_key
     return keys_of_variable(given.get_secret_value()) if given else []
-
-
-async def embedded_url(settings: Settings, stack: AsyncExitStack, notify: Notify, *, for_command: bool = False) -> str:
-    postgres = EmbeddedPostgres(settings.home, report=notify, for_command=for_command)
-    stack.push_async_callback(_stop_embedded, postgres)
-    url = await shielded(asyncio.to_thread(postgres.start))
-    logger.event("database.started", home=settings.home)
-    return url
-
-
-async def _stop_embedded(postgres: EmbeddedPostgres) -> None:
-    await asyncio.to_thread(postgres.stop)
-    logger.event("database.stopped")
-
-
-async def outside_url(settings: Settings) -> str | None:
-    """Returns WINDLASS_DATABASE_URL, None without it. Raises SettingsError if it leads to an unusable pooler."""
-    if settings.database_url is None:
-        return None
-    url = settings.database_url.get_secret_value()
-    await refuse_transaction_pooling(url)
-    return url
-
-
-def key_ring_of(settings: Settings) -> KeyRing:
-    make_home(settings.home)
-    given = Secret(settings.master_key.get_secret_value()) if settings.master_key else None
-    return load_key_ring(settings.home / "master.key", given)
-
-
-def _quietly(_: str) -> None:
-    pass

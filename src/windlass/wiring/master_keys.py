@@ -19,7 +19,7 @@ from windlass.secrets.key_ring import VARIABLE, Damaged, Sealed, UnknownKey
 from windlass.store.audit import COMMAND_LINE, AuditStore, Change
 from windlass.store.sealed_values import PLACES, SealedValueStore
 from windlass.store.tokens import TokenStore
-from windlass.wiring.infrastructure import database_for_commands, key_ring_of
+from windlass.wiring.administration import database_for_commands, key_ring_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -110,11 +110,15 @@ def _demand_shared_database(settings: Settings) -> None:
         )
 
 
-def run_until_shutdown(settings: Settings, compose: Compose, notify: Notify) -> int:
-    """Starts the services, and stops them after a stop signal. Returns the exit code."""
+def run_until_shutdown(settings: Settings, compose: Compose, notify: Notify, *, for_person: bool = False) -> int:
+    """Starts the services, and stops them after a stop signal. Returns the exit code.
+
+    `for_person` is whether a person reads the lines of `notify`. The log would repeat those of the stop, so it then has
+    warnings only.
+    """
     os.umask(os.umask(0o077) & 0o077)  # the umask must not keep the process from its own files
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-        return loop.run(_run_until_shutdown(settings, compose, notify))
+        return loop.run(_run_until_shutdown(settings, compose, notify, for_person=for_person))
 
 
 async def _serve(settings: Settings, compose: Compose, notify: Notify, shutdown: ShutdownSignal) -> None:
@@ -126,12 +130,14 @@ async def _serve(settings: Settings, compose: Compose, notify: Notify, shutdown:
         await services.drain(shutdown.stop_now)
 
 
-async def _run_until_shutdown(settings: Settings, compose: Compose, notify: Notify) -> int:
+async def _run_until_shutdown(settings: Settings, compose: Compose, notify: Notify, *, for_person: bool) -> int:
     shutdown = ShutdownSignal()
     serving = asyncio.ensure_future(_serve(settings, compose, notify, shutdown))
 
     def receive(number: int) -> None:
         if shutdown.receive(number):
+            if for_person:
+                log.warnings_only()
             logger.event("server.stopping")
             notify("stopping")
             if not shutdown.started:

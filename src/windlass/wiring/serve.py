@@ -66,7 +66,7 @@ def serve(settings: Settings, notify: Notify, *, offline_model: bool, for_person
             notify(line)
         log.configure(settings.log_format, settings.log_level)
 
-    return run_until_shutdown(settings, compose, notify)
+    return run_until_shutdown(settings, compose, notify, for_person=for_person)
 
 
 def startup_banner(

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from windlass_child.crewai import bus, usage
 from windlass_child.crewai.capabilities import first_of, found, optional
+from windlass_child.process import offline_model
 from windlass_child.process.error_text import of_caught, text_of
 from windlass_child.process.messages import Tokens
 from windlass_child.process.process_env import environment
@@ -78,7 +79,19 @@ def forward(report: Report, source: Any, event: Any) -> None:
     payload = dumped(event)
     if "state" in payload:  # the state of a flow is in the events of each of its methods
         payload["state"] = short_or_noted(payload["state"])
+    if event.type.startswith("llm_call") and is_offline(source, payload.get("model")):
+        payload["model"] = offline_model.NAME
     report.event(event.type, payload, event.timestamp.timestamp())
+
+
+def is_offline(source: Any, model: object) -> bool:
+    """Returns whether the offline model answers `source`, an LLM with the name `model`. crewai's events name the model
+    that the crew wants.
+    """
+    if environment().get("OPENAI_API_KEY") != offline_model.KEY:
+        return False
+    of_openai = "/" not in str(model) or str(model).startswith("openai/")
+    return of_openai and getattr(source, "api_key", None) in {None, offline_model.KEY}
 
 
 def is_internal(source: Any, event: Any) -> bool:

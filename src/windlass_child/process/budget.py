@@ -7,12 +7,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from windlass_child.process.error_text import LimitReached, ProjectFault
+from windlass_child.process.sizes import size_in_words
 
 if TYPE_CHECKING:
     from windlass_child.process.messages import Budget, Succeeded
-
-
-UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 
 
 class Spending:
@@ -52,14 +50,6 @@ def check_result(result: Succeeded, limit: int | None) -> None:
 
 def hint(name: str) -> str:
     return f"Raise {name} under [tool.windlass.limits] in pyproject.toml, or in the kickoff's `limits`."
-
-
-def size_in_words(size: float) -> str:
-    """Returns a size as limits are written: `512 MB`, `1.5 GB`."""
-    for unit, factor in UNITS:
-        if size >= factor:
-            return f"{round(size / factor, 1):g} {unit}"
-    return f"{size:.0f} bytes"
 
 
 class Stopping:

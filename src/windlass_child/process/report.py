@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from windlass_child.journal.journal import Journal
 from windlass_child.process import processes
-from windlass_child.process.budget import Stopping, size_in_words
+from windlass_child.process.budget import Stopping
 from windlass_child.process.chunks import Chunks
 from windlass_child.process.error_text import LimitReached, explain, text_of
 from windlass_child.process.frames import TooLarge
@@ -21,6 +21,7 @@ from windlass_child.process.lease import LAPSED
 from windlass_child.process.messages import Event, Succeeded, TaskEnded, TaskStarted, Warned
 from windlass_child.process.process_env import flush_output
 from windlass_child.process.prompts import Prompts
+from windlass_child.process.sizes import size_in_words
 from windlass_child.process.truncation import beginning, cut, shortened
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 -- Arbitrary JSON is returned as text, which is passed on unread. Requests of all tenants share one statement. Therefore a large status is
 -- returned without such members: `omitted` names those that are not null, to be read by `large_member`, `large_tasks` and `large_outputs`. A
 -- status is large if its members have a stored size of more than %(most_stored)s bytes, which is known without reading them, or more than
--- %(most)s bytes as text. ARRAY(SELECT unnest()): PostgreSQL then keeps one plan for any number of ids; for ANY(%(ids)s) it plans each
--- short list again.
+-- %(most)s bytes as text. row_to_json writes no spaces, unlike json_build_object, as the rest of the answer. ARRAY(SELECT unnest()):
+-- PostgreSQL then keeps one plan for any number of ids; for ANY(%(ids)s) it plans each short list again.
 SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, error, attempt,
        CASE WHEN NOT judged.large THEN meta::text END AS meta,
        CASE WHEN NOT judged.large THEN warnings::text END AS warnings,
@@ -32,23 +32,23 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
         WHERE kickoff_id = kickoffs.id
        ) AS records ON kickoffs.state <> 'PENDING'
  CROSS JOIN LATERAL (
-       SELECT json_agg(json_build_object('path', path, 'size', size, 'sha256', encode(sha256, 'hex'), 'media_type', media_type)
-                       ORDER BY path)::text AS files
-         FROM (SELECT * FROM files WHERE kickoff_id = kickoffs.id AND file_count > 0 ORDER BY path LIMIT %(most_files)s) AS first
+       SELECT '[' || string_agg(row_to_json(first)::text, ',' ORDER BY path) || ']' AS files
+         FROM (SELECT path, size, encode(sha256, 'hex') AS sha256, media_type FROM files WHERE kickoff_id = kickoffs.id AND file_count > 0 ORDER BY path LIMIT %(most_files)s) AS first
        ) AS written
  CROSS JOIN LATERAL (
        SELECT coalesce(records.stored, 0) + pg_column_size(warnings) + coalesce(pg_column_size(meta), 0)
               + coalesce(pg_column_size(kickoffs.output), 0) + coalesce(pg_column_size(structured), 0) AS bytes
        ) AS stored
  CROSS JOIN LATERAL (
-       SELECT json_agg(json_build_object(
-                       'task_id', task_id, 'key', key, 'name', name, 'agent', agent, 'state', state, 'unregistered', NOT registered,
-                       'started_at', to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-                       'finished_at', to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
-                       ORDER BY position)::text AS tasks,
-              json_agg(json_build_object(
-                       'task_id', task_id, 'name', name, 'output', output, 'agent', agent, 'execution_time', execution_time)
-                       ORDER BY position) FILTER (WHERE state = 'completed' AND kickoffs.state = 'SUCCESS')::text AS outputs
+       SELECT '[' || string_agg((
+                  SELECT row_to_json(task)::text
+                    FROM (SELECT task_id, key, name, agent, state, NOT registered AS unregistered,
+                                 to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS started_at,
+                                 to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS finished_at) AS task),
+                  ',' ORDER BY position) || ']' AS tasks,
+              '[' || string_agg((
+                  SELECT row_to_json(task)::text FROM (SELECT task_id, name, output, agent, execution_time) AS task),
+                  ',' ORDER BY position) FILTER (WHERE state = 'completed' AND kickoffs.state = 'SUCCESS') || ']' AS outputs
          FROM task_records
         WHERE kickoff_id = kickoffs.id AND kickoffs.state <> 'PENDING' AND stored.bytes <= %(most_stored)s
        ) AS texts
@@ -87,11 +87,12 @@ SELECT substring(whole.bytes FROM at FOR %(piece)s) AS piece
 
 -- name: large_tasks
 SELECT substring(whole.bytes FROM at FOR %(piece)s) AS piece
-  FROM (SELECT convert_to(json_agg(json_build_object(
-                 'task_id', task_id, 'key', key, 'name', name, 'agent', agent, 'state', state, 'unregistered', NOT registered,
-                 'started_at', to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-                 'finished_at', to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
-                 ORDER BY position)::text, 'UTF8') AS bytes
+  FROM (SELECT convert_to('[' || string_agg((
+                   SELECT row_to_json(task)::text
+                     FROM (SELECT task_id, key, name, agent, state, NOT registered AS unregistered,
+                                  to_char(started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS started_at,
+                                  to_char(finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS finished_at) AS task),
+                   ',' ORDER BY position) || ']', 'UTF8') AS bytes
           FROM task_records
          WHERE kickoff_id = %(kickoff)s
         OFFSET 0) AS whole
@@ -102,16 +103,16 @@ SELECT substring(whole.bytes FROM at FOR %(piece)s) AS piece
 -- before its output, the output, and after it, in the format of `statuses`. The nested loops keep the order of the records; the caller
 -- checks it by `place`.
 SELECT record.position * 3 + part.place AS place, substring(part.bytes FROM at FOR %(piece)s) AS piece
-  FROM (SELECT position, output, json_build_object('task_id', task_id, 'name', name)::text AS head,
-               json_build_object('agent', agent, 'execution_time', execution_time)::text AS tail
+  FROM (SELECT position, output, (SELECT row_to_json(part)::text FROM (SELECT task_id, name) AS part) AS head,
+               (SELECT row_to_json(part)::text FROM (SELECT agent, execution_time) AS part) AS tail
           FROM task_records
          WHERE kickoff_id = %(kickoff)s AND state = 'completed'
          ORDER BY position
         OFFSET 0) AS record
  CROSS JOIN LATERAL (
-       VALUES (0, convert_to(left(head, -1) || ', "output" : ', 'UTF8')),
+       VALUES (0, convert_to(left(head, -1) || ',"output":', 'UTF8')),
               (1, convert_to(coalesce(output::text, 'null'), 'UTF8')),
-              (2, convert_to(', ' || substr(tail, 2), 'UTF8'))
+              (2, convert_to(',' || substr(tail, 2), 'UTF8'))
        ) AS part (place, bytes)
  CROSS JOIN LATERAL generate_series(1, octet_length(part.bytes), %(piece)s) AS at
 

@@ -1,0 +1,123 @@
+"""Opens the database and the key ring, and the parts for commands that change tokens, users and crews.
+
+Most commands on the machine of a server open them, so this module imports nothing that only servers need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.access.tokens import Tokens
+from windlass.aio import shielded
+from windlass.embedded_postgres.home import make_home
+from windlass.embedded_postgres.postgres import EmbeddedPostgres, running_url
+from windlass.secrets.key_file import load_key_ring
+from windlass.secrets.secret import Secret
+from windlass.store.database import Database, refuse_transaction_pooling
+from windlass.store.deployments import DeploymentStore
+from windlass.store.migrate import migrate
+from windlass.store.tokens import ProviderRules, TokenStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from windlass.access.sessions import Sessions
+    from windlass.config import Settings
+    from windlass.lifecycle.deletion import UserDeletion
+    from windlass.secrets.key_ring import KeyRing
+
+    Notify = Callable[[str], None]
+
+logger = log.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Administration:
+    """The parts for commands that read or change tokens, users and deployments of a server."""
+
+    tokens: Tokens
+    deployments: DeploymentStore
+    settings: Settings
+    database: Database
+
+    @property
+    def sessions(self) -> Sessions:
+        from windlass.access.sessions import Sessions  # noqa: PLC0415 - few commands need it
+
+        return Sessions(self.database, self.tokens)
+
+    @property
+    def users(self) -> UserDeletion:
+        from windlass.wiring.infrastructure import user_deletion  # noqa: PLC0415 - few commands need it
+
+        return user_deletion(self.settings, self.database, self.tokens)
+
+
+@asynccontextmanager
+async def administration(settings: Settings) -> AsyncIterator[Administration]:
+    """Opens the parts of `Administration` on the database of `database_for_commands`."""
+    async with database_for_commands(settings) as database:
+        tokens = await Tokens.open(TokenStore(database, provider_rules(settings)), key_ring_of(settings))
+        yield Administration(tokens, DeploymentStore(database), settings, database)
+
+
+@asynccontextmanager
+async def database_for_commands(settings: Settings) -> AsyncIterator[Database]:
+    """Opens the database of the settings, else that of a server that runs on this home.
+
+    When there is neither, starts the embedded database for the time of the block.
+    """
+    async with AsyncExitStack() as stack:
+        url = (
+            await outside_url(settings)
+            or running_url(settings.home)
+            or await embedded_url(settings, stack, _quietly, for_command=True)
+        )
+        database = await stack.enter_async_context(Database(url, connections=2))
+        await migrate(database)
+        yield database
+
+
+def provider_rules(settings: Settings) -> ProviderRules:
+    return ProviderRules(
+        timedelta(days=settings.sign_in_token_days),
+        timedelta(days=settings.sign_in_token_max_days),
+        timedelta(days=settings.sign_in_within_days),
+    )
+
+
+async def embedded_url(settings: Settings, stack: AsyncExitStack, notify: Notify, *, for_command: bool = False) -> str:
+    postgres = EmbeddedPostgres(settings.home, report=notify, for_command=for_command)
+    stack.push_async_callback(_stop_embedded, postgres)
+    url = await shielded(asyncio.to_thread(postgres.start))
+    logger.event("database.started", home=settings.home)
+    return url
+
+
+async def _stop_embedded(postgres: EmbeddedPostgres) -> None:
+    await asyncio.to_thread(postgres.stop)
+    logger.event("database.stopped")
+
+
+async def outside_url(settings: Settings) -> str | None:
+    """Returns WINDLASS_DATABASE_URL, None without it. Raises SettingsError if it leads to an unusable pooler."""
+    if settings.database_url is None:
+        return None
+    url = settings.database_url.get_secret_value()
+    await refuse_transaction_pooling(url)
+    return url
+
+
+def key_ring_of(settings: Settings) -> KeyRing:
+    make_home(settings.home)
+    given = Secret(settings.master_key.get_secret_value()) if settings.master_key else None
+    return load_key_ring(settings.home / "master.key", given)
+
+
+def _quietly(_: str) -> None:
+    pass
