@@ -86,6 +86,22 @@ def test_a_crew_that_exists_gets_a_new_version(windlass: Command, server: FakeSe
     assert (post.path, post.query) == ("/api/v1/deployments/tea/builds", "message=hotter")
 
 
+def test_each_of_several_crews_is_deployed_by_the_command_that_the_error_names(
+    windlass: Command, server: FakeServer, tmp_path: Path
+) -> None:
+    crew = "from crewai import Crew\none = Crew(agents=[], tasks=[])\ntea = Crew(agents=[], tasks=[])\n"
+    project = str(written(tmp_path / "both", {"crew.py": crew}))
+    deployed(server)
+    refused = windlass("deploy", project)
+    assert (refused.code, server.requests()) == (1, [])
+    commands = re.findall(r"windlass (deploy \S+ --entrypoint \S+ --name \w+)", refused.err)
+    assert commands == [f"deploy {project} --entrypoint crew.py:{one} --name {one}" for one in ("one", "tea")]
+    assert windlass(*commands[1].split()).code == 0
+    assert [one.query for one in server.seen if one.method == "POST"] == ["name=tea&entrypoint=crew.py%3Atea"]
+    wrong = windlass("deploy", project, "--entrypoint", "crew.py:three")
+    assert (wrong.code, "crew.py has no three to serve. There are: one" in wrong.err) == (1, True)
+
+
 def test_of_two_first_deploys_at_once_the_second_makes_a_version(
     windlass: Command, server: FakeServer, tea: str
 ) -> None:

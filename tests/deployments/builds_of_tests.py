@@ -142,13 +142,13 @@ class Server:
         worker = SideJobWorker(SideJobs(self.database.url, jobs, silent=1.0, look_every=0.2), look_every=0.1)
         return await self._stack.enter_async_context(serving(worker))
 
-    async def queued(self, files: dict[str, str]) -> UUID:
-        """Starts a build of these files."""
+    async def queued(self, files: dict[str, str], **origin: str) -> UUID:
+        """Starts a build of these files. `origin` are further members of its origin."""
         number = len(list(self.folder.glob("project-*")))
         project = written(self.folder / f"project-{number}", {"pyproject.toml": PROJECT, **files})
         snapshot = await asyncio.to_thread(pack, project, self.folder / f"{number}.zip")
         await self.sources.add(snapshot)
-        build = await self.builds.start(self.deployment, {"type": "folder"}, snapshot.digest, None)
+        build = await self.builds.start(self.deployment, {"type": "folder", **origin}, snapshot.digest, None)
         return build.id
 
     async def build(self, files: dict[str, str] | None = None, code: str = CODE, **more: Any) -> Build:

@@ -423,3 +423,33 @@ async def test_a_deployed_project_is_a_package_beside_those_of_its_shared_enviro
     assert built.state == "ready", built.error
     await server.worker()
     assert json.loads(str((await server.result(await server.kickoff())).structured)) == ["1", "1.0 a", "1.0 b"]
+
+
+async def test_a_build_serves_the_object_that_the_deployer_chose_and_a_redeploy_keeps_it(server: Server) -> None:
+    files = {
+        "pyproject.toml": '[project]\nname = "tea"\n',
+        "inner/work.py": "def run() -> str:\n    return 'one'\n\ndef rest() -> str:\n    return 'two'\n",
+        "inner/pyproject.toml": "[project]\n",
+        "work.py": "def main() -> str:\n    return 'default'\n\ndef rest() -> str:\n    return 'chosen'\n",
+    }
+    build = await server.queued(files, entrypoint="./work.py:rest")
+    await server.building().run(str(build))
+    assert (await server.ended(build)).state == "ready"
+    current = await server.current()
+    assert current is not None
+    assert (current.source or {})["entrypoint"] == "work:rest"
+    await server.worker()
+    assert (await server.result(await server.kickoff())).output == '"chosen"'
+    for wrong in ("work.py:gone", "../tea/work.py:rest", "gone.py", "\ud800.py", "work:rest:more"):
+        build = await server.queued(files, entrypoint=wrong)
+        await server.building().run(str(build))
+        assert (await server.ended(build)).state == "failed", wrong
+
+
+async def test_the_error_for_several_crews_has_a_command_for_each(server: Server) -> None:
+    crew = "from crewai import Crew\none = Crew(agents=[], tasks=[])\ntwo = Crew(agents=[], tasks=[])\n"
+    build = await server.queued({"pyproject.toml": '[project]\nname = "tea"\n', "crew.py": crew})
+    await server.building().run(str(build))
+    assert str((await server.ended(build)).hint).endswith(
+        "windlass deploy . --entrypoint crew.py:one --name one; windlass deploy . --entrypoint crew.py:two --name two"
+    )

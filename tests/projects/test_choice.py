@@ -78,7 +78,9 @@ def test_several_are_listed_with_places_and_the_line_to_add(tmp_path: Path) -> N
     command = f"windlass dev {tmp_path}/one.py:Work"
     assert fault.hint == (
         f'Add to pyproject.toml: [tool.windlass] crew = "one:Work", or name one: {command}. '
-        f"To serve each under its own name: {command} {tmp_path}/two.py:Rest"
+        f"To serve each under its own name: {command} {tmp_path}/two.py:Rest, "
+        f"or windlass deploy {tmp_path} --entrypoint one.py:Work --name Work; "
+        f"windlass deploy {tmp_path} --entrypoint two.py:Rest --name Rest"
     )
     (tmp_path / "pyproject.toml").unlink()
     assert fault_of(tmp_path).hint.startswith(
@@ -89,6 +91,7 @@ def test_several_are_listed_with_places_and_the_line_to_add(tmp_path: Path) -> N
 def test_several_flows_and_functions_are_listed_with_their_option(tmp_path: Path) -> None:
     flows = fault_of(written(tmp_path / "flows", {"one.py": FLOW, "two.py": FLOW}))
     assert 'flow = "one:Talk"' in flows.hint
+    assert "--entrypoint two.py:Talk --name two-Talk" in flows.hint, "two of the same name get different ones"
     run = "def {}():\n    return crew.kickoff()\n"
     functions = fault_of(written(tmp_path / "functions", {"a.py": run.format("one") + run.format("two")}))
     assert 'entrypoint = "a:one"' in functions.hint

@@ -137,9 +137,8 @@ class CrewaiCli:
             raise bad_request(
                 f"The deployment {row.slug} was made from files, not from a git repository. Send its files again."
             )
-        source = self._control.deploys.source_of_git(
-            origin["url"], origin.get("ref"), origin.get("subfolder"), {"by": "crewai"}
-        )
+        noted = {"by": "crewai", **{name: origin[name] for name in ("entrypoint",) if name in origin}}
+        source = self._control.deploys.source_of_git(origin["url"], origin.get("ref"), origin.get("subfolder"), noted)
         return await self._building(row.slug, source, caller)
 
     async def _status(self, request: Request, _: Caller) -> Response:

@@ -48,6 +48,11 @@ def is_git(place: str) -> bool:
 @click.command
 @click.argument("place", metavar="[PATH|ZIP|GIT_URL]", default=".")
 @click.option("--name", metavar="NAME", help="Name of the crew on the server, by default that of the project.")
+@click.option(
+    "--entrypoint",
+    metavar="FILE:NAME",
+    help="What to serve of several crews, flows or functions, such as crew.py:build_crew.",
+)
 @click.option("--new", is_flag=True, help="Deploy a new crew: fail if the name is taken.")
 @click.option("--ref", metavar="REF", help="With GIT_URL: a branch, tag or commit, by default the default branch.")
 @click.option("--subfolder", metavar="PATH", help="With GIT_URL: the project's folder in the repository.")
@@ -61,11 +66,12 @@ def is_git(place: str) -> bool:
 @click.option("--no-wait", is_flag=True, help="Do not wait for the end of the build.")
 @json_option
 @server_options
-def deploy(
+def deploy(  # noqa: PLR0913 - one for each option
     place: str,
     *,
     control: ControlSession,
     name: str | None,
+    entrypoint: str | None,
     new: bool,
     ref: str | None,
     subfolder: str | None,
@@ -87,6 +93,9 @@ def deploy(
     Deployed again, the project becomes a new version of the crew. The old version serves until the new one is ready,
     and kickoffs finish on the version that accepted them.
 
+    To deploy several crews of one project, deploy it several times: each with the --entrypoint of a crew and a --name
+    of its own. Without --entrypoint, the crew is the one that the project declares.
+
     Ctrl-C ends the command, and not the build. Exits with 1 when the build fails.
     """
     if not is_git(place) and (ref or subfolder):
@@ -95,10 +104,11 @@ def deploy(
     from windlass.deployments.registration import slug_of
 
     variables = variables_of(env_file) if env_file else []
-    with source_of(place, ref, subfolder, quiet=json_output) as source:
+    with source_of(place, ref, subfolder, entrypoint, quiet=json_output) as source:
         slug = slug_of(name) if name else source.name
         notify(f"deploying {slug} to {control.address}")
-        build = start_build(control, source, slug, variables, message=message, new=new)
+        query = {"message": message, "entrypoint": entrypoint}
+        build = start_build(control, source, slug, variables, query=query, new=new)
     slug = build.get("deployment") or slug
     if not variables:
         notify_env_file(place, control, slug)
@@ -132,7 +142,9 @@ def command(*words: str, control: ControlSession) -> str:
 
 
 @contextmanager
-def source_of(place: str, ref: str | None, subfolder: str | None, *, quiet: bool) -> Iterator[Source]:
+def source_of(
+    place: str, ref: str | None, subfolder: str | None, entrypoint: str | None, *, quiet: bool
+) -> Iterator[Source]:
     """Yields what to deploy. Raises ProjectError for a folder without a project, with its findings printed."""
     from windlass.deployments.registration import slug_of
 
@@ -154,18 +166,18 @@ def source_of(place: str, ref: str | None, subfolder: str | None, *, quiet: bool
             f"{place} is no folder, zip file or git URL." if path.exists() else f"{place} does not exist.",
             "Give the project's folder, a zip file, or a URL such as https://github.com/OWNER/NAME.",
         )
-    recognised = checked(path, quiet=quiet)
+    recognised = checked(path, entrypoint, quiet=quiet)
     with TemporaryDirectory(prefix="windlass-deploy-") as folder:
         yield Source(slug_of(recognised.name), zip=packed(path, Path(folder) / "source.zip", recognised))
 
 
-def checked(path: Path, *, quiet: bool) -> Recognised:
+def checked(path: Path, entrypoint: str | None, *, quiet: bool) -> Recognised:
     """Returns the recognised project. Prints the findings in its files. Raises ProjectError for errors."""
     from windlass.projects.checks import declared_project
     from windlass.projects.findings import Level
     from windlass.projects.reader import findings_of
 
-    recognised, findings = declared_project(path)
+    recognised, findings = declared_project(path, entrypoint)
     if recognised is not None:
         findings = findings_of(recognised.project, findings)
     errors = [one for one in findings if one.level is Level.ERROR]
@@ -192,7 +204,13 @@ def packed(root: Path, to: Path, recognised: Recognised) -> Path:
 
 
 def start_build(
-    control: ControlSession, source: Source, slug: str, variables: Sequence[Given], *, message: str | None, new: bool
+    control: ControlSession,
+    source: Source,
+    slug: str,
+    variables: Sequence[Given],
+    *,
+    query: dict[str, str | None],
+    new: bool,
 ) -> dict[str, Any]:
     """Uploads the source, and returns the build. Makes the deployment if it does not exist."""
     from windlass.cli.crew_session import RequestRefused
@@ -208,11 +226,11 @@ def start_build(
         notify(f"set {_count(len(variables), 'variable')}")
     if not exists:
         try:
-            return _sent(control, source, ("deployments",), {"name": slug, "message": message})
+            return _sent(control, source, ("deployments",), {"name": slug, **query})
         except RequestRefused as error:
             if not isinstance(error.cause, Conflict) or new:
                 raise
-    return _sent(control, source, ("deployments", slug, "builds"), {"message": message})
+    return _sent(control, source, ("deployments", slug, "builds"), query)
 
 
 def _is_found(control: ControlSession, slug: str) -> bool:
@@ -234,7 +252,7 @@ def _sent(
     """Sends the source, with a bar of progress for an upload. Returns the build."""
     if source.zip is None:
         body = {**{name: value for name, value in query.items() if name == "name"}, "git": source.git}
-        answer = control.send("POST", *path, body=body, message=query["message"])
+        answer = control.send("POST", *path, body=body, message=query["message"], entrypoint=query["entrypoint"])
     else:
         total, screen = source.zip.stat().st_size, Screen()
 

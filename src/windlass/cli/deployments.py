@@ -196,11 +196,14 @@ def _build_cells(row: dict[str, Any]) -> list[str]:
 
 
 def origin_in_words(origin: dict[str, Any]) -> str:
-    """Returns where the files of a build came from, such as `https://github.com/acme/tea@main`."""
-    if "url" not in origin:
-        return "upload" if origin.get("type") == "zip" else str(origin.get("type", "-"))
-    place = f"{origin['url']}@{origin['ref']}" if origin.get("ref") else str(origin["url"])
-    return f"{place} ({origin['subfolder']})" if origin.get("subfolder") else place
+    """Returns where the files of a build came from, such as `https://github.com/acme/tea@main`, and what was chosen in
+    them.
+    """
+    place = "upload" if origin.get("type") == "zip" else str(origin.get("type", "-"))
+    if "url" in origin:
+        place = f"{origin['url']}@{origin['ref']}" if origin.get("ref") else str(origin["url"])
+    within = ", ".join(str(origin[name]) for name in ("subfolder", "entrypoint") if origin.get(name))
+    return f"{place} ({within})" if within else place
 
 
 def _short(text: str) -> str:

@@ -70,6 +70,8 @@ class Loaded:
     prepared: Prepared
     environment: Mapping[str, str]
     secrets: frozenset[str]
+    entrypoint: str | None
+    """What the deployer chose, in place of what the project declares."""
 
     @property
     def root(self) -> Path:
@@ -213,7 +215,8 @@ class Building:
     async def _prepare(
         self, turn: BuildTurn, root: Path, snapshot: str, variables: Mapping[str, str], lines: BuildLog
     ) -> Loaded:
-        recognised = await self._reader.recognised(root, turn.slug)
+        entrypoint = turn.origin.get("entrypoint")
+        recognised = await self._reader.recognised(root, turn.slug, entrypoint)
         lines.add(f"the project is a {recognised.project.kind}: {recognised.project.entrypoint}")
         await self._check_files(recognised, lines)
         options = recognised.options.replaced_by(turn.settings)
@@ -232,7 +235,7 @@ class Building:
             lines.add(f"the environment of its packages is {prepared.key}")
         environment = self._crew_environments.of_deployment(variables)
         secrets = {one.name for one in turn.variables if one.secret} & environment.keys()
-        return Loaded(recognised, options, prepared, environment, frozenset(secrets))
+        return Loaded(recognised, options, prepared, environment, frozenset(secrets), entrypoint)
 
     async def _check_files(self, recognised: Recognised, lines: BuildLog) -> None:
         """Raises ProjectError for errors in the project's files, which would fail the load after the installation."""
@@ -255,7 +258,9 @@ class Building:
 
     async def _report_findings(self, loaded: Loaded, lines: BuildLog) -> None:
         interpreter = Interpreter(loaded.prepared.interpreter, "of the build")
-        found = await additional_findings(loaded.root, self._runner, loaded.environment, interpreter, self._reader)
+        found = await additional_findings(
+            loaded.root, self._runner, loaded.environment, interpreter, self._reader, loaded.entrypoint
+        )
         for line in (line for one in found for line in one.lines()):
             lines.add(for_deployer(loaded.root, line))
 
@@ -325,6 +330,7 @@ def for_deployer(root: Path, text: str) -> str:
     """Returns a text with paths from the project's folder, and without the command that makes an environment there."""
     if setup_command(str(root)) in text:
         return ADD_PACKAGE
+    text = text.replace(f"windlass deploy {root} ", "windlass deploy . ")
     return text.replace(f"{root}/", "").replace(str(root), "the project")
 
 

@@ -62,18 +62,23 @@ async def findings(
 
 
 async def additional_findings(
-    path: Path, runner: Runner, environment: Mapping[str, str], chosen: Interpreter, reader: Reader
+    path: Path,
+    runner: Runner,
+    environment: Mapping[str, str],
+    chosen: Interpreter,
+    reader: Reader,
+    entrypoint: str | None = None,
 ) -> list[Finding]:
     """Returns the `findings` that need no second interpreter and that an inspection does not report.
 
-    `reader` reads the project's files.
+    `reader` reads the project's files. `entrypoint` is as of `kinds.recognise`.
     """
 
     async def examined(recognised: Recognised, interpreter: Path) -> list[Finding]:
         found, _ = await Examiner(runner, recognised, interpreter, dict(environment), reader).load_findings()
         return found
 
-    return await _all(path, examined, lambda _: chosen.path, reader)
+    return await _all(path, examined, lambda _: chosen.path, reader, entrypoint)
 
 
 async def _all(
@@ -81,8 +86,9 @@ async def _all(
     examined: Callable[[Recognised, Path], Awaitable[list[Finding]]],
     choose: Callable[[Recognised], Path],
     reader: Reader,
+    entrypoint: str | None = None,
 ) -> list[Finding]:
-    recognised, found = await reader.declared(path)
+    recognised, found = await reader.declared(path, entrypoint)
     found += map(of_env_line, await asyncio.to_thread(lambda: unread_lines(folder_of(path))))
     if recognised is None:
         return in_order(found)

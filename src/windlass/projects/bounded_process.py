@@ -39,12 +39,12 @@ LONGEST_TEXT = 200
 """The most characters of a text that only messages contain."""
 
 
-def recognised(root: str, folder: str | None) -> dict[str, Any]:
-    return form_of(recognise(Path(root), folder))
+def recognised(root: str, folder: str | None, entrypoint: str | None) -> dict[str, Any]:
+    return form_of(recognise(Path(root), folder, entrypoint))
 
 
-def declared(root: str) -> dict[str, Any]:
-    found, findings = declared_project(Path(root))
+def declared(root: str, entrypoint: str | None) -> dict[str, Any]:
+    found, findings = declared_project(Path(root), entrypoint)
     return {"recognised": found and form_of(found), "findings": [one.to_json() for one in findings]}
 
 

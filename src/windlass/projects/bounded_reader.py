@@ -175,12 +175,13 @@ class BoundedReader:
         self._turns = asyncio.Semaphore(AT_ONCE)  # those that wait hold no thread
         self._processes = threading.Semaphore(AT_ONCE)
 
-    async def recognised(self, root: Path, folder: str | None = None) -> Recognised:
+    async def recognised(self, root: Path, folder: str | None = None, entrypoint: str | None = None) -> Recognised:
         """Recognises the project as `projects.kinds.recognise` does."""
-        return (await self._answer(TypeAdapter(RecognisedAnswer), "recognised", root, str(root), folder)).checked(root)
+        form = TypeAdapter(RecognisedAnswer)
+        return (await self._answer(form, "recognised", root, str(root), folder, entrypoint)).checked(root)
 
-    async def declared(self, path: Path) -> tuple[Recognised | None, list[Finding]]:
-        found = await self._answer(TypeAdapter(DeclaredAnswer), "declared", path, str(path))
+    async def declared(self, path: Path, entrypoint: str | None = None) -> tuple[Recognised | None, list[Finding]]:
+        found = await self._answer(TypeAdapter(DeclaredAnswer), "declared", path, str(path), entrypoint)
         return found.recognised.checked(path) if found.recognised else None, found.findings
 
     async def needs(self, project: Project) -> Needs:

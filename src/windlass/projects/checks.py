@@ -17,6 +17,7 @@ from windlass.projects.kinds import (
     kind_of,
     options_of,
     read,
+    target_of,
 )
 from windlass.projects.kinds.declared import FILE
 from windlass.projects.options import TABLES, Options
@@ -30,12 +31,17 @@ AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)")
 """The place in a message of tomllib."""
 
 
-def declared_project(path: Path) -> tuple[Recognised | None, list[Finding]]:
-    """Returns the recognised project, or None if it can't be recognised, and the findings in its pyproject.toml."""
+def declared_project(path: Path, entrypoint: str | None = None) -> tuple[Recognised | None, list[Finding]]:
+    """Returns the recognised project, or None if it can't be recognised, and the findings in its pyproject.toml.
+
+    `entrypoint` is as of `kinds.recognise`.
+    """
     try:
         declared = read(path)
     except ProjectError as error:
         return None, [unreadable(error, path.resolve())]
+    if entrypoint:
+        declared = replace(declared, target=target_of(entrypoint))
     found = [*wrong_options(declared), *passed_over(declared)]
     try:
         return replace(kind_of(declared), options=usable_options(declared)), found

@@ -27,7 +27,7 @@ class Needs(NamedTuple):
 class Reader(Protocol):
     """Answers questions that take a parser of the project's files. All methods raise ProjectError."""
 
-    async def declared(self, path: Path) -> tuple[Recognised | None, list[Finding]]: ...
+    async def declared(self, path: Path, entrypoint: str | None = None) -> tuple[Recognised | None, list[Finding]]: ...
 
     async def needs(self, project: Project) -> Needs: ...
 
@@ -41,8 +41,8 @@ class DirectReader:
     delay each start and each reload by its own start.
     """
 
-    async def declared(self, path: Path) -> tuple[Recognised | None, list[Finding]]:
-        return await asyncio.to_thread(declared_project, path)
+    async def declared(self, path: Path, entrypoint: str | None = None) -> tuple[Recognised | None, list[Finding]]:
+        return await asyncio.to_thread(declared_project, path, entrypoint)
 
     async def needs(self, project: Project) -> Needs:
         return await asyncio.to_thread(needs_of, project)

@@ -20,6 +20,13 @@ from windlass.store.managing import LARGEST_NUMBER, VersionRow
 
 router = APIRouter(route_class=ControlRoute, tags=["builds"])
 Message = Annotated[Text | None, InQuery(description="A note that the list of builds shows.")]
+Entrypoint = Annotated[
+    Text | None,
+    InQuery(
+        description="What to serve, in place of what the project declares: `FILE.py:NAME` or `MODULE:NAME`. A redeploy "
+        "keeps it."
+    ),
+]
 Number = Annotated[int, Path(ge=1, le=LARGEST_NUMBER, description="The number of the version.")]
 ZIP: dict[str, Any] = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
 
@@ -147,12 +154,13 @@ async def create_deployment(
     request: Request,
     name: Annotated[Text | None, InQuery(description="The name of the deployment, for a body that is a zip.")] = None,
     message: Message = None,
+    entrypoint: Entrypoint = None,
 ) -> DeployedAnswer:
     """Adds a deployment, and starts its first build. The body is a zip of the project, or JSON.
 
     409 if the name is taken: `details.slug` is the name in URLs. Of two requests at once with one name, one gets 409.
     """
-    origin = _noted(message)
+    origin = _noted(message, entrypoint)
     if is_zip(request):
         if name is None:
             raise bad_request("The query needs the `name` of the deployment: POST /deployments?name=NAME.")
@@ -185,7 +193,12 @@ async def remove_deployment(
 
 @router.post("/deployments/{slug}/builds", status_code=202, openapi_extra=_source_body(BuildBody))
 async def start_build(
-    caller: Developer, control: Control, request: Request, slug: Slug, message: Message = None
+    caller: Developer,
+    control: Control,
+    request: Request,
+    slug: Slug,
+    message: Message = None,
+    entrypoint: Entrypoint = None,
 ) -> StartedAnswer:
     """Starts a build of a deployment. The body is a zip of the project, or JSON with a git repository.
 
@@ -193,7 +206,7 @@ async def start_build(
     is superseded by a newer one.
     """
     await control.management.get(slug)
-    source = await source_of(request, control, _noted(message))
+    source = await source_of(request, control, _noted(message, entrypoint))
     return StartedAnswer(build=_build(await control.deploys.build(slug, source, caller.actor)))
 
 
@@ -263,8 +276,9 @@ async def roll_back(
     return CurrentVersion(version=await control.deploys.roll_back(slug, body.current if body else None, caller.actor))
 
 
-def _noted(message: str | None) -> dict[str, Any]:
-    return {"message": message} if message else {}
+def _noted(message: str | None, entrypoint: str | None) -> dict[str, Any]:
+    given = {"message": message, "entrypoint": entrypoint}
+    return {name: value for name, value in given.items() if value}
 
 
 def _number(cursor: str | None) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from windlass.projects.kinds.choice import Choice, used_classes
 from windlass.projects.kinds.crewai import CREW, DECLARATIVE_FLOW, FLOW, JSON_CREW
-from windlass.projects.kinds.declared import FILE, Declared, Unrecognised, folder_of, read
+from windlass.projects.kinds.declared import FILE, Declared, Unrecognised, folder_of, read, target_of
 from windlass.projects.kinds.function import FUNCTION
 from windlass.projects.kinds.kind import EntrypointOption, Kind
 from windlass.projects.options import Options
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS", "Declared", "Kind", "Recognised", "Unrecognised", "chosen", "entrypoint_options", "folder_of",
-    "function_project", "kind_named", "kind_of", "options_of", "read", "recognise", "used_classes",
+    "function_project", "kind_named", "kind_of", "options_of", "read", "recognise", "target_of",
+    "used_classes",
 ]  # fmt: skip
 
 KINDS: list[Kind] = [FUNCTION, CREW, FLOW, JSON_CREW, DECLARATIVE_FLOW]
@@ -38,12 +39,15 @@ class Recognised:
     options: Options = field(default_factory=Options)
 
 
-def recognise(path: Path, folder: str | None = None) -> Recognised:
+def recognise(path: Path, folder: str | None = None, entrypoint: str | None = None) -> Recognised:
     """Recognises the project in a folder. Raises ProjectError, with a message for users, if there is none.
 
-    `folder` is the name of a project that has no name of its own, in place of the name of its folder.
+    `folder` is the name of a project that has no name of its own, in place of the name of its folder. `entrypoint`
+    names the object that is served, in place of what the project declares: FILE.py:NAME.
     """
     declared = replace(read(path), folder=folder)
+    if entrypoint:
+        declared = replace(declared, target=target_of(entrypoint))
     options = options_of(declared)
     return replace(kind_of(declared), options=options)
 

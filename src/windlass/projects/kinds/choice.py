@@ -251,7 +251,17 @@ class Choice:
         places = [shlex.quote(f"{self._declared.root / one.file}:{one.name}") for one in found[:MOST_LISTED]]
         hint = f"{self._add(found[0].kind, found[0].entrypoint)}, or name one: windlass dev {places[0]}"
         each = f"To serve each under its own name: windlass dev {' '.join(places)}"
-        return Unrecognised(message, f"{hint}. {each}", "several_crews")
+        return Unrecognised(message, f"{hint}. {each}, or {'; '.join(self._deploys(found))}", "several_crews")
+
+    def _deploys(self, found: list[Candidate]) -> list[str]:
+        """Returns the commands that deploy each of these under a name of its own."""
+        names = [one.name for one in found]
+        commands = [
+            ["windlass", "deploy", str(self._declared.root), "--entrypoint", f"{one.file}:{one.name}", "--name",
+             one.name if names.count(one.name) == 1 else f"{one.module}-{one.name}"]
+            for one in found[:MOST_LISTED]
+        ]  # fmt: skip
+        return list(map(shlex.join, commands))
 
     def _add(self, kind: str, entrypoint: str) -> str:
         line = f'{OPTIONS[kind]} = "{entrypoint}"'

@@ -7,7 +7,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from windlass.errors import ProjectError
@@ -157,6 +157,12 @@ def text_of(file: Path) -> str:
 
 def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # the open of a pipe would wait for its writer
+
+
+def target_of(entrypoint: str) -> tuple[str | None, str | None]:
+    """Returns the file and the object of FILE.py, FILE.py:NAME, MODULE:NAME or NAME. Either may be None."""
+    file, _, name = entrypoint.partition(":")
+    return (PurePosixPath(file).as_posix(), name or None) if file.endswith(".py") else (None, entrypoint)
 
 
 def folder_of(path: Path) -> Path:
