@@ -19,9 +19,10 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest, TaskDefinition
 from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import State
+from windlass.store.accepting import NewKickoff
 from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
-from windlass.store.kickoffs import KickoffStore, NewKickoff
+from windlass.store.kickoffs import KickoffStore
 from windlass.store.migrate import migrate
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from bench.figures import Figure, quantile
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import State
-from windlass.store.kickoffs import KickoffFilter
 from windlass.store.overview import DeploymentFilter, OverviewStore
+from windlass.store.reading import KickoffFilter
 from windlass.store.statistics import StatisticsStore
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from windlass.lifecycle.worker_config import CrewEnvironment, WorkerConfig
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
+from windlass.store.accepting import NewKickoff
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import KickoffStore, NewKickoff
+from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.migrate import migrate
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from windlass.store.claiming import Claimed
     from windlass.store.deployments import Deployment
-    from windlass.store.kickoffs import Claimed
 
 
 @dataclass(frozen=True, slots=True)

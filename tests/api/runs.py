@@ -13,12 +13,14 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
-from windlass.store.kickoffs import Batch, Interruption
+from windlass.store.ending import Interruption
+from windlass.store.reporting import Batch
 from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
 
 if TYPE_CHECKING:
     from api.serving import Crew
-    from windlass.store.kickoffs import Claimed, KickoffStore
+    from windlass.store.claiming import Claimed
+    from windlass.store.kickoffs import KickoffStore
 
 
 @dataclass

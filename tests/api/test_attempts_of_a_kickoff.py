@@ -8,7 +8,8 @@ import pytest
 
 from api.runs import begin
 from windlass.kickoffs.outcome import TokenUsage
-from windlass.store.kickoffs import Batch, Interruption, JournalEntry
+from windlass.store.ending import Interruption
+from windlass.store.reporting import Batch, JournalEntry
 from windlass_child.process.messages import TaskEnded
 
 if TYPE_CHECKING:

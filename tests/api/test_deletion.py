@@ -16,7 +16,7 @@ from windlass.kickoffs.events import StoredEvent, to_json
 from windlass.kickoffs.states import Scope
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, KickoffsStillOpen, UserDeletion
-from windlass.store.kickoffs import Batch, JournalEntry
+from windlass.store.reporting import Batch, JournalEntry
 from windlass.store.retention import RetentionStore
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from windlass.kickoffs.events import TRACEBACK, stored_event
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import Scope
 from windlass.store import reading
-from windlass.store.kickoffs import Batch
+from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
 
 MB = 1 << 20
 CODE = """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
 
 MB = 1 << 20
 DEADLINE = 120.0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
 
 STRANGER = 54_321
 CODE = "import os\n\ndef run() -> dict:\n    return dict(os.environ)\n"

@@ -8,8 +8,9 @@ import pytest
 from cli.fake_crew import KICKOFF, TOKEN
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
+from windlass.store.accepting import NewKickoff
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import KickoffStore, NewKickoff
+from windlass.store.kickoffs import KickoffStore
 from windlass.store.tokens import TokenStore
 
 if TYPE_CHECKING:

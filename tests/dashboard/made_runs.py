@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.runs import Run, begin
 from windlass.kickoffs.events import stored_event
-from windlass.store.kickoffs import Batch
+from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
     from api.serving import Crew

@@ -10,7 +10,7 @@ import pytest
 from dashboard.made_runs import started
 from windlass.dashboard.executions import PAGE, short_id
 from windlass.kickoffs.ids import new_id
-from windlass.store.kickoffs import Batch
+from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server

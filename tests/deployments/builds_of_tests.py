@@ -35,11 +35,12 @@ from windlass.projects.uv import Builder, uv_program
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
+from windlass.store.accepting import NewKickoff
 from windlass.store.builds import JOB, Build, BuildStore
 from windlass.store.credentials import CredentialStore
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import KickoffStore, NewKickoff
+from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 from windlass.store.side_jobs import SideJob, SideJobs
 from windlass.store.sources import SourceStore
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.store.deployments import Version
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
 
 DEADLINE = 60.0
 KEYS = KeyRing([MasterKey(bytes(32))])

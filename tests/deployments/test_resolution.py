@@ -27,7 +27,7 @@ from windlass.store.variables import VariableStore
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
 
 CODE = """
 import hashlib, os

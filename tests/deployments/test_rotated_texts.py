@@ -16,7 +16,7 @@ from windlass.kickoffs.states import Reason, State
 if TYPE_CHECKING:
     from deployments.builds_of_tests import Server
     from windlass.store.builds import Build
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
 
 pytestmark = pytest.mark.xdist_group("crewai")
 

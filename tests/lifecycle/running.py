@@ -24,10 +24,11 @@ from windlass.lifecycle.worker_config import CrewEnvironment, WorkerConfig
 from windlass.runner import Runner
 from windlass.runner.run_spec import machine_environment
 from windlass.secrets.key_ring import KeyRing, MasterKey
+from windlass.store.accepting import NewKickoff
 from windlass.store.credentials import CredentialStore
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import Claimed, KickoffStatus, KickoffStore, NewKickoff
+from windlass.store.kickoffs import KickoffStore
 from windlass.store.listener import Listener
 
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.lifecycle.worker_config import Environment, Observer
+    from windlass.store.claiming import Claimed
     from windlass.store.database import Row
     from windlass.store.deployments import Version
+    from windlass.store.reading import KickoffStatus
 
 DEADLINE = 60.0
 KEYS = KeyRing([MasterKey(bytes(32))])

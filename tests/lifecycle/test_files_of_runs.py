@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lifecycle.running import Place, World
     from windlass.runner.run_folder import Scan, Stamp
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 CODE = '''
 import os, pathlib, time

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 pytestmark = pytest.mark.xdist_group("crewai")
 

@@ -17,7 +17,8 @@ from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import State
 from windlass.lifecycle.accept import Acceptor, KeyInUse, QueueFull
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import Batch, KickoffStore
+from windlass.store.kickoffs import KickoffStore
+from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
     from lifecycle.running import Place, World

@@ -12,8 +12,8 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
 from windlass.lifecycle.statuses import Statuses
 from windlass.store.database import Database
-from windlass.store.kickoffs import KickoffStatus
 from windlass.store.listener import Listener
+from windlass.store.reading import KickoffStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lifecycle.running import Place, World
     from windlass.lifecycle.worker import Worker
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 
 @pytest.fixture

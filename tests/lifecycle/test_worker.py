@@ -22,7 +22,7 @@ from windlass.runner import Output
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 
 async def test_an_accepted_kickoff_is_run_to_its_end(world: World) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from secrets_managers.token_issuer import TokenIssuer
     from windlass.secrets.provider import Provider, Subject
     from windlass.secrets.providers.endpoints import Endpoints
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
 
 pytestmark = pytest.mark.xdist_group("secrets_managers")
 

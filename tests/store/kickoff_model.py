@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from uuid import UUID
 
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 MAX_LOSSES = 1
 TASKS = 2

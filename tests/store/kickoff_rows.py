@@ -10,8 +10,11 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import Reason, State
+from windlass.store.accepting import Accepted, NewKickoff
 from windlass.store.deployments import Deployment, DeploymentStore
-from windlass.store.kickoffs import Accepted, Batch, Claimed, Interruption, KickoffStatus, KickoffStore, NewKickoff
+from windlass.store.ending import Interruption
+from windlass.store.kickoffs import KickoffStore
+from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.events import StoredEvent
     from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
+    from windlass.store.claiming import Claimed
     from windlass.store.database import Database
+    from windlass.store.reading import KickoffStatus
 
 LEASE = 60.0
 DONE = Outcome(State.SUCCESS, output="done")

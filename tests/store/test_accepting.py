@@ -9,7 +9,8 @@ import pytest
 
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
-from windlass.store.kickoffs import KickoffStore, Reserved
+from windlass.store.accepting import Reserved
+from windlass.store.kickoffs import KickoffStore
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows

@@ -12,8 +12,9 @@ from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import State, TaskState
 from windlass.kickoffs.tasks import pending_records
-from windlass.store.claiming import JournalRow
-from windlass.store.kickoffs import Batch, Claimed, Interruption, JournalEntry
+from windlass.store.claiming import Claimed, JournalRow
+from windlass.store.ending import Interruption
+from windlass.store.reporting import Batch, JournalEntry
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from windlass.kickoffs.ids import new_id
-from windlass.store.kickoffs import Backlog, KickoffStore
+from windlass.store.accepting import Backlog
+from windlass.store.kickoffs import KickoffStore
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows

@@ -12,7 +12,7 @@ from store.kickoff_rows import DONE, FAILED
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import SUPERSEDED
 from windlass.kickoffs.states import State
-from windlass.store.kickoffs import Holder
+from windlass.store.accepting import Holder
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -18,13 +18,13 @@ from windlass.kickoffs.states import State, TaskState
 from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
 from windlass.lifecycle.run_recorder import RunRecorder
 from windlass.runner import LeaseHandle, Terminator
-from windlass.store.kickoffs import Batch, JournalEntry
+from windlass.store.reporting import Batch, JournalEntry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from store.kickoff_rows import Rows
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 OUTCOME = replace(DONE, output="found")
 RECORD = TaskRecord(0, "find", "k", "find", "clerk", TaskState.COMPLETED, output="x", execution_time=1.0)

@@ -10,14 +10,14 @@ from store.kickoff_rows import DONE
 from windlass.kickoffs.files import FileChanges, StoredFile
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import TokenUsage
-from windlass.store.kickoffs import Batch, JournalEntry
 from windlass.store.reading import MOST_FILES, MOST_STORED, MOST_TOGETHER, SQL
+from windlass.store.reporting import Batch, JournalEntry
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from store.kickoff_rows import Rows
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 
 def a_file(path: str = "report.md", **members: Any) -> StoredFile:

@@ -10,7 +10,7 @@ import pytest
 
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import State
-from windlass.store.kickoffs import Holder
+from windlass.store.accepting import Holder
 
 if TYPE_CHECKING:
     from uuid import UUID

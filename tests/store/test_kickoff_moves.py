@@ -22,7 +22,8 @@ from windlass.kickoffs.states import Reason, State, TaskState
 from windlass.kickoffs.tasks import pending_records
 from windlass.store.database import Database
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import Batch, Interruption, JournalEntry
+from windlass.store.ending import Interruption
+from windlass.store.reporting import Batch, JournalEntry
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 Answer = TypeVar("Answer")
 WORKERS = [new_id(), new_id()]

@@ -14,12 +14,13 @@ from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.store.database import Database
-from windlass.store.kickoffs import Batch, Interruption
+from windlass.store.ending import Interruption
+from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
     Deed = Callable[["Storm"], Awaitable[object]]
 

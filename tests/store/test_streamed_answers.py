@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from store.kickoff_rows import Rows
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 CHUNKS = 20_000
 CHUNK = "llm_stream_chunk"

@@ -8,7 +8,7 @@ import pytest
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.waiting import waiting
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import Interruption
+from windlass.store.ending import Interruption
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -6,12 +6,13 @@ import json
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from windlass.store.kickoffs import Stored
+from windlass.store.reading import Stored
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from windlass.store.kickoffs import KickoffStatus, KickoffStore
+    from windlass.store.kickoffs import KickoffStore
+    from windlass.store.reading import KickoffStatus
 
 
 async def whole(store: KickoffStore, kickoff: UUID) -> KickoffStatus:

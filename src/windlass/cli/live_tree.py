@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from windlass.cli.run_tree import Activity, Line, Shown
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 MOST_RUNS = 6
 """The number of open runs in the tree. One more line has the number of the others."""

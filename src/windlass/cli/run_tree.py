@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 AT_ONCE, WHILE = 20, 1.0
 """At most AT_ONCE lines of a run's output are shown per WHILE seconds. One more line has the number of the others."""

@@ -25,7 +25,7 @@ from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import Reason, Scope, State
 from windlass.kickoffs.tracebacks import own_frames
-from windlass.store.kickoffs import Stored
+from windlass.store.reading import Stored
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from windlass.dashboard.output import Value
     from windlass.dashboard.routes import Visit
     from windlass.store.executions import Execution, ExecutionStore
-    from windlass.store.kickoffs import KickoffStatus, NextEvents
+    from windlass.store.reading import KickoffStatus, NextEvents
 
 ROUTES = Routes()
 TABS = ("output", "timeline", "inputs", "files", "log", "attempts")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from windlass.projects import Options
     from windlass.projects.environments import Environments
     from windlass.store.builds import BuildStore
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 SECONDS = 1800.0
 """The longest time that a run waits for its environment."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from windlass.deployments.resolution import Resolver
-    from windlass.store.kickoffs import Claimed
+    from windlass.store.claiming import Claimed
 
 
 PASSED = (

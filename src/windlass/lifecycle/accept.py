@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
+    from windlass.store.accepting import Accepting, Holder, NewKickoff, Reserved
     from windlass.store.audit import Actor
-    from windlass.store.kickoffs import Holder, KickoffStore, NewKickoff, Reserved, StopFilter
+    from windlass.store.ending import Endings, StopFilter
 
 
 SHORTEST, LONGEST = 1, 60
@@ -70,7 +71,7 @@ class Acceptor:
     A kickoff is on disk when `accept` returns.
     """
 
-    def __init__(self, store: KickoffStore) -> None:
+    def __init__(self, store: Accepting) -> None:
         self._store = store
         self._batches: Batcher[NewKickoff, bool | WindlassError] = Batcher(
             self._insert, fatal=DatabaseUnavailable, conflicts=lambda new: (new.reservation, new.claim_to_key)
@@ -141,7 +142,7 @@ def _same_request(new: NewKickoff, reserved: Reserved) -> UUID:
 class Stops:
     """Stops kickoffs, in the queue or on any worker. A stop is on disk when `stop` returns, and is not undone."""
 
-    def __init__(self, store: KickoffStore) -> None:
+    def __init__(self, store: Endings) -> None:
         self._store = store
 
     async def stop(self, kickoff: UUID, by: Actor) -> State | None:

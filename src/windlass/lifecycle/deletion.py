@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.errors import WindlassError
 from windlass.store.audit import COMMAND_LINE, REMOVAL, Change
-from windlass.store.kickoffs import StopFilter
+from windlass.store.ending import StopFilter
 from windlass.store.retention import DETAILS, EVER, FIRST, LARGE, TABLES
 
 if TYPE_CHECKING:

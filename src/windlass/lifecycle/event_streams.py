@@ -12,14 +12,13 @@ from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.lifecycle.background_tasks import BackgroundTasks
 from windlass.lifecycle.notices import Notices
-from windlass.store.kickoffs import NextEvents, WantedEvents
 from windlass.store.listener import ENDED, EVENTS
+from windlass.store.reading import KickoffReads, NextEvents, WantedEvents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
     from uuid import UUID
 
-    from windlass.store.kickoffs import KickoffStore
     from windlass.store.listener import Listener
 
 LANES = 2
@@ -80,7 +79,7 @@ class EventStreams:
     streams there may be at once, which deployments share, and `most_of_user` how many of them one user may have.
     """
 
-    def __init__(self, store: KickoffStore, listener: Listener, *, most: int, most_of_user: int) -> None:
+    def __init__(self, store: KickoffReads, listener: Listener, *, most: int, most_of_user: int) -> None:
         self._store = store
         self._most = most
         self._shares = Shares(most, "streams of events")

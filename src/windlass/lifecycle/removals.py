@@ -10,7 +10,7 @@ from windlass import log
 from windlass.access.tokens import NoSuchUser
 from windlass.lifecycle.deletion import BETWEEN_LOOKS, KNOWN_WITHIN, PAUSE, Deletions, KickoffsStillOpen
 from windlass.store.audit import REMOVAL
-from windlass.store.kickoffs import StopFilter
+from windlass.store.ending import StopFilter
 
 if TYPE_CHECKING:
     from windlass.lifecycle.accept import Stops

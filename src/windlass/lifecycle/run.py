@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from windlass.lifecycle.worker_config import CrewEnvironment, Environment, Observer, WorkerConfig
     from windlass.runner.run_folder import RunFolder
     from windlass.secrets.key_ring import KeyRing
-    from windlass.store.kickoffs import Claimed, KickoffStore
+    from windlass.store.claiming import Claimed
+    from windlass.store.kickoffs import KickoffStore
 
 SHOWN_AFTER = 0.5
 """Seconds after which a run that waits for its code, or for its secrets, reports so."""

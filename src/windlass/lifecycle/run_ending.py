@@ -16,7 +16,7 @@ from windlass.kickoffs.outcome import (
 from windlass.kickoffs.states import Reason, State
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.store.claiming import host
-from windlass.store.kickoffs import Interruption
+from windlass.store.ending import Interruption
 from windlass_child.process.sizes import size_in_words
 from windlass_child.process.truncation import beginning
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from windlass.lifecycle.run_files import RunFiles
     from windlass.lifecycle.run_recorder import RunRecorder
     from windlass.runner import LeaseHandle
-    from windlass.store.kickoffs import Batch, Claimed, KickoffStore
+    from windlass.store.claiming import Claimed
+    from windlass.store.kickoffs import KickoffStore
+    from windlass.store.reporting import Batch
 
 logger = log.logger(__name__)
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.files import FileLimits, LeftOut
     from windlass.runner.run_folder import RunFolder, Scan, Stamp
-    from windlass.store.kickoffs import Claimed, KickoffStore
+    from windlass.store.claiming import Claimed
+    from windlass.store.kickoffs import KickoffStore
 
 AGAIN = 2
 """How often, as a multiple of the limit of all files, the files of one attempt are stored at the ends of steps, and

@@ -16,7 +16,7 @@ from windlass.lifecycle.background_tasks import until_stored, until_the_database
 from windlass.lifecycle.storage_limits import Stored
 from windlass.lifecycle.stream_chunks import StreamChunks
 from windlass.secrets.key_ring import Sealed
-from windlass.store.kickoffs import Batch, JournalEntry
+from windlass.store.reporting import Batch, JournalEntry
 from windlass_child.process.messages import JournalReplay
 from windlass_child.process.sizes import size_in_words
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from windlass.kickoffs.tasks import TaskRecords, Warning_
     from windlass.runner import LeaseHandle, Terminator
     from windlass.secrets.key_ring import KeyRing
-    from windlass.store.kickoffs import Claimed, JournalRow, KickoffStore
+    from windlass.store.claiming import Claimed, JournalRow
+    from windlass.store.kickoffs import KickoffStore
     from windlass_child.process.messages import JournalAppend, TaskEnded, TasksKnown, TaskStarted
     from windlass_child.process.validation import Encoded
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Facts, Waiting
-    from windlass.store.kickoffs import EventRow, KickoffFilter, KickoffPage, KickoffStatus, KickoffStore, Pieces
     from windlass.store.listener import Listener
+    from windlass.store.reading import EventRow, KickoffFilter, KickoffPage, KickoffReads, KickoffStatus, Pieces
 
 LANES = 2
 MOST_TOGETHER = 64
@@ -32,7 +32,7 @@ status in PostgreSQL.
 class Statuses:
     """Reads the statuses of kickoffs, and waits for the end of kickoffs. Simultaneous requests share one statement."""
 
-    def __init__(self, store: KickoffStore, listener: Listener) -> None:
+    def __init__(self, store: KickoffReads, listener: Listener) -> None:
         self._store = store
         self._batches: Batcher[UUID, KickoffStatus | None] = Batcher(
             self._look_up, fatal=DatabaseUnavailable, largest=MOST_TOGETHER, lanes=LANES

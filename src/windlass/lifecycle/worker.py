@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from windlass.lifecycle.worker_config import Environment, Observer, WorkerConfig
     from windlass.runner import Runner
     from windlass.secrets.key_ring import KeyRing
-    from windlass.store.kickoffs import Claimed, KickoffStore
+    from windlass.store.claiming import Claimed
+    from windlass.store.kickoffs import KickoffStore
 
 MARGIN = 0.1
 """Runs must end this fraction of the lease, at most 1 s, before the lease does, because ending processes takes time."""

@@ -12,7 +12,7 @@ from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
 from windlass.runner.crew_access import FolderChecks
-from windlass.store.kickoffs import Claimed
+from windlass.store.claiming import Claimed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

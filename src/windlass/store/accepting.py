@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,12 +14,16 @@ from windlass.store.database import queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from windlass.store.audit import Actor
     from windlass.store.database import Database, Row
 
 SQL = queries("accepting")
+MAX_WAITING = 10_000
+"""The queue limit of deployments that set none."""
+USER_SHARE = 0.25
+IDEMPOTENCY_LASTS = timedelta(hours=24)
 
 
 def _accept(admission: sql.SQL, placing: sql.SQL, refusals: sql.SQL, recording: sql.SQL) -> sql.SQL:
@@ -136,15 +141,24 @@ class Accepting:
     """Stores kickoffs in batches.
 
     Counts a queue, or a user's share of it, only when it may be full. A queue that was less than half full a moment ago
-    is not counted again. `user_share` is the fraction of a queue that the kickoffs of one user may take.
+    is not counted again. `max_waiting` is the queue limit of deployments that set none. `user_share` is the fraction of
+    a queue that the kickoffs of one user may take.
     """
 
-    def __init__(self, database: Database, *, keep: timedelta, max_waiting: int, user_share: float) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        idempotency_lasts: timedelta = IDEMPOTENCY_LASTS,
+        max_waiting: int = MAX_WAITING,
+        user_share: float = USER_SHARE,
+    ) -> None:
         self._database = database
-        self._settings = {"keep": keep, "max_waiting": max_waiting, "user_share": user_share}
+        self._settings = {"keep": idempotency_lasts, "max_waiting": max_waiting, "user_share": user_share}
         self._room: dict[Queue, Room] = {}
 
     async def accept(self, batch: Sequence[NewKickoff]) -> Accepted:
+        """Inserts and commits the kickoffs that the queues and keys permit."""
         values = _columns(batch) | self._settings
         if persons := any(new.by is not None and new.by.is_person for new in batch):
             values |= _entries(batch)
@@ -197,6 +211,14 @@ class Accepting:
         for deployment, user, left in row["room_of_users"] or ():
             self._room[UUID(deployment), UUID(user)] = Room(left // 2 - accepted)
 
+    async def reserved(self, reservation: tuple[UUID, UUID, str]) -> Reserved | None:
+        deployment, principal, key = reservation
+        row = await self._database.row(SQL["reserved"], {"deployment": deployment, "principal": principal, "key": key})
+        return Reserved(**row) if row else None
+
+    async def forget_idempotency_keys(self, *, limit: int = 1000) -> int:
+        return await self._database.execute(SQL["forget_idempotency_keys"], {"limit": limit})
+
 
 @dataclass(slots=True)
 class Room:
@@ -209,16 +231,6 @@ class Room:
         """Returns whether there is room for `count` kickoffs, and subtracts them in either case."""
         self.left -= count
         return self.left >= 0 and time.monotonic() - self.counted_at < KNOWN_FOR
-
-
-async def reserved(database: Database, reservation: tuple[UUID, UUID, str]) -> Reserved | None:
-    deployment, principal, key = reservation
-    row = await database.row(SQL["reserved"], {"deployment": deployment, "principal": principal, "key": key})
-    return Reserved(**row) if row else None
-
-
-async def forget_idempotency_keys(database: Database, *, limit: int) -> int:
-    return await database.execute(SQL["forget_idempotency_keys"], {"limit": limit})
 
 
 def _columns(batch: Sequence[NewKickoff]) -> dict[str, list[Any]]:

@@ -101,59 +101,79 @@ class Promoted:
     last: tuple[UUID, str]
 
 
-async def claim(
-    database: Database,
-    worker: UUID,
-    slots: int,
-    lease: float,
-    *,
-    only: Sequence[str] | None,
-    ended: Sequence[UUID],
-    recent: Sequence[UUID],
-) -> list[Claimed]:
-    values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
-    values |= {"only": None if only is None else list(only), "ended": list(ended), "recent": list(recent)}
-    async with database.connection() as connection:
-        rows = await fetch(connection, SQL["claim"], values)
-        if large := [row["id"] for row in rows if row["content"] is None]:
-            rows += await fetch(connection, SQL["claimed"], {"ids": large, "worker": worker})
-    return sorted(_readable([row["content"] for row in rows if row["content"] is not None]), key=lambda one: one.id)
+class Claims:
+    """Claims waiting kickoffs, and keeps their leases."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-async def earlier_records(database: Database, kickoff: UUID) -> list[TaskRecord]:
-    rows = await database.rows(SQL["earlier_records"], {"kickoff": kickoff})
-    return [TaskRecord(**{**row, "state": TaskState(row["state"])}) for row in rows]
+    async def claim(
+        self,
+        worker: UUID,
+        slots: int,
+        lease: float,
+        *,
+        only: Sequence[str] | None = None,
+        ended: Sequence[UUID] = (),
+        recent: Sequence[UUID] = (),
+    ) -> list[Claimed]:
+        """Starts at most `slots` waiting kickoffs under this worker's lease, and writes their task records.
 
+        Each deployment gets a fair share of the slots. Within a deployment, priority decides, then age. `only` are the
+        slugs of the deployments, None for all. `ended` are kickoffs of this worker that have no process any more and
+        are not settled yet: they don't count in the share of their deployment. `recent` are the deployments of its last
+        starts, the latest one last.
+        """
+        values: dict[str, Any] = {"worker": worker, "host": host(), "slots": slots, "lease": timedelta(seconds=lease)}
+        values |= {"only": None if only is None else list(only), "ended": list(ended), "recent": list(recent)}
+        async with self._database.connection() as connection:
+            rows = await fetch(connection, SQL["claim"], values)
+            if large := [row["id"] for row in rows if row["content"] is None]:
+                rows += await fetch(connection, SQL["claimed"], {"ids": large, "worker": worker})
+        return sorted(_readable([row["content"] for row in rows if row["content"] is not None]), key=lambda one: one.id)
 
-async def journal(database: Database, kickoff: UUID, after: int) -> list[JournalRow]:
-    values = {"kickoff": kickoff, "after": after, "limit": ENTRIES_AT_ONCE, "most": BYTES_AT_ONCE}
-    return [JournalRow(**row) for row in await database.rows(SQL["journal"], values)]
+    async def renew(self, worker: UUID, kickoffs: Sequence[UUID], lease: float) -> dict[tuple[UUID, int], bool]:
+        """Renews the leases of the kickoffs that this worker still holds.
 
+        Returns (id, attempt) of each, with whether a stop is requested.
+        """
+        values = {"worker": worker, "kickoffs": list(kickoffs), "lease": timedelta(seconds=lease)}
+        rows = await self._database.rows(SQL["renew"], values)
+        return {(row["id"], row["attempt"]): row["stop_requested"] for row in rows}
 
-async def renew(
-    database: Database, worker: UUID, kickoffs: Sequence[UUID], lease: float
-) -> dict[tuple[UUID, int], bool]:
-    values = {"worker": worker, "kickoffs": list(kickoffs), "lease": timedelta(seconds=lease)}
-    rows = await database.rows(SQL["renew"], values)
-    return {(row["id"], row["attempt"]): row["stop_requested"] for row in rows}
+    async def renew_unlocked(
+        self, worker: UUID, kickoffs: Sequence[UUID], lease: float
+    ) -> dict[tuple[UUID, int], bool | None]:
+        """Renews leases as `renew` does, but waits for no lock of another statement.
 
+        The value of a kickoff whose row is locked is None, and its lease is not renewed.
+        """
+        values = {"worker": worker, "kickoffs": list(kickoffs), "lease": timedelta(seconds=lease)}
+        rows = await self._database.rows(SQL["renew_unlocked"], values)
+        return {(row["id"], row["attempt"]): row["stop_requested"] if row["renewed"] else None for row in rows}
 
-async def renew_unlocked(
-    database: Database, worker: UUID, kickoffs: Sequence[UUID], lease: float
-) -> dict[tuple[UUID, int], bool | None]:
-    values = {"worker": worker, "kickoffs": list(kickoffs), "lease": timedelta(seconds=lease)}
-    rows = await database.rows(SQL["renew_unlocked"], values)
-    return {(row["id"], row["attempt"]): row["stop_requested"] if row["renewed"] else None for row in rows}
+    async def promote(self, after: tuple[UUID, str] = FIRST, *, limit: int = AT_ONCE) -> Promoted:
+        """Makes kickoffs ready whose time is reached, and the first waiting kickoff of each free concurrency key."""
+        due = await self._database.row(SQL["promote_due"], {"limit": limit})
+        deployment, key = after
+        turn = await self._database.row(SQL["promote_keys"], {"deployment": deployment, "key": key, "limit": limit})
+        assert due  # noqa: S101 - a count
+        assert turn  # noqa: S101 - a count
+        last = turn["last"]
+        return Promoted(due["promoted"] + turn["promoted"], (UUID(last[0]), last[1]) if last else FIRST)
 
+    async def earlier_records(self, kickoff: UUID) -> list[TaskRecord]:
+        """Returns the task records as the earlier attempts have left them, without their outputs."""
+        rows = await self._database.rows(SQL["earlier_records"], {"kickoff": kickoff})
+        return [TaskRecord(**{**row, "state": TaskState(row["state"])}) for row in rows]
 
-async def promote(database: Database, after: tuple[UUID, str], limit: int = AT_ONCE) -> Promoted:
-    due = await database.row(SQL["promote_due"], {"limit": limit})
-    deployment, key = after
-    turn = await database.row(SQL["promote_keys"], {"deployment": deployment, "key": key, "limit": limit})
-    assert due  # noqa: S101 - a count
-    assert turn  # noqa: S101 - a count
-    last = turn["last"]
-    return Promoted(due["promoted"] + turn["promoted"], (UUID(last[0]), last[1]) if last else FIRST)
+    async def journal(self, kickoff: UUID, after: int = 0) -> list[JournalRow]:
+        """Returns the next steps that earlier attempts have finished, in order: those after the entry `after`.
+
+        Returns only a part of a large journal, and no entries after the last one.
+        """
+        values = {"kickoff": kickoff, "after": after, "limit": ENTRIES_AT_ONCE, "most": BYTES_AT_ONCE}
+        return [JournalRow(**row) for row in await self._database.rows(SQL["journal"], values)]
 
 
 def _readable(rows: Sequence[Row]) -> Iterator[Claimed]:

@@ -86,12 +86,6 @@ class KickoffStatus:
     large: bool
 
 
-async def statuses(database: Database, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
-    values = {"ids": list(ids), "most_stored": MOST_STORED, "most": MOST_TOGETHER, "most_files": MOST_FILES}
-    rows = await database.rows(SQL["statuses"], values, soon=True)
-    return {row["id"]: _status(row) for row in rows}
-
-
 def _status(row: Row) -> KickoffStatus:
     omitted: list[str | None] | None = row.pop("omitted")
     if omitted is not None:
@@ -102,19 +96,6 @@ def _status(row: Row) -> KickoffStatus:
 
 Pieces = Callable[[Stored], AsyncIterator[bytes]]
 """Yields the JSON text of a member in pieces, as in a status that is not large. No piece: the kickoff was deleted."""
-
-
-@asynccontextmanager
-async def large_members(database: Database, kickoff: UUID) -> AsyncIterator[Pieces]:
-    """Reads all members in one snapshot. Holds a connection, and at most a few pieces in memory."""
-    async with (
-        database.connection(patient=True) as connection,
-        asyncio.timeout(LARGE_SECONDS),
-        connection.transaction(),
-    ):
-        await connection.execute(SQL["one_moment"])
-        await connection.execute(SQL["in_order"])
-        yield lambda stored: _pieces(connection, kickoff, stored.member)
 
 
 async def _pieces(connection: Connection, kickoff: UUID, member: str) -> AsyncIterator[bytes]:
@@ -185,24 +166,6 @@ class KickoffPage:
     next: UUID | None
 
 
-async def listed(database: Database, wanted: KickoffFilter, limit: int) -> KickoffPage:
-    values = {
-        "deployment": wanted.deployment,
-        "states": None if wanted.states is None else [str(state) for state in wanted.states],
-        "owner": wanted.owner,
-        "user": wanted.user,
-        "before": wanted.before,
-        "limit": limit,
-        "most_read": MOST_READ,
-    }
-    rows = await database.rows(SQL["listed"], values, soon=True)
-    last_seen, all_seen = rows[0]["last_seen"], rows[0]["all_seen"]
-    found = [_listed(row) for row in rows if row["id"] is not None]
-    if len(found) == limit:
-        return KickoffPage(found, found[-1].id)
-    return KickoffPage(found, None if all_seen else last_seen)
-
-
 def _listed(row: Row) -> ListedKickoff:
     columns = {name: value for name, value in row.items() if name not in {"last_seen", "all_seen"}}
     return ListedKickoff(**{**columns, "state": State(row["state"])})
@@ -217,11 +180,6 @@ class EventRow(NamedTuple):
     at: datetime
     payload: str
     more: bool
-
-
-async def events(database: Database, kickoff: UUID, *, after: int, limit: int, hidden: Sequence[str]) -> list[EventRow]:
-    values = {"kickoff": kickoff, "after": after, "limit": limit, "hidden": list(hidden), "most_bytes": PAGE_BYTES}
-    return [EventRow(**row) for row in await database.rows(SQL["events"], values, soon=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,45 +203,10 @@ class NextEvents:
         return not self.events and (self.state is None or self.state.ended)
 
 
-async def events_of_many(database: Database, wanted: Sequence[WantedEvents]) -> list[NextEvents]:
-    """Returns the next events of each: at most STREAMED_EVENTS, and STREAMED_BYTES unless it is one event."""
-    rows = await database.rows(
-        SQL["events_of_many"],
-        {
-            "kickoffs": [one.kickoff for one in wanted],
-            "afters": [one.after for one in wanted],
-            "with_hidden": [one.with_hidden for one in wanted],
-            "hidden": list(HIDDEN_FROM_USERS),
-            "limit": STREAMED_EVENTS,
-            "most_bytes": STREAMED_BYTES,
-        },
-        soon=True,
-    )
-    found: list[list[Row]] = [[] for _ in wanted]
-    for row in rows:
-        found[row.pop("place") - 1].append(row)
-    return [_next_events(of_one) for of_one in found]
-
-
 def _next_events(rows: list[Row]) -> NextEvents:
     (state,) = {row.pop("state") for row in rows}
     events = tuple(EventRow(**row, more=False) for row in rows if row["seq"] is not None)
     return NextEvents(events, None if state is None else State(state))
-
-
-async def note_streamed(database: Database, ids: Iterable[UUID], keep: timedelta) -> None:
-    """Has the writes of these kickoffs' events notify on the channel EVENTS, for the time `keep`."""
-    await database.execute(SQL["note_streamed"], {"ids": sorted(ids), "keep": keep})
-
-
-async def facts_of_waiting(database: Database, ids: Sequence[UUID]) -> dict[UUID, Facts]:
-    rows = await database.rows(SQL["waiting"], {"ids": list(ids), "most": MOST_COUNTED}, soon=True)
-    return {row.pop("id"): _facts(row) for row in rows}
-
-
-async def attempts(database: Database, kickoff: UUID, *, limit: int) -> list[Attempt]:
-    rows = await database.rows(SQL["attempts"], {"kickoff": kickoff, "limit": limit}, soon=True)
-    return [Attempt(**row) for row in rows]
 
 
 def _facts(row: Row) -> Facts:
@@ -292,3 +215,99 @@ def _facts(row: Row) -> Facts:
         "holder_state": State(row["holder_state"]) if row["holder_state"] else None,
     }
     return Facts(**{**row, **holder, "state": State(row["state"])})
+
+
+class KickoffReads:
+    """Reads statuses, lists and events of kickoffs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def statuses(self, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
+        values = {"ids": list(ids), "most_stored": MOST_STORED, "most": MOST_TOGETHER, "most_files": MOST_FILES}
+        rows = await self._database.rows(SQL["statuses"], values, soon=True)
+        return {row["id"]: _status(row) for row in rows}
+
+    @asynccontextmanager
+    async def large_members(self, kickoff: UUID) -> AsyncIterator[Pieces]:
+        """Reads the members of a large status that `statuses` omits.
+
+        Reads all members in one snapshot. Holds a connection, and at most a few pieces in memory.
+        """
+        async with (
+            self._database.connection(patient=True) as connection,
+            asyncio.timeout(LARGE_SECONDS),
+            connection.transaction(),
+        ):
+            await connection.execute(SQL["one_moment"])
+            await connection.execute(SQL["in_order"])
+            yield lambda stored: _pieces(connection, kickoff, stored.member)
+
+    async def facts_of_waiting(self, ids: Sequence[UUID]) -> dict[UUID, Facts]:
+        """Returns the facts from which `kickoffs.waiting` derives why each kickoff waits."""
+        rows = await self._database.rows(SQL["waiting"], {"ids": list(ids), "most": MOST_COUNTED}, soon=True)
+        return {row.pop("id"): _facts(row) for row in rows}
+
+    async def attempts(self, kickoff: UUID, *, limit: int = 100) -> list[Attempt]:
+        """Returns the newest `limit` attempts, the oldest of them first."""
+        rows = await self._database.rows(SQL["attempts"], {"kickoff": kickoff, "limit": limit}, soon=True)
+        return [Attempt(**row) for row in rows]
+
+    async def listed(self, wanted: KickoffFilter, *, limit: int) -> KickoffPage:
+        """Returns the newest kickoffs that match, at most `limit`."""
+        values = {
+            "deployment": wanted.deployment,
+            "states": None if wanted.states is None else [str(state) for state in wanted.states],
+            "owner": wanted.owner,
+            "user": wanted.user,
+            "before": wanted.before,
+            "limit": limit,
+            "most_read": MOST_READ,
+        }
+        rows = await self._database.rows(SQL["listed"], values, soon=True)
+        last_seen, all_seen = rows[0]["last_seen"], rows[0]["all_seen"]
+        found = [_listed(row) for row in rows if row["id"] is not None]
+        if len(found) == limit:
+            return KickoffPage(found, found[-1].id)
+        return KickoffPage(found, None if all_seen else last_seen)
+
+    async def events_of_many(self, wanted: Sequence[WantedEvents]) -> list[NextEvents]:
+        """Returns the next events of each, and the state of its kickoff.
+
+        Returns the next events of each: at most STREAMED_EVENTS, and STREAMED_BYTES unless it is one event.
+        """
+        rows = await self._database.rows(
+            SQL["events_of_many"],
+            {
+                "kickoffs": [one.kickoff for one in wanted],
+                "afters": [one.after for one in wanted],
+                "with_hidden": [one.with_hidden for one in wanted],
+                "hidden": list(HIDDEN_FROM_USERS),
+                "limit": STREAMED_EVENTS,
+                "most_bytes": STREAMED_BYTES,
+            },
+            soon=True,
+        )
+        found: list[list[Row]] = [[] for _ in wanted]
+        for row in rows:
+            found[row.pop("place") - 1].append(row)
+        return [_next_events(of_one) for of_one in found]
+
+    async def events(
+        self, kickoff: UUID, *, after: int = 0, limit: int = 1000, hidden: Sequence[str] = ()
+    ) -> list[EventRow]:
+        """Returns the next events after the number `after`, except those whose type is in `hidden`.
+
+        At most `limit` events, and fewer if their payloads are large.
+        """
+        values = {"kickoff": kickoff, "after": after, "limit": limit, "hidden": list(hidden), "most_bytes": PAGE_BYTES}
+        return [EventRow(**row) for row in await self._database.rows(SQL["events"], values, soon=True)]
+
+    async def note_streamed(self, kickoffs: Iterable[UUID], keep: timedelta) -> None:
+        """Has the writes of these kickoffs' events notify on the channel EVENTS, for the time `keep`."""
+        # In one order, so that two servers don't lock the rows crosswise.
+        await self._database.execute(SQL["note_streamed"], {"ids": sorted(kickoffs), "keep": keep})
+
+    async def answers(self) -> bool:
+        """Returns whether the database answers now."""
+        return await self._database.answers()

@@ -170,24 +170,39 @@ def _statement(live: sql.Composable, parts: Parts, notified: sql.SQL) -> sql.SQL
     return sql.SQL(made.as_string())
 
 
-async def write_reports(database: Database, kickoff: UUID, attempt: int, batch: Batch) -> bool:
-    """Raises Unstorable when PostgreSQL refuses a value permanently."""
-    staged: list[Text | None] = [
-        *(record.output for record in batch.records),
-        *(entry.record for entry in batch.entries),
-    ]
-    columns = await offload(sum(len(one) for one in staged if one and is_large(one)), lambda: columns_of(batch))
-    values = {"kickoff": kickoff, "attempt": attempt, **columns}
-    statement = writing(Parts.of(batch), row_changes=batch.row_changes)
-    with_files = any(entry.files for entry in batch.entries)
-    try:
-        if not with_files and not any(map(is_large, staged)):
-            return bool(await database.rows(statement, values))
-        return await _write_together(database, batch, statement, values)
-    except psycopg.Error as error:
-        if refused(error):
-            raise unstorable(error) from error
-        raise
+class Reports:
+    """Stores what runs report."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def stored_so_far(self, kickoff: UUID) -> StoredSoFar:
+        row = await self._database.row(SQL["stored_so_far"], {"kickoff": kickoff})
+        return StoredSoFar(int(row["seq"]), int(row["bytes"]), int(row["chunks"])) if row else StoredSoFar(0, 0, 0)
+
+    async def write_reports(self, kickoff: UUID, attempt: int, batch: Batch) -> bool:
+        """Writes what a run has reported. Adds only warnings that the kickoff does not have.
+
+        Returns False, and writes nothing, when the kickoff has gone on to another attempt. The caller must end the run.
+
+        Raises Unstorable when PostgreSQL refuses a value permanently.
+        """
+        staged: list[Text | None] = [
+            *(record.output for record in batch.records),
+            *(entry.record for entry in batch.entries),
+        ]
+        columns = await offload(sum(len(one) for one in staged if one and is_large(one)), lambda: columns_of(batch))
+        values = {"kickoff": kickoff, "attempt": attempt, **columns}
+        statement = writing(Parts.of(batch), row_changes=batch.row_changes)
+        with_files = any(entry.files for entry in batch.entries)
+        try:
+            if not with_files and not any(map(is_large, staged)):
+                return bool(await self._database.rows(statement, values))
+            return await _write_together(self._database, batch, statement, values)
+        except psycopg.Error as error:
+            if refused(error):
+                raise unstorable(error) from error
+            raise
 
 
 async def _write_together(database: Database, batch: Batch, statement: sql.SQL, values: dict[str, Any]) -> bool:
@@ -221,11 +236,6 @@ def columns_of(batch: Batch) -> dict[str, Any]:
         **(_record_columns(batch.records) if batch.records else {}),
         **(_entry_columns(batch.entries) if batch.entries else {}),
     }
-
-
-async def stored_so_far(database: Database, kickoff: UUID) -> StoredSoFar:
-    row = await database.row(SQL["stored_so_far"], {"kickoff": kickoff})
-    return StoredSoFar(int(row["seq"]), int(row["bytes"]), int(row["chunks"])) if row else StoredSoFar(0, 0, 0)
 
 
 def warnings_json(warnings: Sequence[Warning_]) -> str:

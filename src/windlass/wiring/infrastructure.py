@@ -17,7 +17,7 @@ from windlass.secrets.providers import Providers, provider
 from windlass.secrets.providers.endpoints import Endpoints
 from windlass.store.database import Database, PoolRecovery
 from windlass.store.deployments import DeploymentStore
-from windlass.store.kickoffs import KickoffStore
+from windlass.store.ending import Endings
 from windlass.store.listener import MASTER_KEYS, Listener
 from windlass.store.migrate import migrate
 from windlass.store.retention import RetentionStore
@@ -63,7 +63,7 @@ def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> Use
     return UserDeletion(
         Deletions(RetentionStore(database)),
         tokens,
-        Stops(KickoffStore(database)),
+        Stops(Endings(database)),
         DeploymentStore(database),
         patience=settings.stop_grace + PATIENCE,
     )

@@ -54,14 +54,17 @@ from windlass.loopback import http_url, is_loopback
 from windlass.projects import ServedCode, TrustedProjects
 from windlass.projects.bounded_reader import BoundedReader
 from windlass.runner.crew_account import crew_account
+from windlass.store.accepting import Accepting
 from windlass.store.audit import AuditStore
 from windlass.store.builds import JOB, BuildStore
 from windlass.store.credentials import CredentialStore
 from windlass.store.deployments import DeploymentStore
+from windlass.store.ending import Endings
 from windlass.store.kickoffs import KickoffStore
 from windlass.store.managing import ManagingStore
 from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
+from windlass.store.reading import KickoffReads
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJob, SideJobs
 from windlass.store.sources import SourceStore
@@ -147,7 +150,7 @@ class Services:
         )
         removals = Removals(
             RetentionStore(database),
-            Stops(self._kickoffs),
+            Stops(Endings(database)),
             ManagingStore(database),
             user_deletion(self.settings, database, self.infrastructure.tokens),
         )
@@ -244,18 +247,18 @@ class Services:
         tokens = TokenStore(database, infrastructure.tokens.rules)
         access = TokenAuthenticator(infrastructure.tokens, tokens, listener, rates)
         most_open = max(1, settings.max_connections // 2)
-        streams = EventStreams(self._kickoffs, listener, most=most_open, most_of_user=MOST_STREAMS_OF_A_USER)
+        streams = EventStreams(KickoffReads(database), listener, most=most_open, most_of_user=MOST_STREAMS_OF_A_USER)
         crew_api = CrewApi(
             Crews(DeploymentStore(database), listener),
             access,
-            Acceptor(KickoffStore(database, max_waiting=settings.max_waiting, user_share=settings.user_queue_share)),
-            Statuses(self._kickoffs, listener),
+            Acceptor(Accepting(database, max_waiting=settings.max_waiting, user_share=settings.user_queue_share)),
+            Statuses(KickoffReads(database), listener),
             KickoffRules(
                 infrastructure.key_ring.seal, settings.user_max_priority, timedelta(days=settings.user_max_days_ahead)
             ),
             settings.max_body,
             settings.request_timeout,
-            Stops(self._kickoffs),
+            Stops(Endings(database)),
             settings.stop_grace,
             Deletions(RetentionStore(database)),
             LargeAnswers(settings.home, settings.large_answers),

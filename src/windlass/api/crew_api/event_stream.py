@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from windlass.store.kickoffs import NextEvents
+    from windlass.store.reading import NextEvents
 
     Page = NextEvents | None
 

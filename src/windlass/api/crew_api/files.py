@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.files import StoredFile
     from windlass.store.files import FileStore
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
 
 PROTECTION = {
     "content-security-policy": "sandbox; default-src 'none'",

@@ -24,7 +24,7 @@ from windlass.kickoffs.inputs import LONGEST_NAME, MOST_UNKNOWN, Invalid, Missin
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.tasks import Warning_
 from windlass.secrets.key_ring import Sealed
-from windlass.store.kickoffs import NewKickoff
+from windlass.store.accepting import NewKickoff
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -54,7 +54,8 @@ from windlass.api.streaming_json import LargeAnswers, json_text
 from windlass.kickoffs.files import listed
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope, State, may_see
-from windlass.store.kickoffs import OPEN, KickoffFilter, StopFilter
+from windlass.store.ending import OPEN, StopFilter
+from windlass.store.reading import KickoffFilter
 from windlass.store.tokens import PERSONAL
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.statuses import Statuses
     from windlass.store.audit import Actor
     from windlass.store.files import FileStore
-    from windlass.store.kickoffs import KickoffStatus
+    from windlass.store.reading import KickoffStatus
     from windlass.store.tokens import TokenRow
 
 LONGEST_WAIT = 60.0

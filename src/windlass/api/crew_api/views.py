@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.states import State, TaskState
-from windlass.store.kickoffs import Stored
+from windlass.store.reading import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.manifest import TaskDefinition
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Waiting
-    from windlass.store.kickoffs import EventRow, KickoffPage, KickoffStatus, ListedKickoff
+    from windlass.store.reading import EventRow, KickoffPage, KickoffStatus, ListedKickoff
 
 
 def utc(at: datetime) -> str:
