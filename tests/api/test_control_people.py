@@ -213,8 +213,8 @@ async def test_the_audit_log_is_exported_as_csv_without_formulas(owner: Person) 
 
 async def test_workers_are_listed(server: Server, owner: Person) -> None:
     await server.database.execute(
-        "INSERT INTO workers (id, host, pid, slots, alive_until) "
-        "VALUES (%(id)s, 'here', 7, 4, now() + interval '1 hour')",
+        "INSERT INTO workers (id, host, pid, version, slots, alive_until) "
+        "VALUES (%(id)s, 'here', 7, '1', 4, now() + interval '1 hour')",
         {"id": unknown_id()},
     )
     found = (await owner.value("GET", "/workers"))["items"]

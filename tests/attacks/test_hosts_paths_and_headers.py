@@ -174,8 +174,8 @@ async def test_a_user_sees_no_host_names(crew: Crew) -> None:
 
 async def test_a_user_sees_nothing_of_the_slots_of_other_crews(crew: Crew) -> None:
     add = (
-        "INSERT INTO workers (id, host, pid, slots, alive_until) "
-        "VALUES (%(id)s, 'secret-host', 1, 1, now() + interval '1 minute')"
+        "INSERT INTO workers (id, host, pid, version, slots, alive_until) "
+        "VALUES (%(id)s, 'secret-host', 1, '1', 1, now() + interval '1 minute')"
     )
     worker = new_id()
     await crew.server.database.execute(add, {"id": worker})

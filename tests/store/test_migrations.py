@@ -2,29 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import re
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
-from store.kickoff_rows import DONE, Rows, manifest
-from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.outcome import TokenUsage
-from windlass.kickoffs.states import State
+from store.kickoff_rows import Rows
 from windlass.store import migrate as module
 from windlass.store.database import Database
-from windlass.store.deployments import Deployment, Version
 from windlass.store.migrate import MigrationError, is_migrated, known_functions, known_migrations, migrate
 
 if TYPE_CHECKING:
     from uuid import UUID
 
 EVERY = list(known_migrations())
-SCHEMA_6 = Path(__file__).with_name("schema_6.sql")
 ROUTINES = """
 SELECT oid::regprocedure::text AS name, md5(pg_get_functiondef(oid)) AS text, xmin::text AS written_by
   FROM pg_proc
@@ -64,10 +57,10 @@ async def test_of_servers_that_start_at_once_one_migrates_and_the_others_wait(em
 
 
 async def test_a_migration_that_fails_leaves_nothing(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = {**known_migrations(), 2: "CREATE TABLE half (a int); SELECT 1/0"}
+    broken = {**known_migrations(), len(EVERY) + 1: "CREATE TABLE half (a int); SELECT 1/0"}
     monkeypatch.setattr(module, "known_migrations", lambda: broken)
     async with Database(empty_url) as database:
-        with pytest.raises(MigrationError, match=r"Migration 2 failed: division by zero. Nothing of it was kept."):
+        with pytest.raises(MigrationError, match=r"Migration \d+ failed: division by zero. Nothing of it was kept."):
             await migrate(database)
         assert await database.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
 
@@ -124,59 +117,6 @@ def test_every_file_among_the_migrations_is_one() -> None:
 
 async def routines(database: Database, *members: str) -> list[tuple[Any, ...]]:
     return [tuple(row[member] for member in members) for row in await database.rows(ROUTINES)]
-
-
-def before_functions_had_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = {number: text for number, text in known_migrations().items() if number <= 6}
-    old[6] += SCHEMA_6.read_text()
-    monkeypatch.setattr(module, "known_migrations", lambda: old)
-    monkeypatch.setattr(module, "known_functions", str)
-
-
-async def rows_of_old_tables(database: Database) -> Rows:
-    version = Version(new_id(), 1, "d", {}, manifest())
-    deployment = Deployment(new_id(), "work", "documented", version)
-    values = {"deployment": deployment.id, "version": version.id, "manifest": json.dumps(manifest().to_json())}
-    await database.execute("INSERT INTO deployments (id, slug) VALUES (%(deployment)s, 'work')", values)
-    await database.execute(
-        "INSERT INTO versions (id, deployment_id, number, digest, source, manifest) "
-        "VALUES (%(version)s, %(deployment)s, 1, 'd', '{}', %(manifest)s)",
-        values,
-    )
-    return Rows(database, deployment)
-
-
-async def kicked_off_by_old_functions(rows: Rows) -> tuple[UUID, UUID]:
-    """A kickoff that runs and holds a key, and one that waits for the key."""
-    running, waiting = new_id(), new_id()
-    for kickoff in (running, waiting):
-        await rows.database.execute(
-            "INSERT INTO kickoffs (id, deployment_id, version_id, inputs, concurrency_key, ready) "
-            "VALUES (%(id)s, %(deployment)s, %(version)s, '{}', 'k', %(ready)s)",
-            {"id": kickoff, "deployment": rows.deployment.id, "version": rows.version.id, "ready": kickoff == running},
-        )
-    claim = "SELECT claim_kickoffs(%(worker)s, 'here', 2, interval '1 hour') AS id"
-    assert await rows.database.rows(claim, {"worker": rows.worker}) == [{"id": running}]
-    return running, waiting
-
-
-async def test_a_database_whose_migrations_made_the_functions_gets_those_of_the_files(
-    shared_url: str, empty_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with Database(empty_url) as upgraded, Database(shared_url) as new:
-        before_functions_had_files(monkeypatch)
-        assert await migrate(upgraded) == [1, 2, 3, 4, 5, 6]
-        rows = await rows_of_old_tables(upgraded)
-        running, waiting = await kicked_off_by_old_functions(rows)
-        monkeypatch.undo()
-        assert await migrate(upgraded) == EVERY[6:]
-        assert await routines(upgraded, "name", "text") == await routines(new, "name", "text")
-        assert await rows.claimed_ids() == []
-        assert await rows.store.settle(running, 1, DONE, TokenUsage(), [])
-        (claimed,) = await rows.claim()
-        assert claimed.id == waiting
-        assert await rows.settle(claimed)
-        assert [(await rows.status(one)).state for one in (running, waiting)] == [State.SUCCESS] * 2
 
 
 async def test_functions_are_replaced_only_when_a_file_has_changed(

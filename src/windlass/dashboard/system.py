@@ -141,7 +141,7 @@ def usage_of(workers: Sequence[WorkerRow]) -> dict[str, int]:
     """Returns what the living workers report together."""
     alive = [worker for worker in workers if worker.alive]
     return {
-        "running": sum(worker.running or 0 for worker in alive),
-        "zygotes": sum(worker.zygotes or 0 for worker in alive),
-        "zygote_memory": sum(worker.zygote_memory or 0 for worker in alive),
+        "running": sum(worker.running for worker in alive),
+        "zygotes": sum(worker.zygotes for worker in alive),
+        "zygote_memory": sum(worker.zygote_memory for worker in alive),
     }

@@ -126,10 +126,7 @@ class KickoffsFilter:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker, as it reported `seen_at`. `running` are its kickoffs, `zygote_memory` is in bytes.
-
-    The last four are None for a worker of an older version.
-    """
+    """A worker, as it reported `seen_at`. `running` are its kickoffs, `zygote_memory` is in bytes."""
 
     id: UUID
     host: str
@@ -138,10 +135,10 @@ class WorkerRow:
     started_at: datetime
     seen_at: datetime
     alive: bool
-    version: str | None
-    running: int | None
-    zygotes: int | None
-    zygote_memory: int | None
+    version: str
+    running: int
+    zygotes: int
+    zygote_memory: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,16 +166,3 @@ BEGIN
       LEFT JOIN read_claimed(small, by_worker) AS found ON found.id = one.id;
 END
 $$;
-
--- Workers of older versions call these.
-CREATE OR REPLACE FUNCTION claim_kickoffs(
-    by_worker uuid, on_host text, free_slots integer, lease interval, only_slugs text[]
-) RETURNS SETOF uuid
-LANGUAGE sql AS $$
-    SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, only_slugs, '{}', '{}');
-$$;
-
-CREATE OR REPLACE FUNCTION claim_kickoffs(by_worker uuid, on_host text, free_slots integer, lease interval) RETURNS SETOF uuid
-LANGUAGE sql AS $$
-    SELECT claim_kickoffs(by_worker, on_host, free_slots, lease, NULL, '{}', '{}');
-$$;
