@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -34,6 +35,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def listens(address: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:  # the file exists a moment before connections are accepted
+        return client.connect_ex(str(address)) == 0
+
+
 @contextmanager
 def pooled(url: str, mode: str, *settings: str) -> Iterator[str]:
     """The URL of a PgBouncer before this database."""
@@ -48,7 +54,7 @@ def pooled(url: str, mode: str, *settings: str) -> Iterator[str]:
             [PGBOUNCER, "-q", folder / "ini"], stderr=subprocess.DEVNULL, **account
         )
         try:
-            until((folder / ".s.PGSQL.6432").exists)
+            until(lambda: listens(folder / ".s.PGSQL.6432"))
             yield make_conninfo(url, host=str(folder), port=6432)
         finally:
             server.terminate()
