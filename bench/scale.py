@@ -16,8 +16,8 @@ from bench.figures import Figure, quantile
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome, TokenUsage
 from windlass.kickoffs.states import State
+from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.overview import DeploymentFilter, OverviewStore
-from windlass.store.reading import KickoffFilter
 from windlass.store.statistics import StatisticsStore
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ async def fill(place: Queue, kickoffs: int, deployments: int) -> None:
 async def one_round(place: Queue) -> list[tuple[str, float]]:
     """Returns the seconds of each statement for one new kickoff, and of two lists."""
     new = kickoff_of(place.served)
-    wanted = KickoffFilter(place.served.id)
+    wanted = KickoffFilter(deployment=place.served.id)
     found = [
         ("accept", await seconds(place.store.accept([new]))),
         ("status", await seconds(place.store.statuses([new.id]))),

@@ -11,11 +11,11 @@ import pytest
 
 from store.kickoff_rows import DONE, FAILED, Rows
 from store.test_plans import FEW, rows_touched
-from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.ids import CLOCKS_APART, first_id, new_id
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.store.claiming import WorkerUsage
-from windlass.store.overview import CLOCKS_APART, OverviewStore, first_id
+from windlass.store.overview import OverviewStore
 from windlass.store.retention import RetentionStore
 from windlass.store.statistics import (
     COUNT,

@@ -15,7 +15,7 @@ from windlass.dashboard.routes import Routes
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import Reason
-from windlass.store.executions import ExecutionFilter
+from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.overview import DeploymentFilter, DeploymentOrder, DeploymentState
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from windlass.dashboard.routes import Visit
-    from windlass.store.executions import ExecutionRow
+    from windlass.store.kickoff_list import KickoffRow
     from windlass.store.overview import DeploymentRow
     from windlass.store.statistics import CrewStatistics
 
@@ -132,14 +132,14 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def executions_of(visit: Visit, search: str) -> list[ExecutionRow]:
+async def executions_of(visit: Visit, search: str) -> list[KickoffRow]:
     """Returns the newest executions whose id has the text, if it can be that of an id."""
     text = search.lower()
     if len(text) < SHORTEST_ID or not (HEX.fullmatch(text) or SHORT_ID.fullmatch(text)):
         return []
     store = visit.dashboard.control.overview.executions
-    wanted = await with_id(store, ExecutionFilter(), text)
-    return (await store.listed(wanted, limit=MOST_FOUND)).rows if wanted else []
+    wanted = await with_id(store, KickoffFilter(), text)
+    return (await store.listed(wanted, limit=MOST_FOUND, preview=True)).rows if wanted else []
 
 
 def wanted_of(visit: Visit) -> DeploymentFilter:

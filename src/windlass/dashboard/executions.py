@@ -20,10 +20,10 @@ from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.output import first_input
 from windlass.dashboard.routes import Routes
 from windlass.errors import WindlassError
-from windlass.kickoffs.ids import parse_id
+from windlass.kickoffs.ids import LAST_ID, id_after, id_before, parse_id
 from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import Scope, State
-from windlass.store.executions import LAST, ExecutionFilter
+from windlass.store.kickoff_list import KickoffFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from windlass.dashboard.routes import Visit
-    from windlass.store.executions import Execution, ExecutionRow, ExecutionStore, RequestRow
+    from windlass.store.executions import Execution, ExecutionStore, RequestRow
+    from windlass.store.kickoff_list import KickoffRow
 
 ROUTES = Routes()
 PAGE = 50
@@ -100,28 +101,28 @@ class Asked:
         names = ("state", "since", "user", "version", "id", *(("crew",) if with_crew else ()))
         return urlencode({name: value for name in names if (value := getattr(self, name))})
 
-    async def filter(self, store: ExecutionStore) -> ExecutionFilter | None:
+    async def filter(self, store: ExecutionStore) -> KickoffFilter | None:
         """Returns the filter of the store, None if no execution can match."""
         version = int(self.version) if self.version.isascii() and self.version.isdecimal() else None
         if (self.version and version is None) or (version or 0) > LARGEST_VERSION:
             return None
         since = datetime.now(UTC) - TIMES[self.since] if self.since else None
         states = STATES[self.state] if self.state else None
-        everywhere = ExecutionFilter(None, states, self.user or None, version, since)
+        everywhere = KickoffFilter(states=states, user=self.user or None, version=version, since=since)
         found = await _of_crew(store, everywhere, self.crew) if self.crew else everywhere
         return await with_id(store, found, self.id) if found is not None and self.id else found
 
 
-async def _of_crew(store: ExecutionStore, wanted: ExecutionFilter, text: str) -> ExecutionFilter | None:
+async def _of_crew(store: ExecutionStore, wanted: KickoffFilter, text: str) -> KickoffFilter | None:
     """Returns the filter for the crew with this name, or else for all crews with it as a part of their names."""
     slugs = await store.slugs_with(text)
     if not slugs:
         return None
     is_one = len(slugs) == 1 or slugs[0] == text.lower()
-    return replace(wanted, deployment=slugs[0]) if is_one else replace(wanted, part_of_slug=text)
+    return replace(wanted, slug=slugs[0]) if is_one else replace(wanted, part_of_slug=text)
 
 
-async def with_id(store: ExecutionStore, wanted: ExecutionFilter, text: str) -> ExecutionFilter | None:
+async def with_id(store: ExecutionStore, wanted: KickoffFilter, text: str) -> KickoffFilter | None:
     """Returns the filter for ids with this text, the first of `id_ranges` that finds one. None: no id has this text."""
     found = [replace(wanted, after=after, before=before, ending=ending) for after, before, ending in id_ranges(text)]
     for one in found[:-1]:
@@ -136,7 +137,7 @@ def id_ranges(text: str) -> list[tuple[UUID, UUID, str | None]]:
     the end has two results.
     """
     if (whole := parse_id(text)) is not None:
-        return [(_below(whole), _above(whole), None)]
+        return [(id_before(whole), id_after(whole), None)]
     short = SHORT_ID.fullmatch(text)
     if short:
         given = [short.groups()]
@@ -150,18 +151,10 @@ def _id_range(beginning: str, ending: str) -> tuple[UUID, UUID, str | None] | No
     if not HEX.fullmatch(beginning + ending) or len(digits) > 32 or len(ending) > 36:  # noqa: PLR2004 - of an id
         return None
     first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
-    return _below(first), _above(last), ending or None
+    return id_before(first), id_after(last), ending or None
 
 
-def _below(one: UUID) -> UUID:
-    return UUID(int=max(one.int - 1, 0))
-
-
-def _above(one: UUID) -> UUID:
-    return UUID(int=min(one.int + 1, LAST.int))
-
-
-def shown_state(row: ExecutionRow | Execution) -> tuple[str, str]:
+def shown_state(row: KickoffRow | Execution) -> tuple[str, str]:
     """Returns the name of the state's look, and its word."""
     if row.stopping and row.state is State.STARTED:
         return "running", "Stopping"
@@ -178,7 +171,7 @@ def short_id(kickoff: UUID) -> str:
     return f"{text[:8]}…{text[-4:]}"
 
 
-def seconds_of(row: ExecutionRow | Execution) -> float | None:
+def seconds_of(row: KickoffRow | Execution) -> float | None:
     """Returns the seconds from the first start to the end, or to now. None: it has not started."""
     if row.started_at is None:
         return None
@@ -202,16 +195,16 @@ async def _context(visit: Visit) -> dict[str, Any]:
     store, asked = visit.dashboard.control.overview.executions, Asked.by(visit)
     wanted = await asked.filter(store)
     top, before, after = (parse_id(visit.query.get(name, "")) for name in ("top", "before", "after"))
-    rows: list[ExecutionRow] = []
+    rows: list[KickoffRow] = []
     following, fresh = None, 0
     if wanted is not None and after and (newer := await _newer(store, wanted, after)):
-        rows, before = newer, _above(newer[0].id)
+        rows, before = newer, id_after(newer[0].id)
         following = rows[-1].id
     elif wanted is not None:
         fresh = await _count_new(store, wanted, top) if top and not before else 0
-        if edge := before or (_above(top) if top else None):
-            wanted = replace(wanted, before=min(wanted.before, edge))
-        page = await store.listed(wanted, limit=PAGE)
+        if edge := before or (id_after(top) if top else None):
+            wanted = replace(wanted, before=min(wanted.before or edge, edge))
+        page = await store.listed(wanted, limit=PAGE, preview=True)
         rows, following = page.rows, page.next
     path = _path(visit)
     query = asked.query(with_crew="slug" not in visit.path)
@@ -238,14 +231,16 @@ async def _context(visit: Visit) -> dict[str, Any]:
     }
 
 
-async def _newer(store: ExecutionStore, wanted: ExecutionFilter, after: UUID) -> list[ExecutionRow]:
+async def _newer(store: ExecutionStore, wanted: KickoffFilter, after: UUID) -> list[KickoffRow]:
     """Returns the page that comes before the id in the list. It is empty if that is the first page."""
-    page = await store.listed(replace(wanted, after=max(wanted.after, after)), limit=PAGE + 1, first="oldest")
+    page = await store.listed(
+        replace(wanted, after=max(wanted.after or after, after)), limit=PAGE + 1, first="oldest", preview=True
+    )
     return page.rows[-PAGE:] if page.next is not None else []
 
 
-async def _count_new(store: ExecutionStore, wanted: ExecutionFilter, top: UUID) -> int:
-    newer = await store.listed(replace(wanted, after=max(wanted.after, top)), limit=MOST_NEW)
+async def _count_new(store: ExecutionStore, wanted: KickoffFilter, top: UUID) -> int:
+    newer = await store.listed(replace(wanted, after=max(wanted.after or top, top)), limit=MOST_NEW)
     return len(newer.rows)
 
 
@@ -301,19 +296,19 @@ async def export(visit: Visit) -> Response:
     return StreamingResponse(_csv(store, wanted, ids), media_type="text/csv; charset=utf-8", headers=headers)
 
 
-async def _csv(store: ExecutionStore, wanted: ExecutionFilter | None, ids: list[UUID]) -> AsyncIterator[str]:
+async def _csv(store: ExecutionStore, wanted: KickoffFilter | None, ids: list[UUID]) -> AsyncIterator[str]:
     yield _lines([COLUMNS])
-    filters = [ExecutionFilter(before=_above(one), after=_below(one)) for one in ids] or ([wanted] if wanted else [])
+    filters = [KickoffFilter(before=id_after(one), after=id_before(one)) for one in ids] or ([wanted] if wanted else [])
     left = MOST_IN_CSV
     for one in filters:
-        following: UUID | None = one.before
+        following: UUID | None = one.before or LAST_ID
         while following is not None and left > 0:
-            page = await store.listed(replace(one, before=following), limit=min(CSV_PAGE, left))
+            page = await store.listed(replace(one, before=following), limit=min(CSV_PAGE, left), preview=True)
             yield _lines([cells(row) for row in page.rows])
             left, following = left - len(page.rows), page.next
 
 
-def cells(row: ExecutionRow) -> tuple[str, ...]:
+def cells(row: KickoffRow) -> tuple[str, ...]:
     times = [at.isoformat() if at else "" for at in (row.created_at, row.started_at, row.finished_at)]
     known = (
         row.id,

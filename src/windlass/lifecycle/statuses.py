@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Facts, Waiting
+    from windlass.store.kickoff_list import KickoffFilter, KickoffPage
     from windlass.store.listener import Listener
-    from windlass.store.reading import EventRow, KickoffFilter, KickoffPage, KickoffReads, KickoffStatus, Pieces
+    from windlass.store.reading import EventRow, KickoffReads, KickoffStatus, Pieces
 
 LANES = 2
 MOST_TOGETHER = 64

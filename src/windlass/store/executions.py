@@ -6,107 +6,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
-from uuid import UUID
-
-from psycopg import sql
 
 from windlass.kickoffs.states import State
 from windlass.store.database import queries
-from windlass.store.reading import MOST_READ
+from windlass.store.kickoff_list import KickoffList
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from uuid import UUID
 
-    from windlass.store.database import Database, Row, Statement
 
 SQL = queries("executions")
-WHICH: dict[str, Statement] = {"all": SQL["of_all"], "one": SQL["of_one"]}
-DIRECTIONS = {"newest": ("DESC", "ASC"), "oldest": ("ASC", "DESC")}
-LISTED: dict[tuple[str, bool, str], Statement] = {
-    (name, is_open, first): sql.SQL(
-        SQL["listed"]
-        .format(
-            which=sql.SQL("{} AND {}").format(which, SQL["open"]) if is_open else which,
-            direction=sql.SQL(direction),
-            opposite=sql.SQL(opposite),
-        )
-        .as_string()
-    )
-    for name, which in WHICH.items()
-    for is_open in (False, True)
-    for first, (direction, opposite) in DIRECTIONS.items()
-}
-FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
-OPEN = frozenset({State.PENDING, State.STARTED, State.PENDING_HUMAN_INPUT})
 BEGINNING, ENDING = 2000, 600
 """Characters of the beginning and the end of a large payload in a timeline."""
 MOST_MARKS = 10_000
 """Events of one timeline."""
 MOST_TASKS = 1000
-LONGEST_INPUTS, LONGEST_ERROR = 8000, 500
-"""Characters of the inputs and of the error in a list."""
-LARGEST_INPUTS = 200_000
-"""Bytes of stored inputs of which a list reads the beginning."""
 LARGEST_REQUEST = 1024 * 1024
 """Bytes of stored inputs with which a kickoff is started again from a list."""
 
 Member = Literal["inputs", "meta", "warnings", "output", "structured"]
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionFilter:
-    """Selects kickoffs. Each member narrows the selection when it is set.
-
-    The page begins before the id `before`, and ends at the id `after`. Both are left out. `ending` are the last
-    characters of the id. `part_of_slug` is a text that the name of the deployment has.
-    """
-
-    deployment: str | None = None
-    states: frozenset[State] | None = None
-    user: str | None = None
-    version: int | None = None
-    since: datetime | None = None
-    before: UUID = LAST
-    after: UUID = FIRST
-    ending: str | None = None
-    part_of_slug: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionRow:
-    """A kickoff in a list. `inputs` is JSON text, cut after LONGEST_INPUTS, and None for inputs beyond LARGEST_INPUTS.
-    `error` is the beginning of its error. `stopping` is whether a stop is requested.
-
-    `started_by` and `stopped_by` are words, None if nobody was recorded.
-    """
-
-    id: UUID
-    slug: str
-    version: int | None
-    state: State
-    reason: str | None
-    error: str | None
-    stopping: bool
-    user: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    tokens: int | None
-    inputs: str | None
-    started_by: str | None
-    stopped_by: str | None
-    waiting_for: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionPage:
-    """Kickoffs, newest first. `next` is the `before` of the next page, or the `after` of a page of the oldest. It is
-    None after the last page. A page may have fewer kickoffs than the limit, even none, although more follow.
-    """
-
-    rows: list[ExecutionRow]
-    next: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,42 +122,8 @@ class RequestRow(NamedTuple):
     meta: str | None
 
 
-class ExecutionStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def listed(
-        self, wanted: ExecutionFilter, *, limit: int, first: Literal["newest", "oldest"] = "newest"
-    ) -> ExecutionPage:
-        """Returns the newest or the oldest kickoffs that match. Reads at most MOST_READ of them with any filter."""
-        values = {
-            "deployment": wanted.deployment,
-            "states": None if wanted.states is None else [str(state) for state in wanted.states],
-            "user": wanted.user,
-            "version": wanted.version,
-            "since": wanted.since,
-            "before": wanted.before,
-            "after": wanted.after,
-            "ending": wanted.ending,
-            "part_of_slug": wanted.part_of_slug,
-            "limit": limit,
-            "most_read": MOST_READ,
-            "longest_error": LONGEST_ERROR,
-            "longest_inputs": LONGEST_INPUTS,
-            "largest_inputs": LARGEST_INPUTS,
-        }
-        is_open = wanted.states is not None and wanted.states <= OPEN
-        query = LISTED["one" if wanted.deployment else "all", is_open, first]
-        rows = await self._database.rows(query, values, soon=True)
-        last_seen, all_seen = rows[0]["last_seen"], rows[0]["all_seen"]
-        found = [_listed(row) for row in rows if row["id"] is not None]
-        if len(found) == limit:
-            return ExecutionPage(found, found[-1 if first == "newest" else 0].id)
-        return ExecutionPage(found, None if all_seen else last_seen)
-
-    async def slugs_with(self, text: str) -> list[str]:
-        """Returns two of the slugs with this text, or fewer. A slug that is the text comes first."""
-        return [row["slug"] for row in await self._database.rows(SQL["slugs_with"], {"text": text}, soon=True)]
+class ExecutionStore(KickoffList):
+    """Reads lists of kickoffs, and one kickoff in detail."""
 
     async def get(self, kickoff: UUID) -> Execution | None:
         row = await self._database.row(SQL["head"], {"kickoff": kickoff}, soon=True)
@@ -281,8 +167,3 @@ class ExecutionStore:
         """Returns what the kickoffs were started with, in their order."""
         rows = await self._database.rows(SQL["requests"], {"ids": list(ids), "most": LARGEST_REQUEST}, soon=True)
         return [RequestRow(**row) for row in rows]
-
-
-def _listed(row: Row) -> ExecutionRow:
-    columns = {name: row[name] for name in ExecutionRow.__slots__}
-    return ExecutionRow(**{**columns, "state": State(row["state"])})

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
-from uuid import UUID
-
-from psycopg import sql
 
 from windlass.kickoffs.ids import accepted_at
-from windlass.kickoffs.states import State
 from windlass.store.database import queries
 from windlass.store.executions import ExecutionStore
-from windlass.store.reading import MOST_READ
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
 
-    from windlass.store.database import Database, Row
+    from windlass.store.database import Database
 
 SQL = queries("overview")
-KICKOFFS, KICKOFFS_OF_ONE = [
-    sql.SQL(SQL["kickoffs"].format(which=which).as_string()) for which in (SQL["of_all"], SQL["of_one"])
-]
-FIRST, LAST = UUID(int=0), UUID(int=2**128 - 1)
-CLOCKS_APART = timedelta(minutes=5)
-"""How far the clocks of two servers may differ. A kickoff has its id from a server, and its time from PostgreSQL."""
-
 NEWEST = 20
 """The kickoffs of a deployment whose warnings are shown with it."""
 MOST_WARNINGS = 20
@@ -98,33 +86,6 @@ class DeploymentFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class KickoffRow:
-    id: UUID
-    slug: str
-    version: int | None
-    state: State
-    reason: str | None
-    user: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    started_by: str | None
-    stopped_by: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class KickoffsFilter:
-    """Selects kickoffs of all crews. `before` is the id after which the page begins, so the page holds older ones."""
-
-    deployment: str | None = None
-    states: Sequence[State] | None = None
-    user: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    before: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A worker, as it reported `seen_at`. `running` are its kickoffs, `zygote_memory` is in bytes."""
 
@@ -183,34 +144,6 @@ class OverviewStore:
         values = {"deployment": deployment, "newest": NEWEST, "limit": MOST_WARNINGS}
         return [WarningRow(**row) for row in await self._database.rows(SQL["warnings"], values, soon=True)]
 
-    async def kickoffs(self, wanted: KickoffsFilter, *, limit: int) -> tuple[list[KickoffRow], UUID | None]:
-        """Returns the newest kickoffs that match, and the `before` of the next page, None after the last one.
-
-        A page may have fewer kickoffs than the limit, even none, although more follow.
-        """
-        until = None if wanted.until is None else first_id(wanted.until, CLOCKS_APART)
-        values = {
-            "deployment": wanted.deployment,
-            "states": None if wanted.states is None else [str(state) for state in wanted.states],
-            "user": wanted.user,
-            "since": wanted.since,
-            "until": wanted.until,
-            "before": min(wanted.before or LAST, until or LAST),
-            "from": FIRST if wanted.since is None else first_id(wanted.since, -CLOCKS_APART),
-            "limit": limit,
-            "most_read": MOST_READ,
-        }
-        query = KICKOFFS_OF_ONE if wanted.deployment else KICKOFFS
-        rows = await self._database.rows(query, values, soon=True)
-        found = [_kickoff(row) for row in rows if row["id"] is not None]
-        if len(found) == limit:
-            return found, found[-1].id
-        return found, None if rows[0]["all_seen"] else rows[0]["last_seen"]
-
-    async def kickoff(self, kickoff: UUID) -> KickoffRow | None:
-        row = await self._database.row(SQL["kickoff"], {"kickoff": kickoff}, soon=True)
-        return _kickoff(row) if row else None
-
     async def newest_inputs(self, deployment: UUID, *, limit: int) -> list[InputsRow]:
         """Returns the inputs of the newest kickoffs of a deployment, the newest first."""
         values = {"deployment": deployment, "longest": LONGEST_PREVIEW, "limit": limit}
@@ -237,19 +170,5 @@ class OverviewStore:
         return [WorkerRow(**row) for row in await self._database.rows(SQL["workers"], {"after": after, "limit": limit})]
 
 
-def _kickoff(row: Row) -> KickoffRow:
-    columns = {name: row[name] for name in KickoffRow.__slots__}
-    return KickoffRow(**{**columns, "state": State(row["state"])})
-
-
 def _age(kickoff: UUID | None, now: float) -> float:
     return 0.0 if kickoff is None else max(0.0, now - accepted_at(kickoff))
-
-
-def first_id(at: datetime, shift: timedelta) -> UUID:
-    """Returns the smallest UUIDv7 of the shifted time. For a time outside of the range of UUIDv7, returns the nearest
-    one.
-    """
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    milliseconds = max(0, min((at - epoch + shift) // timedelta(milliseconds=1), 2**48 - 1))
-    return UUID(int=milliseconds << 80)

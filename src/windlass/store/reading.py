@@ -10,13 +10,14 @@ from windlass.kickoffs.events import HIDDEN_FROM_USERS
 from windlass.kickoffs.states import Attempt, State
 from windlass.kickoffs.waiting import MOST_COUNTED, Facts
 from windlass.store.database import queries
+from windlass.store.kickoff_list import KickoffList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from windlass.store.database import Connection, Database, Row
+    from windlass.store.database import Connection, Row
 
 SQL = queries("reading")
 MOST_STORED = 32 * 1024
@@ -27,8 +28,6 @@ PIECE = 1024 * 1024
 """Bytes of a large member that are read at a time."""
 PARTS_OF_AN_OUTPUT = 3
 """The number of parts in which the statement `large_outputs` returns each task output."""
-MOST_READ = 5000
-"""Kickoffs that one search for a page of a list reads at most."""
 PAGE_BYTES = 2 * 1024 * 1024
 """Bytes of payloads in one page of events. A page has at least one event, of any size."""
 STREAMED_EVENTS, STREAMED_BYTES = 200, 256 * 1024
@@ -124,53 +123,6 @@ async def _outputs(connection: Connection, values: Row) -> AsyncIterator[bytes]:
         yield b"]"
 
 
-@dataclass(frozen=True, slots=True)
-class KickoffFilter:
-    """Selects kickoffs of a deployment. Each further member narrows the selection when it is set.
-
-    `owner` is the id of a user, `user` the name of a user. `before` is the id after which the page begins, so the page
-    holds older kickoffs.
-    """
-
-    deployment: UUID
-    states: Sequence[State] | None = None
-    owner: UUID | None = None
-    user: str | None = None
-    before: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ListedKickoff:
-    """The row of a kickoff in a list. `token_usage` is JSON text. `user_name` is None for an organization token."""
-
-    id: UUID
-    user_id: UUID | None
-    user_name: str | None
-    state: State
-    reason: str | None
-    error: str | None
-    attempt: int
-    token_usage: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class KickoffPage:
-    """Kickoffs, newest first. `next` is the `before` of the next page, None after the last one. A page may have fewer
-    kickoffs than the limit, even none, although more follow.
-    """
-
-    kickoffs: list[ListedKickoff]
-    next: UUID | None
-
-
-def _listed(row: Row) -> ListedKickoff:
-    columns = {name: value for name, value in row.items() if name not in {"last_seen", "all_seen"}}
-    return ListedKickoff(**{**columns, "state": State(row["state"])})
-
-
 class EventRow(NamedTuple):
     """An event of a page. `payload` is JSON text. `more` is true if the kickoff has later events."""
 
@@ -217,11 +169,8 @@ def _facts(row: Row) -> Facts:
     return Facts(**{**row, **holder, "state": State(row["state"])})
 
 
-class KickoffReads:
-    """Reads statuses, lists and events of kickoffs."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class KickoffReads(KickoffList):
+    """Reads lists, statuses and events of kickoffs."""
 
     async def statuses(self, ids: Sequence[UUID]) -> dict[UUID, KickoffStatus]:
         values = {"ids": list(ids), "most_stored": MOST_STORED, "most": MOST_TOGETHER, "most_files": MOST_FILES}
@@ -252,24 +201,6 @@ class KickoffReads:
         """Returns the newest `limit` attempts, the oldest of them first."""
         rows = await self._database.rows(SQL["attempts"], {"kickoff": kickoff, "limit": limit}, soon=True)
         return [Attempt(**row) for row in rows]
-
-    async def listed(self, wanted: KickoffFilter, *, limit: int) -> KickoffPage:
-        """Returns the newest kickoffs that match, at most `limit`."""
-        values = {
-            "deployment": wanted.deployment,
-            "states": None if wanted.states is None else [str(state) for state in wanted.states],
-            "owner": wanted.owner,
-            "user": wanted.user,
-            "before": wanted.before,
-            "limit": limit,
-            "most_read": MOST_READ,
-        }
-        rows = await self._database.rows(SQL["listed"], values, soon=True)
-        last_seen, all_seen = rows[0]["last_seen"], rows[0]["all_seen"]
-        found = [_listed(row) for row in rows if row["id"] is not None]
-        if len(found) == limit:
-            return KickoffPage(found, found[-1].id)
-        return KickoffPage(found, None if all_seen else last_seen)
 
     async def events_of_many(self, wanted: Sequence[WantedEvents]) -> list[NextEvents]:
         """Returns the next events of each, and the state of its kickoff.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from psycopg import sql
 
+from windlass.kickoffs.ids import CLOCKS_APART, first_id
 from windlass.kickoffs.states import State
 from windlass.store.database import fetch, queries
-from windlass.store.overview import CLOCKS_APART, first_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from windlass.api.crew_api.schemas import Time
 from windlass.api.errors import Problem
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import State
-from windlass.store.overview import KickoffRow, KickoffsFilter
+from windlass.store.kickoff_list import KickoffFilter, KickoffRow
 
 router = APIRouter(route_class=ControlRoute, tags=["kickoffs"])
 WireState = Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
@@ -36,16 +36,23 @@ async def list_kickoffs(_: Viewer, control: Control, query: Annotated[KickoffsQu
     A page may have fewer items than the limit although more follow: `next_cursor` decides.
     """
     states = None if query.state is None else [one for one in State if one.state_on_the_wire == query.state]
-    wanted = KickoffsFilter(query.deployment, states, query.user, query.since, query.until, id_cursor(query.cursor))
-    rows, following = await control.overview.kickoffs(wanted, limit=query.limit)
-    return Page(items=[_item(row) for row in rows], next_cursor=str(following) if following else None)
+    wanted = KickoffFilter(
+        slug=query.deployment,
+        states=states,
+        user=query.user,
+        since=query.since,
+        until=query.until,
+        before=id_cursor(query.cursor),
+    )
+    page = await control.overview.executions.listed(wanted, limit=query.limit)
+    return Page(items=[_item(row) for row in page.rows], next_cursor=str(page.next) if page.next else None)
 
 
 @router.get("/kickoffs/{kickoff_id}")
 async def show_kickoff(_: Viewer, control: Control, kickoff_id: str) -> KickoffItem:
     """Returns a kickoff of any crew, with the slug of its deployment."""
     found = parse_id(kickoff_id)
-    row = await control.overview.kickoff(found) if found else None
+    row = await control.overview.executions.find(found) if found else None
     if row is None:
         raise Problem(404, "There is no kickoff with this id. `windlass kickoffs` and GET /kickoffs list the kickoffs.")
     return _item(row)

@@ -55,7 +55,7 @@ from windlass.kickoffs.files import listed
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import SCOPES_OF_KIND, Scope, State, may_see
 from windlass.store.ending import OPEN, StopFilter
-from windlass.store.reading import KickoffFilter
+from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.tokens import PERSONAL
 
 if TYPE_CHECKING:
@@ -177,7 +177,9 @@ class CrewApi:
         crew, token = await self._authenticated(request, Scope.READ)
         query = query_of(KickoffsQuery, request)
         states = None if query.state is None else [state for state in State if state.state_on_the_wire == query.state]
-        wanted = KickoffFilter(crew.deployment_id, states, token.asker, query.user, query.cursor)
+        wanted = KickoffFilter(
+            deployment=crew.deployment_id, states=states, owner=token.asker, user=query.user, before=query.cursor
+        )
         return answer(kickoffs_body(await self.statuses.listed(wanted, query.limit)))
 
     async def events(self, request: Request) -> Response:

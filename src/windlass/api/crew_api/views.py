@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from windlass.kickoffs.manifest import TaskDefinition
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Waiting
-    from windlass.store.reading import EventRow, KickoffPage, KickoffStatus, ListedKickoff
+    from windlass.store.kickoff_list import KickoffPage, KickoffRow
+    from windlass.store.reading import EventRow, KickoffStatus
 
 
 def utc(at: datetime) -> str:
@@ -81,13 +82,12 @@ def _message(before: KickoffStatus, state: State, grace: float) -> str:
 
 def kickoffs_body(page: KickoffPage) -> dict[str, Any]:
     return {
-        "kickoffs": [_listed(kickoff) for kickoff in page.kickoffs],
+        "kickoffs": [_listed(kickoff) for kickoff in page.rows],
         "next_cursor": None if page.next is None else str(page.next),
     }
 
 
-def _listed(kickoff: ListedKickoff) -> dict[str, Any]:
-    usage = json.loads(kickoff.token_usage or "{}")
+def _listed(kickoff: KickoffRow) -> dict[str, Any]:
     return {
         "kickoff_id": str(kickoff.id),
         "status": kickoff.state.status_on_the_wire,
@@ -96,10 +96,10 @@ def _listed(kickoff: ListedKickoff) -> dict[str, Any]:
         "started_at": utc(kickoff.started_at) if kickoff.started_at else None,
         "finished_at": utc(kickoff.finished_at) if kickoff.finished_at else None,
         "attempt": kickoff.attempt,
-        "user": kickoff.user_name,
+        "user": kickoff.user,
         "reason": kickoff.reason,
         "error": kickoff.error,
-        "total_tokens": usage.get("total_tokens"),
+        "total_tokens": kickoff.tokens,
         "execution_time": _seconds(kickoff),
     }
 
@@ -230,7 +230,7 @@ def _live(kickoff: KickoffStatus) -> Members:
 _RESULTS = {"documented": _documented, "live": _live}
 
 
-def _seconds(kickoff: KickoffStatus | ListedKickoff) -> float | None:
+def _seconds(kickoff: KickoffStatus | KickoffRow) -> float | None:
     if kickoff.started_at is None or kickoff.finished_at is None:
         return None
     return round((kickoff.finished_at - kickoff.started_at).total_seconds(), 6)

@@ -62,49 +62,6 @@ SELECT code, (array_agg(message ORDER BY id DESC))[1] AS message, (array_agg(id 
  ORDER BY kickoff DESC, code
  LIMIT %(limit)s
 
--- name: kickoffs
--- Returns one page of the kickoffs of all crews or of one, newest first, and in each row the edge of the search, as `listed` of reading.sql
--- does. Ids are in the order of creation, so `before` and `from` narrow the range that is read.
-WITH seen AS MATERIALIZED (
-    SELECT id, deployment_id, version_id, user_id, state, reason, created_at, started_at, finished_at, started_by, stopped_by
-      FROM kickoffs
-     WHERE {which} AND id < %(before)s::uuid AND id >= %(from)s::uuid
-     ORDER BY id DESC
-     LIMIT %(most_read)s
-), page AS (
-    SELECT *
-      FROM seen
-     WHERE deployment_id IN (SELECT deployments.id FROM deployments WHERE removed_at IS NULL)
-       AND (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
-       AND (%(user)s::text IS NULL OR user_id = (SELECT users.id FROM users WHERE name = %(user)s::text))
-       AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
-       AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
-     ORDER BY id DESC
-     LIMIT %(limit)s
-)
-SELECT page.*, users.name AS "user", slug, number AS version, edge.last_seen, edge.seen < %(most_read)s AS all_seen
-  FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
-  LEFT JOIN page ON true
-  LEFT JOIN users ON users.id = page.user_id
-  LEFT JOIN deployments ON deployments.id = page.deployment_id
-  LEFT JOIN versions ON versions.id = page.version_id
- ORDER BY page.id DESC
-
--- name: of_all
-true
-
--- name: of_one
-deployment_id = (SELECT id FROM deployments WHERE slug = %(deployment)s::text AND removed_at IS NULL)
-
--- name: kickoff
-SELECT kickoffs.id, kickoffs.state, reason, kickoffs.created_at, started_at, finished_at, users.name AS "user", slug, number AS version,
-       started_by, stopped_by
-  FROM kickoffs
-  JOIN deployments ON deployments.id = deployment_id
-  LEFT JOIN versions ON versions.id = version_id
-  LEFT JOIN users ON users.id = user_id
- WHERE kickoffs.id = %(kickoff)s AND removed_at IS NULL
-
 -- name: newest_inputs
 -- The preview of large inputs is left out: their text would have to be read.
 SELECT id, created_at, CASE WHEN pg_column_size(inputs) < 20000 THEN left(inputs::text, %(longest)s) END AS preview

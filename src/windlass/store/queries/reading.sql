@@ -185,31 +185,6 @@ SELECT newest.attempt, newest.started_at, host, restored, ended_at, ended_as, wh
        ) AS tasks
  ORDER BY newest.attempt
 
--- name: listed
--- Returns one page of kickoffs, newest first, and in each row the edge of the search: `last_seen`, and whether all kickoffs were seen. A search
--- reads at most %(most_read)s rows, so a rare state or user can't make it read the whole table. Then the page may be short, and the next
--- page begins after `last_seen`. No large column is read.
-WITH seen AS MATERIALIZED (
-    SELECT id, user_id, state, reason, error, attempt, token_usage::text AS token_usage, created_at, started_at, finished_at
-      FROM kickoffs
-     WHERE deployment_id = %(deployment)s AND (%(before)s::uuid IS NULL OR id < %(before)s::uuid)
-     ORDER BY id DESC
-     LIMIT %(most_read)s
-), page AS (
-    SELECT *
-      FROM seen
-     WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
-       AND (%(owner)s::uuid IS NULL OR user_id = %(owner)s::uuid)
-       AND (%(user)s::text IS NULL OR user_id = (SELECT id FROM users WHERE name = %(user)s::text))
-     ORDER BY id DESC
-     LIMIT %(limit)s
-)
-SELECT page.*, users.name AS user_name, edge.last_seen, edge.seen < %(most_read)s AS all_seen
-  FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
-  LEFT JOIN page ON true
-  LEFT JOIN users ON users.id = page.user_id
- ORDER BY page.id DESC
-
 -- name: events_of_many
 -- The next events of each kickoff after a number, as `events` returns them, with the kickoff's state. A kickoff without next events has one row
 -- without an event.

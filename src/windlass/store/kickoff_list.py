@@ -1,0 +1,163 @@
+"""Lists kickoffs, for the crew API, the control API and the dashboard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from psycopg import sql
+
+from windlass.kickoffs.ids import CLOCKS_APART, FIRST_ID, LAST_ID, first_id, id_after, id_before
+from windlass.kickoffs.states import State
+from windlass.store.database import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+    from uuid import UUID
+
+    from windlass.store.database import Database, Row, Statement
+
+SQL = queries("kickoff_list")
+DIRECTIONS = {"newest": ("DESC", "ASC"), "oldest": ("ASC", "DESC")}
+OPEN = frozenset({State.PENDING, State.STARTED, State.PENDING_HUMAN_INPUT})
+MOST_READ = 5000
+"""Kickoffs that one search for a page of a list reads at most."""
+LONGEST_INPUTS, LONGEST_ERROR = 8000, 500
+"""Characters of the inputs and of the error in a preview."""
+LARGEST_INPUTS = 200_000
+"""Bytes of stored inputs of which a preview has the beginning."""
+
+
+def _listed(which: sql.SQL, direction: str, opposite: str) -> Statement:
+    statement = SQL["listed"].format(which=which, direction=sql.SQL(direction), opposite=sql.SQL(opposite))
+    return sql.SQL(statement.as_string())
+
+
+LISTED: dict[tuple[str, bool, str], Statement] = {
+    (name, is_open, first): _listed(
+        sql.SQL(sql.SQL("{} AND {}").format(SQL[name], SQL["open"]).as_string()) if is_open else SQL[name], *directions
+    )
+    for name in ("of_all", "of_one")
+    for is_open in (False, True)
+    for first, directions in DIRECTIONS.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffFilter:
+    """Selects kickoffs. Each member narrows the selection when it is set.
+
+    `deployment` is the id, `slug` the name of a deployment, and `part_of_slug` a text that its name has. `owner` is the
+    id, `user` the name of a user. The page begins before the id `before`, and ends at the id `after`. Both are left
+    out. `ending` are the last characters of the id.
+    """
+
+    deployment: UUID | None = None
+    slug: str | None = None
+    part_of_slug: str | None = None
+    states: Collection[State] | None = None
+    owner: UUID | None = None
+    user: str | None = None
+    version: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: UUID | None = None
+    after: UUID | None = None
+    ending: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffRow:
+    """A kickoff in a list.
+
+    `inputs` is JSON text, cut after LONGEST_INPUTS. It is None without a preview, and for inputs beyond LARGEST_INPUTS.
+    `stopping` is whether a stop is requested. `user` is None for an organization token. `started_by` and `stopped_by`
+    are words, None if nobody was recorded.
+    """
+
+    id: UUID
+    slug: str
+    version: int | None
+    user: str | None
+    state: State
+    reason: str | None
+    error: str | None
+    attempt: int
+    stopping: bool
+    started_by: str | None
+    stopped_by: str | None
+    waiting_for: str | None
+    tokens: int | None
+    inputs: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffPage:
+    """Kickoffs, newest first. `next` is the `before` of the next page, or the `after` of a page of the oldest. It is
+    None after the last page. A page may have fewer kickoffs than the limit, even none, although more follow.
+    """
+
+    rows: list[KickoffRow]
+    next: UUID | None
+
+
+class KickoffList:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def listed(
+        self,
+        wanted: KickoffFilter,
+        *,
+        limit: int,
+        first: Literal["newest", "oldest"] = "newest",
+        preview: bool = False,
+    ) -> KickoffPage:
+        """Returns the newest or the oldest kickoffs that match. Reads at most MOST_READ of them with any filter.
+
+        With `preview`, each has the beginning of its inputs and of its error. Otherwise it has its whole error.
+        """
+        values = {
+            "deployment": wanted.deployment,
+            "slug": wanted.slug,
+            "part_of_slug": wanted.part_of_slug,
+            "states": None if wanted.states is None else [str(state) for state in wanted.states],
+            "owner": wanted.owner,
+            "user": wanted.user,
+            "version": wanted.version,
+            "since": wanted.since,
+            "until": wanted.until,
+            "before": min(wanted.before or LAST_ID, first_id(wanted.until, CLOCKS_APART) if wanted.until else LAST_ID),
+            "after": max(wanted.after or FIRST_ID, first_id(wanted.since, -CLOCKS_APART) if wanted.since else FIRST_ID),
+            "ending": wanted.ending,
+            "limit": limit,
+            "preview": preview,
+            "most_read": MOST_READ,
+            "longest_error": LONGEST_ERROR,
+            "longest_inputs": LONGEST_INPUTS,
+            "largest_inputs": LARGEST_INPUTS,
+        }
+        which = "of_all" if wanted.deployment is None and wanted.slug is None else "of_one"
+        is_open = wanted.states is not None and OPEN.issuperset(wanted.states)
+        rows = await self._database.rows(LISTED[which, is_open, first], values, soon=True)
+        found = [_row(row) for row in rows if row["id"] is not None]
+        if len(found) == limit:
+            return KickoffPage(found, found[-1 if first == "newest" else 0].id)
+        return KickoffPage(found, None if rows[0]["all_seen"] else rows[0]["last_seen"])
+
+    async def find(self, kickoff: UUID) -> KickoffRow | None:
+        page = await self.listed(KickoffFilter(before=id_after(kickoff), after=id_before(kickoff)), limit=1)
+        return page.rows[0] if page.rows else None
+
+    async def slugs_with(self, text: str) -> list[str]:
+        """Returns two of the slugs with this text, or fewer. A slug that is the text comes first."""
+        return [row["slug"] for row in await self._database.rows(SQL["slugs_with"], {"text": text}, soon=True)]
+
+
+def _row(row: Row) -> KickoffRow:
+    columns = {name: row[name] for name in KickoffRow.__slots__}
+    return KickoffRow(**{**columns, "state": State(row["state"])})
