@@ -149,7 +149,7 @@ async def test_twenty_behind_five_hundred_of_another_crew_have_their_turn_at_onc
     mine = {str(new.id) for new in few}
     places = [at for at, order in enumerate(orders) if order.kickoff_id in mine]
     assert places[0] < max(slots, 2)
-    assert places[-1] < 20 * 2 + 2 * slots
+    assert places[-1] < 20 * 3 + 2 * slots  # half of the starts, and some more when a run of the other crew ends sooner
 
 
 async def test_a_paused_crew_starts_nothing_until_it_is_resumed(
