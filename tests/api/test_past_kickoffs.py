@@ -10,7 +10,7 @@ from api.runs import begin
 from windlass.kickoffs.events import TRACEBACK, stored_event
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import Scope
-from windlass.store import reading
+from windlass.store import kickoff_list
 from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def test_a_user_token_sees_its_own_kickoffs_and_a_stranger_none(crew: Crew
 async def test_a_search_for_rare_kickoffs_reads_a_bounded_number_of_rows(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_READ", 2)
+    monkeypatch.setattr(kickoff_list, "MOST_READ", 2)
     rare = await crew.kickoff()
     await crew.stop(rare)
     for _ in range(3):

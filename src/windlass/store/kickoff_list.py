@@ -36,9 +36,9 @@ def _listed(which: sql.SQL, direction: str, opposite: str) -> Statement:
 
 LISTED: dict[tuple[str, bool, str], Statement] = {
     (name, is_open, first): _listed(
-        sql.SQL(sql.SQL("{} AND {}").format(SQL[name], SQL["open"]).as_string()) if is_open else SQL[name], *directions
+        sql.SQL(sql.SQL("{} AND {}").format(which, SQL["open"]).as_string()) if is_open else which, *directions
     )
-    for name in ("of_all", "of_one")
+    for name, which in {"all": SQL["of_all"], "one": SQL["of_one"]}.items()
     for is_open in (False, True)
     for first, directions in DIRECTIONS.items()
 }
@@ -141,7 +141,7 @@ class KickoffList:
             "longest_inputs": LONGEST_INPUTS,
             "largest_inputs": LARGEST_INPUTS,
         }
-        which = "of_all" if wanted.deployment is None and wanted.slug is None else "of_one"
+        which = "all" if wanted.deployment is None and wanted.slug is None else "one"
         is_open = wanted.states is not None and OPEN.issuperset(wanted.states)
         rows = await self._database.rows(LISTED[which, is_open, first], values, soon=True)
         found = [_row(row) for row in rows if row["id"] is not None]
