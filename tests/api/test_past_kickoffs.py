@@ -10,7 +10,7 @@ from api.runs import begin
 from windlass.kickoffs.events import TRACEBACK, stored_event
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.states import Scope
-from windlass.store import kickoff_list
+from windlass.store import kickoff_list, reading
 from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
