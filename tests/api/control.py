@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from api.serving import Server
     from windlass.api.control_api.dependencies import ControlApi
-    from windlass.kickoffs.roles import Role
+    from windlass.rights import Role
 
 _numbers = itertools.count(1)
 

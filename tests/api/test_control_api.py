@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from api.control import Person
 from api.serving import unknown_id, until
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server

@@ -16,7 +16,7 @@ from api.fake_vault import SECRET, FakeVault, running
 from api.serving import DEADLINE, KEY_RING
 from windlass.deployments import credentials
 from windlass.deployments.configurations import open_configuration
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.credentials import CredentialStore
 from windlass.store.variables import ReadValues, VariableStore
 

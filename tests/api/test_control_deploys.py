@@ -15,10 +15,10 @@ import pytest_asyncio
 
 from api.control import Person
 from api.serving import DEADLINE, manifest, raw, unknown_id, until
-from windlass.kickoffs.roles import Role
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, KickoffsStillOpen, UserDeletion
 from windlass.lifecycle.removals import Removals
+from windlass.rights import Role
 from windlass.store.builds import BuildStore, NewLine, NewVersion
 from windlass.store.managing import ManagingStore
 from windlass.store.retention import RetentionStore

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from api.control import Person, document
 from windlass.api.control_api.application import control_operations
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server

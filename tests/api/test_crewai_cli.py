@@ -17,7 +17,7 @@ import pytest_asyncio
 from api.control import Person
 from windlass.cli.login_crewai import NEVER, save_address, save_login
 from windlass.config import environment
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.secret import Secret
 
 if TYPE_CHECKING:

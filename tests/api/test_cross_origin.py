@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from api.control import Person
 from api.serving import GOOD, until
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     import httpx

@@ -13,9 +13,9 @@ from psycopg.sql import SQL, Identifier
 from api.runs import begin
 from api.serving import GOOD, KEY_RING, unknown_id, until
 from windlass.kickoffs.events import StoredEvent, to_json
-from windlass.kickoffs.states import Scope
 from windlass.lifecycle.accept import Stops
 from windlass.lifecycle.deletion import Deletions, KickoffsStillOpen, UserDeletion
+from windlass.rights import Scope
 from windlass.store.reporting import Batch, JournalEntry
 from windlass.store.retention import RetentionStore
 

@@ -17,9 +17,9 @@ from api.serving import serving, until
 from api.test_past_kickoffs import printed, write
 from windlass.access import tickets
 from windlass.kickoffs.events import HIDDEN_FROM_USERS, StoredEvent, stored_event
-from windlass.kickoffs.states import Scope
 from windlass.lifecycle import event_streams
 from windlass.lifecycle.event_streams import Shares, TooManyStreams
+from windlass.rights import Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

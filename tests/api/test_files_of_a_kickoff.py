@@ -17,7 +17,8 @@ from windlass.api.crew_api.files import attachment
 from windlass.kickoffs.files import CHUNK, FileChanges, StoredFile, media_type_of
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome, TokenUsage
-from windlass.kickoffs.states import Scope, State
+from windlass.kickoffs.states import State
+from windlass.rights import Scope
 
 if TYPE_CHECKING:
     from api.serving import Crew

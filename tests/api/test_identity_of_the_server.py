@@ -15,7 +15,7 @@ from joserfc.jwk import KeySet
 from api.control import Person
 from api.serving import KEY_RING, Server, serving, until
 from windlass.deployments.identity import Identity
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.key_ring import Sealed
 from windlass.secrets.oidc import SigningKey
 from windlass.secrets.provider import NoIssuer

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.control import Person
 from api.serving import serving, unknown_id
 from windlass.api.metrics import QUEUES
-from windlass.kickoffs.roles import Role
 from windlass.metrics import REGISTRY
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from api.control import Person, document
 from api.serving import unknown_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

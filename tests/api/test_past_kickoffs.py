@@ -9,7 +9,7 @@ import pytest
 from api.runs import begin
 from windlass.kickoffs.events import TRACEBACK, stored_event
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.states import Scope
+from windlass.rights import Scope
 from windlass.store import kickoff_list, reading
 from windlass.store.reporting import Batch
 

@@ -10,7 +10,7 @@ import pytest
 
 from api.runs import begin
 from api.serving import GOOD
-from windlass.kickoffs.states import Scope
+from windlass.rights import Scope
 
 if TYPE_CHECKING:
     from api.serving import Crew

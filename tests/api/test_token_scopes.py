@@ -9,7 +9,7 @@ import pytest
 
 from api.serving import GOOD, serving
 from windlass.errors import WindlassError
-from windlass.kickoffs.states import Scope
+from windlass.rights import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -17,7 +17,7 @@ from windlass.access.authentication import Rate, RateLimits
 from windlass.access.openid import OpenId, RoleRules
 from windlass.access.sessions import TRIES_PER_MINUTE
 from windlass.dashboard.openid import OpenIdClient
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.secret import Secret
 
 if TYPE_CHECKING:

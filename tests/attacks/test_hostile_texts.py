@@ -12,10 +12,10 @@ import pytest
 from dashboard.made_runs import started
 from dashboard.people import Visitor
 from windlass.dashboard.output import MOST_LINES, MOST_RENDERED, Value, markdown
-from windlass.kickoffs.roles import Role
 from windlass.kickoffs.tracebacks import own_frames
 from windlass.projects import poetry
 from windlass.projects.git import FAILURES
+from windlass.rights import Role
 from windlass.runner.incoming import too_deep
 from windlass.secrets.oidc import BadSigningKey, keys_of_variable
 from windlass.secrets.provider import first_meaning

@@ -23,7 +23,7 @@ from windlass.client import (
     StillRunning,
     Unauthorized,
 )
-from windlass.kickoffs.states import Scope
+from windlass.rights import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -18,7 +18,8 @@ from windlass.api.crew_api.schemas import UNSUPPORTED, KickoffRequest
 from windlass.api.errors import TITLES
 from windlass.kickoffs.limits import BadLimit, Limits
 from windlass.kickoffs.manifest import Manifest
-from windlass.kickoffs.states import Reason, Scope, State, TaskState
+from windlass.kickoffs.states import Reason, State, TaskState
+from windlass.rights import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

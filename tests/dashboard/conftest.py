@@ -10,7 +10,7 @@ from dashboard.live import LiveServer
 from dashboard.people import Visitor
 from projects_for_tests.places import folder_for_all
 from store.shared_database import made
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

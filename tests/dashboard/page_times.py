@@ -22,7 +22,7 @@ from bench.scale import fill  # noqa: E402
 from api.serving import serving  # noqa: E402
 from dashboard.people import Visitor  # noqa: E402
 from windlass.embedded_postgres.postgres import EmbeddedPostgres  # noqa: E402
-from windlass.kickoffs.roles import Role  # noqa: E402
+from windlass.rights import Role  # noqa: E402
 
 if TYPE_CHECKING:
     from api.serving import Server

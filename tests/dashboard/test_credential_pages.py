@@ -9,7 +9,7 @@ import pytest
 
 from dashboard.people import Visitor
 from windlass.deployments.variables import GivenVariable, ValueSource
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.audit import COMMAND_LINE
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from api.serving import manifest, unknown_id
 from dashboard.people import Visitor
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.audit import AuditFilter, AuditStore
 from windlass.store.builds import BuildStore, NewLine, NewVersion
 

@@ -13,7 +13,7 @@ from dashboard.people import Visitor
 from windlass.dashboard import charts
 from windlass.dashboard.charts import HEIGHT, line, sparkline
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.claiming import WorkerUsage
 from windlass.store.statistics import CrewStatistics, StatisticsStore
 

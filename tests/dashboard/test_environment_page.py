@@ -10,7 +10,7 @@ import pytest
 from dashboard.people import Visitor
 from windlass.deployments.credentials import GivenCredential
 from windlass.deployments.env_files import parse_env_file
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.audit import COMMAND_LINE
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from dashboard.people import Visitor
 from windlass.dashboard.output import MOST_SHOWN
 from windlass.dashboard.timeline_rows import AT_EACH_END, MOST_ROWS
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import Reason, State
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

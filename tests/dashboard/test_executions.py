@@ -15,7 +15,7 @@ from dashboard.made_runs import started
 from dashboard.people import Visitor
 from windlass.dashboard.executions import PAGE, short_id
 from windlass.kickoffs.ids import new_id, parse_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

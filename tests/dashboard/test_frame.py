@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dashboard.browser import needs_a_browser
 from dashboard.people import PASSWORD, link, signed_in, user
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server

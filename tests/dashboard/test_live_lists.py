@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dashboard.browser import DEADLINE, PHONE, needs_a_browser
 from dashboard.people import signed_in
 from dashboard.test_crews_and_system import ended
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from api.serving import Server

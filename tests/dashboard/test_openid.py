@@ -16,7 +16,7 @@ from dashboard.people import Visitor, user
 from windlass.access.openid import OpenId, RoleRules
 from windlass.dashboard.openid import OpenIdClient
 from windlass.errors import SettingsError
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.secret import Secret
 from windlass.store.audit import AuditFilter, AuditStore
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from dashboard.people import Visitor, user
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     import httpx

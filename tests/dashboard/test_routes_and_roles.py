@@ -13,7 +13,7 @@ from dashboard.people import Visitor
 from windlass.dashboard.dashboard import PAGES, Dashboard
 from windlass.dashboard.templating import Templates
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from dashboard.people import PASSWORD, Visitor, link, user
 from windlass.access.sessions import MOST_SESSIONS, MOST_WAITING, TRIES_PER_MINUTE, Client, SignInRefused
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.audit import COMMAND_LINE
 from windlass.store.sessions import SignIn
 

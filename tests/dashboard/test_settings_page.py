@@ -14,7 +14,7 @@ from windlass.deployments.settings import DeploymentSettings
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.retention import Retention
 from windlass.kickoffs.retries import Retries
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server

@@ -14,7 +14,7 @@ from dashboard.people import PASSWORD, Visitor, link
 from windlass.access.openid import Identity, RoleRules
 from windlass.access.sessions import Client
 from windlass.access.tokens import TokenTooLong
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server

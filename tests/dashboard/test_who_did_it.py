@@ -12,7 +12,7 @@ import pytest
 
 from api.control import Person
 from api.runs import begin
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.audit import AuditFilter, AuditStore
 
 if TYPE_CHECKING:

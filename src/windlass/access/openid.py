@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.access.sessions import SignInRefused
 from windlass.errors import SettingsError
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from windlass import log
 from windlass.access.authentication import FailedAuthentications, Rate, Source, TooManyRequests
 from windlass.access.tokens import OWNER, LastOwner, NoSuchUser, UserCanNot, UserExists
 from windlass.errors import WindlassError
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.secret import Secret
 from windlass.store.audit import COMMAND_LINE, Actor, Change
 from windlass.store.sessions import OIDC, Lifetime, SessionStore, SignIn

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windlass import log
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import new_id, parse_id
-from windlass.kickoffs.roles import Role
-from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
+from windlass.rights import SCOPES_OF_KIND, Role, Scope
 from windlass.secrets.key_ring import Sealed
 from windlass.secrets.secret import Secret, TokenKind, digest, last_four, masked, new_token
 from windlass.store.audit import COMMAND_LINE, Actor, Change

@@ -22,7 +22,7 @@ from windlass.api.errors import Problem, bad_request, problem_of
 from windlass.deployments.registration import slug_of
 from windlass.deployments.variables import GivenVariable, check
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.secret import Secret
 from windlass.store.managing import NoSuchDeployment
 from windlass.store.overview import DeploymentFilter

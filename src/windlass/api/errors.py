@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from windlass.kickoffs.roles import Role
-    from windlass.kickoffs.states import Scope
+    from windlass.rights import Role, Scope
 
 logger = log.logger(__name__)
 

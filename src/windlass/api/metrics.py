@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from windlass.api.control_api.callers import authorized
-from windlass.kickoffs.roles import Role
 from windlass.metrics import REGISTRY
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -60,12 +60,12 @@ class OnThisMachine:
         ]
 
     def add(self, name: str, role: str | None) -> None:
-        from windlass.kickoffs.roles import Role
+        from windlass.rights import Role
 
         self._administer(lambda opened: opened.tokens.add_user(name, Role(role) if role else None))
 
     def set_role(self, name: str, role: str | None) -> None:
-        from windlass.kickoffs.roles import Role
+        from windlass.rights import Role
 
         self._administer(lambda opened: opened.tokens.set_role(name, Role(role) if role else None))
 

@@ -8,7 +8,7 @@ import click
 
 from windlass.cli.printing import json_option, notify, print_json, print_result, print_table
 from windlass.cli.servers import demand_local
-from windlass.kickoffs.states import SCOPES_OF_KIND
+from windlass.rights import SCOPES_OF_KIND
 from windlass.secrets.secret import TokenKind
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def create(
     demand_local()
     from windlass.cli.this_server import administer, chosen_deployment
     from windlass.config import load
-    from windlass.kickoffs.states import Scope
+    from windlass.rights import Scope
 
     if deployment and all_deployments:
         raise click.UsageError("Give --deployment or --all-deployments, not both.")

@@ -9,7 +9,7 @@ from windlass.access.sessions import SHORTEST_PASSWORD, BadPassword, SignInRefus
 from windlass.dashboard.routes import THEME, THEMES, Routes
 from windlass.dashboard.sign_in import after
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from starlette.responses import Response

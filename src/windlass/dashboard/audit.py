@@ -14,7 +14,7 @@ from windlass.api.errors import bad_request
 from windlass.dashboard.executions import short_id
 from windlass.dashboard.routes import HEADERS, Routes, one_line
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.audit import AuditFilter
 
 if TYPE_CHECKING:

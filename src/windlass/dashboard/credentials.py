@@ -10,7 +10,7 @@ from windlass.api.control_api.identity import identity_answer
 from windlass.dashboard.routes import Routes, one_line, several_lines
 from windlass.deployments.configurations import BadConfiguration
 from windlass.deployments.credentials import CredentialPatch, GivenCredential, NoSuchCredential
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.provider import WORKLOAD_IDENTITY, BadCredential, NoIssuer
 from windlass.store.credentials import CredentialExists, CredentialInUse, TooManyCredentials
 

@@ -17,8 +17,7 @@ from windlass.dashboard.input_form import MOST_FIELDS, InputField, Typed, descri
 from windlass.dashboard.output import indented
 from windlass.dashboard.routes import Routes
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.roles import Role
-from windlass.kickoffs.states import Scope
+from windlass.rights import Role, Scope
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -10,7 +10,7 @@ from windlass.dashboard.routes import Routes, chosen, one_line, several_lines
 from windlass.dashboard.setting_fields import FIELDS, GROUPS, SettingField
 from windlass.deployments.settings import TABLES, BadSettings
 from windlass.errors import WindlassError
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.managing import KickoffsOpen
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from windlass.dashboard.call_examples import examples
 from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.input_form import described_inputs
 from windlass.dashboard.routes import HEADERS, Routes
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.secret import TokenKind
 
 if TYPE_CHECKING:

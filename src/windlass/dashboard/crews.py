@@ -13,8 +13,8 @@ from windlass.dashboard.charts import Sparkline, sparkline
 from windlass.dashboard.executions import HEX, SHORT_ID, short_id, with_id
 from windlass.dashboard.routes import Routes
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.roles import Role
 from windlass.kickoffs.states import Reason
+from windlass.rights import Role
 from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.overview import DeploymentFilter, DeploymentOrder, DeploymentState
 

@@ -11,7 +11,7 @@ from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.routes import Routes
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.managing import LARGEST_NUMBER
 
 if TYPE_CHECKING:

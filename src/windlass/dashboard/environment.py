@@ -9,7 +9,7 @@ from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.routes import Routes, one_line, several_lines
 from windlass.deployments.env_files import BadEnvFile, looks_secret, parse_env_file
 from windlass.deployments.variables import DIRECT, BadVariable, GivenVariable, NoSuchVariable, ValueSource, Variable
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.provider import SecretError
 from windlass.secrets.secret import Secret
 from windlass.store.variables import TooManyVariables

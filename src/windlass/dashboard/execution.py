@@ -22,9 +22,9 @@ from windlass.dashboard.timeline import Timelines, attempts_or_one, failed_step,
 from windlass.dashboard.timeline_detail import detail_of
 from windlass.dashboard.timeline_rows import chart
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.roles import Role
-from windlass.kickoffs.states import Reason, Scope, State
+from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tracebacks import own_frames
+from windlass.rights import Role, Scope
 from windlass.store.reading import Stored
 
 if TYPE_CHECKING:

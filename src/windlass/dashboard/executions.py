@@ -21,8 +21,8 @@ from windlass.dashboard.output import first_input
 from windlass.dashboard.routes import Routes
 from windlass.errors import WindlassError
 from windlass.kickoffs.ids import LAST_ID, id_after, id_before, parse_id
-from windlass.kickoffs.roles import Role
-from windlass.kickoffs.states import Scope, State
+from windlass.kickoffs.states import State
+from windlass.rights import Role, Scope
 from windlass.store.kickoff_list import KickoffFilter
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from windlass.api.control_api.identity import identity_answer
 from windlass.dashboard.routes import Routes
 from windlass.deployments.identity import KeysAreFixed
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.provider import NoIssuer
 from windlass.store.signing_keys import KeyWaits
 

@@ -13,8 +13,8 @@ from windlass.access.tokens import LastOwner, UserCanNot, UserExists
 from windlass.api.control_api.people import NewUser, end_user, token_item
 from windlass.dashboard.routes import Routes, one_line
 from windlass.errors import WindlassError
-from windlass.kickoffs.roles import Role
 from windlass.lifecycle.deletion import KickoffsStillOpen
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from starlette.responses import Response

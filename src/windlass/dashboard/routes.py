@@ -22,7 +22,7 @@ from windlass.api.application import source_of_request
 from windlass.api.bodies import read_body
 from windlass.api.control_api.uploads import uploaded_form
 from windlass.api.errors import Problem, bad_request
-from windlass.kickoffs.roles import SCOPES_OF_ROLE, Role
+from windlass.rights import SCOPES_OF_ROLE, Role
 from windlass.store.audit import Actor
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from windlass.access.sessions import Person
     from windlass.dashboard.dashboard import Dashboard
-    from windlass.kickoffs.states import Scope
+    from windlass.rights import Scope
 
     Handler = Callable[["Visit"], Awaitable[Response]]
 

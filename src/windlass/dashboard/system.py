@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from windlass.dashboard.charts import Line, line, top_of
 from windlass.dashboard.routes import Routes
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.statistics import MOST_UNCOUNTED
 
 if TYPE_CHECKING:

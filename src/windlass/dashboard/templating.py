@@ -14,7 +14,7 @@ from windlass import __version__
 from windlass.dashboard.output import indented
 from windlass.dashboard.routes import THEME, THEMES
 from windlass.dashboard.static_files import load
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable

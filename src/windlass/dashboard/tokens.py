@@ -12,8 +12,7 @@ from windlass.api.control_api.dependencies import id_cursor
 from windlass.api.control_api.people import NewToken, end_token, make_personal_token, token_item
 from windlass.dashboard.routes import Routes, chosen, one_line
 from windlass.errors import WindlassError
-from windlass.kickoffs.roles import Role
-from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
+from windlass.rights import SCOPES_OF_KIND, Role, Scope
 from windlass.secrets.secret import TokenKind
 from windlass.store.managing import NoSuchDeployment
 from windlass.store.overview import DeploymentFilter

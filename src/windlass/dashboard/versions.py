@@ -9,7 +9,7 @@ from windlass.api.control_api.dependencies import id_cursor
 from windlass.api.errors import bad_request
 from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.routes import Routes
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.managing import LARGEST_NUMBER
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
-    from uuid import UUID
 
 
 class State(StrEnum):
@@ -116,30 +115,3 @@ class TaskState(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     SKIPPED = "skipped"
-
-
-class Scope(StrEnum):
-    """Names the rights of a token.
-
-    `read`: inputs, status, list, attempts, events, files. `run`: kickoff and stop. `admin`: delete.
-    """
-
-    READ = "read"
-    RUN = "run"
-    ADMIN = "admin"
-
-
-SCOPES_OF_KIND: dict[str, tuple[Scope, ...]] = {
-    "organization": (Scope.READ, Scope.RUN, Scope.ADMIN),
-    "user": (Scope.READ, Scope.RUN),
-    "personal": (Scope.READ, Scope.RUN, Scope.ADMIN),  # by the role of its user: kickoffs/roles.py
-}
-
-
-def may_see(asker: UUID | None, owner: UUID | None) -> bool:
-    """Returns whether `asker` may see a kickoff that `owner` started.
-
-    None stands for the organization, as asker and as owner. The organization sees all kickoffs. A user sees only the
-    kickoffs that this user started.
-    """
-    return asker is None or asker == owner

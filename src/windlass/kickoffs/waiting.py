@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 
-from windlass.kickoffs.states import RETRIED, State, may_see
+from windlass.kickoffs.states import RETRIED, State
+from windlass.rights import may_see
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from windlass import log, metrics
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.kickoffs.states import State, may_see
+from windlass.kickoffs.states import State
+from windlass.rights import may_see
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

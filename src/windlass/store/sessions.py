@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.audit import Change, record
 from windlass.store.database import fetch, queries
 

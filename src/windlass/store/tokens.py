@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from psycopg.errors import UniqueViolation
 
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.roles import SCOPES_OF_ROLE, Role
-from windlass.kickoffs.states import SCOPES_OF_KIND, Scope
+from windlass.rights import SCOPES_OF_KIND, SCOPES_OF_ROLE, Role, Scope
 from windlass.store.audit import Actor, Change, record
 from windlass.store.database import Connection, Database, Row, Statement, fetch, queries
 

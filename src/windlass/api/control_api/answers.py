@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 
 Item = TypeVar("Item")
 NO_NUL = r"^[^\x00]*$"

@@ -39,7 +39,7 @@ from windlass.store.signing_keys import KeyWaits
 from windlass.store.variables import TooManyVariables
 
 if TYPE_CHECKING:
-    from windlass.kickoffs.roles import Role
+    from windlass.rights import Role
 
 STATUSES: dict[type, int] = {
     BadName: 400,

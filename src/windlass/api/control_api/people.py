@@ -20,8 +20,8 @@ from windlass.api.control_api.callers import ControlRoute, Owner, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.crew_api.schemas import Time
 from windlass.api.errors import Problem, bad_request
-from windlass.kickoffs.roles import Role
 from windlass.lifecycle.deletion import KickoffsStillOpen
+from windlass.rights import Role
 from windlass.store.audit import Actor, AuditEntry, AuditFilter, AuditStore
 from windlass.store.tokens import UserRow
 

@@ -12,7 +12,7 @@ from windlass.api.control_api.dependencies import Control
 from windlass.api.control_api.deployments import Slug
 from windlass.deployments.settings import DeploymentSettings, ShownSettings
 from windlass.deployments.variables import LONGEST_SECRET_NAME, GivenVariable, ValueSource, Variable
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.secrets.secret import Secret
 
 router = APIRouter(route_class=ControlRoute, tags=["settings"])

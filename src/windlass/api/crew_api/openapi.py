@@ -52,7 +52,7 @@ from windlass.api.crew_api.openapi_parts import (
 )
 from windlass.api.crew_api.schemas import EventsQuery, KickoffRequest, KickoffsQuery, KickoffsRequest, StopRequest
 from windlass.kickoffs.schema_checks import rebase_refs
-from windlass.kickoffs.states import Scope
+from windlass.rights import Scope
 
 if TYPE_CHECKING:
     from windlass.kickoffs.manifest import Manifest

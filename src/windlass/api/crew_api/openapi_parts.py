@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from windlass.kickoffs.states import Scope
+    from windlass.rights import Scope
 
 JSON = "application/json"
 TAG = "crew"

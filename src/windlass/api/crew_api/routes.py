@@ -53,7 +53,8 @@ from windlass.api.errors import (
 from windlass.api.streaming_json import LargeAnswers, json_text
 from windlass.kickoffs.files import listed
 from windlass.kickoffs.ids import parse_id
-from windlass.kickoffs.states import SCOPES_OF_KIND, Scope, State, may_see
+from windlass.kickoffs.states import State
+from windlass.rights import SCOPES_OF_KIND, Scope, may_see
 from windlass.store.ending import OPEN, StopFilter
 from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.tokens import PERSONAL
