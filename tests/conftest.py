@@ -22,14 +22,15 @@ from psycopg.sql import SQL, Identifier
 from dashboard.browser import Tabs, launched
 from projects_for_tests.homes import give_database, new_folder, share
 from projects_for_tests.places import folder_for_all
-from store.shared_database import TEMPLATE, empty, hurry, made, objects
+from store.shared_database import TEMPLATE, connected, empty, hurry, made, objects
 from windlass.embedded_postgres.postgres import EmbeddedPostgres
-from windlass.store.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from playwright.async_api import Browser
+
+    from windlass.store.database import Database
 
 # A property is about values; how long one example takes on a busy machine is not its business.
 # Each run of the tests has other examples.
@@ -173,7 +174,7 @@ def emptied_url(shared_url: str) -> Iterator[str]:
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    async with Database(database_url) as database:
+    async with connected(database_url) as database:
         yield database
 
 

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from api.described import check_answer
+from store.shared_database import connected
 from windlass import aio
 from windlass.access.authentication import RateLimits, TokenAuthenticator
 from windlass.access.sessions import Sessions
@@ -58,7 +59,6 @@ from windlass.secrets.providers import provider
 from windlass.store.audit import AuditStore
 from windlass.store.builds import BuildStore
 from windlass.store.credentials import CredentialStore
-from windlass.store.database import Database
 from windlass.store.deployments import Deployment, DeploymentStore
 from windlass.store.files import FileStore
 from windlass.store.kickoffs import KickoffStore
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
 
     from windlass.projects.uv import Builder
     from windlass.secrets.oidc import SigningKey
+    from windlass.store.database import Database
 
 KEY_RING = KeyRing([MasterKey(bytes(32))])
 LARGEST_BODY = 1024 * 1024
@@ -257,7 +258,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
 ) -> Server:
     """`seconds` are those that a client has for its whole request; `host` is the address to listen on."""
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(Database(database_url, connections=4))
+        database = await stack.enter_async_context(connected(database_url, connections=4))
         listener = Listener(database_url)
         stack.push_async_callback(listener.stop)
         await listener.start()

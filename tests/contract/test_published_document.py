@@ -17,7 +17,7 @@ from projects_for_tests.places import folder_for_all
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.xdist_group("served_crews")
+pytestmark = [pytest.mark.xdist_group("served_crews"), pytest.mark.timeout(900)]  # hundreds of requests
 
 EXAMPLES = 10
 FLOW = """

@@ -8,7 +8,7 @@ import pytest
 from lifecycle.running import Place, World
 from lifecycle.token_bench import TokenBench
 from store.proxy import Proxy
-from windlass.store.database import Database
+from store.shared_database import connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -23,7 +23,7 @@ async def proxy(emptied_url: str) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def bench(emptied_url: str) -> AsyncIterator[TokenBench]:
-    async with Database(emptied_url) as database:
+    async with connected(emptied_url) as database:
         yield await TokenBench.make(database)
 
 

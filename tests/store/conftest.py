@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.kickoff_rows import Rows
+from store.shared_database import connected
 from store.stock_postgres import INSTALLED, MISSING, server, with_template
-from windlass.store.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -30,5 +30,5 @@ def stock_postgres() -> Iterator[str]:
 @pytest.fixture
 async def rows(emptied_url: str) -> AsyncIterator[Rows]:
     """On a database that is empty but for them."""
-    async with Database(emptied_url) as database:
+    async with connected(emptied_url) as database:
         yield await Rows.make(database)

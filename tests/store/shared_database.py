@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -10,9 +12,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier, Literal
 
 from windlass.embedded_postgres.data_folder import SUPERUSER, USER
+from windlass.store.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 TEMPLATE = "template_of_tests"  # the fixture `postgres` makes it
 KEPT = {"migrations", "side_job_migrations", "statistics_progress"}
@@ -43,6 +46,15 @@ def made(postgres: str, name: str) -> Iterator[str]:
     _close(url)
     with psycopg.connect(postgres, autocommit=True) as connection:
         drop(connection, name)
+
+
+@asynccontextmanager
+async def connected(url: str, connections: int = 10) -> AsyncIterator[Database]:
+    """A database whose first connection is made: on a busy machine that takes longer than a statement may wait."""
+    async with Database(url, connections=connections) as database, asyncio.timeout(60):
+        while not await database.answers():
+            pass
+        yield database
 
 
 def drop(connection: psycopg.Connection, name: str) -> None:
