@@ -1,5 +1,7 @@
 """The system users that processes and threads of the server run as."""
 
+# See docs/decisions/runner.md#a-thread-keeps-the-rights-of-its-user
+
 from __future__ import annotations
 
 import ctypes

@@ -1,5 +1,7 @@
 """Starts and stops long-running services in order, waits for their tasks, and moves large work to a thread."""
 
+# See docs/decisions/api.md#large-values-are-handled-one-after-the-other
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+# See docs/decisions/queue.md#requests-that-arrive-together-share-one-commit
+
 from __future__ import annotations
 
 import asyncio

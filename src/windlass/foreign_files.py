@@ -1,5 +1,7 @@
 """Reads files in folders that other users than the server's may write to, such as a project's .env."""
 
+# See docs/decisions/security.md#files-of-a-run-are-opened-again-for-each-read
+
 from __future__ import annotations
 
 import errno

@@ -4,6 +4,8 @@ Root uses no path below a folder that another user may write to. Each folder is 
 a link. The content of a folder of another user is removed with the rights of that user.
 """
 
+# See docs/decisions/security.md#root-acts-on-foreign-folders-with-the-rights-of-their-owner
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """Authenticates tokens, and limits failed authentications and requests."""
 
+# See docs/decisions/api.md#unknown-tokens-are-looked-up-in-batches
+# See docs/decisions/api.md#personal-tokens-count-as-the-organizations
+
 from __future__ import annotations
 
 import math

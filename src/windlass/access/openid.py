@@ -1,5 +1,7 @@
 """The person that an OpenID Connect provider has authenticated, and the role that their groups give them."""
 
+# See docs/decisions/dashboard.md#openid-connect-is-authlibs
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

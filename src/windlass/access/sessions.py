@@ -1,5 +1,7 @@
 """Signs people in to the dashboard: by a link that is valid once, by a password, or for OpenID Connect."""
 
+# See docs/decisions/dashboard.md#a-session-is-read-at-each-request
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+# See docs/decisions/api.md#the-token-pepper-is-kept-in-the-database
+
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,7 @@
 """The ASGI application: allowed hosts, routing to crews, trusted proxies, client addresses and health checks."""
 
+# See docs/decisions/api.md#get--leads-a-browser-to-the-dashboard
+
 from __future__ import annotations
 
 import asyncio

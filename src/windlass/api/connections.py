@@ -1,5 +1,8 @@
 """The connections of clients: their number, the time in which they must send and read."""
 
+# See docs/decisions/api.md#a-request-that-is-late-is-closed
+# See docs/decisions/api.md#write-buffers-are-checked-once-a-second
+
 from __future__ import annotations
 
 import json

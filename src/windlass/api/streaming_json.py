@@ -1,5 +1,7 @@
 """Responses of many megabytes. The server does not keep a response in memory while a slow client reads it."""
 
+# See docs/decisions/api.md#a-large-status-is-sent-from-a-file
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """The control API of a server for the commands, with their errors and exit codes, and the crew that they find by it."""
 
+# See docs/decisions/commands.md#commands-use-the-control-api
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar

@@ -1,5 +1,7 @@
 """The options of all commands that send requests to a crew: the crew, the token, the form of the output."""
 
+# See docs/decisions/commands.md#a-crew-is-found-by-its-name
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Serves until a signal stops the process: everything in one, or one of many processes."""
 
+# See docs/decisions/commands.md#the-offline-model-of-serve-is-on-request
+
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,7 @@
 """Writes downloaded files into a folder. Their paths come from a crew, and none may lead out of the folder."""
 
+# See docs/decisions/api.md#files-are-downloaded-in-ranges-of-1-mb
+
 from __future__ import annotations
 
 import os

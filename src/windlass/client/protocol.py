@@ -2,6 +2,8 @@
 parsed result. It does no I/O.
 """
 
+# See docs/decisions/api.md#a-client-is-a-generator
+
 from __future__ import annotations
 
 import hashlib

@@ -1,5 +1,7 @@
 """The page that starts a kickoff: a form from the schema of the crew's inputs, and the same call as a command."""
 
+# See docs/decisions/dashboard.md#a-forms-kickoff-has-an-idempotency-key
+
 from __future__ import annotations
 
 import hashlib

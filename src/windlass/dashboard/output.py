@@ -1,5 +1,7 @@
 """Shows what crews return: Markdown through a sanitizer, JSON as a folding tree, tables. All of it is hostile."""
 
+# See docs/decisions/dashboard.md#markdown-of-crews-is-rendered-with-bounds
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """The files that pages load: our own, and those that `make assets` takes from npm packages. All are in the wheel."""
 
+# See docs/decisions/dashboard.md#the-stylesheet-has-only-rules-that-are-used
+
 from __future__ import annotations
 
 import gzip

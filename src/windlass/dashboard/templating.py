@@ -1,5 +1,7 @@
 """Jinja2 with the filters and functions of the templates. All values are escaped, unless they are Markup."""
 
+# See docs/decisions/dashboard.md#pages-are-rendered-on-the-server
+
 from __future__ import annotations
 
 import re

@@ -1,5 +1,7 @@
 """The timeline of a kickoff: what ran, from when to when, by its events, as rows on one time axis."""
 
+# See docs/decisions/dashboard.md#a-timeline-reads-the-ends-of-each-event
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """API tokens: those of the person and, for owners, all of them; create, revoke."""
 
+# See docs/decisions/dashboard.md#a-token-is-shown-only-on-request
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

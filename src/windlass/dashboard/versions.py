@@ -1,5 +1,7 @@
 """The versions of a crew: what each changed, promote and roll back."""
 
+# See docs/decisions/dashboard.md#the-live-build-log-asks-for-the-lines-after-the-last
+
 from __future__ import annotations
 
 from dataclasses import dataclass

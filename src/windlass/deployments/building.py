@@ -1,5 +1,7 @@
 """Does builds: the side job `build` turns the files of a deployment into its next version (docs/builds.md)."""
 
+# See docs/decisions/secrets.md#a-value-that-is-read-at-deploy-is-published-with-the-version
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """Deploys projects: accepts their files, starts builds, and moves deployments between their versions."""
 
+# See docs/decisions/deployments.md#a-redeploy-waits-for-no-build
+
 from __future__ import annotations
 
 import re

@@ -1,5 +1,7 @@
 """Finds all faults of a project at once: in its files, in its interpreter and, by a child process, in its code."""
 
+# See docs/decisions/deployments.md#a-project-is-loaded-with-its-real-variables-first
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """Registers a project as a version of a deployment, and reports the errors that are found in the project."""
 
+# See docs/decisions/deployments.md#an-unchanged-project-is-served-at-once
+
 from __future__ import annotations
 
 import itertools

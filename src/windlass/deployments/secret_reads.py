@@ -1,5 +1,8 @@
 """Reads secrets with credentials: several at once, within a deadline, and again where a provider does not answer."""
 
+# See docs/decisions/secrets.md#each-read-of-a-secret-has-a-thread-of-its-own
+# See docs/decisions/secrets.md#a-connection-is-kept-for-a-credential-and-values-are-not
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """Stores the files of projects that are deployed: uploads of clients, and commits of git repositories."""
 
+# See docs/decisions/deployments.md#a-source-is-identified-by-its-files
+
 from __future__ import annotations
 
 import asyncio

@@ -5,6 +5,8 @@ The archive's checksums reveal a damaged file. Its directory, which is at the en
 A zip archive can also be read, and its dump restored by hand, without Windlass.
 """
 
+# See docs/decisions/store.md#a-backup-is-a-zip-with-the-output-of-pg_dump
+
 from __future__ import annotations
 
 import json

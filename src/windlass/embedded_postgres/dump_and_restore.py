@@ -4,6 +4,8 @@ A dump shows one moment of the database, also while the database is in use. A re
 existing one, and replaces it only when it is complete.
 """
 
+# See docs/decisions/store.md#a-restore-renames-a-complete-database
+
 from __future__ import annotations
 
 import os

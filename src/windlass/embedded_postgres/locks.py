@@ -3,6 +3,8 @@
 The process id in a lock's file is only information for people.
 """
 
+# See docs/decisions/store.md#the-embedded-database-has-two-locks
+
 from __future__ import annotations
 
 import os

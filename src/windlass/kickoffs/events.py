@@ -1,3 +1,5 @@
+# See docs/decisions/store.md#payloads-of-events-are-stored-unread
+
 from __future__ import annotations
 
 import json

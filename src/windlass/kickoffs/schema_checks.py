@@ -6,6 +6,8 @@ process: a value that takes too many steps, members named by a pattern, unevalua
 that need a backtracking engine.
 """
 
+# See docs/decisions/api.md#inputs-are-checked-with-bounds
+
 from __future__ import annotations
 
 import json

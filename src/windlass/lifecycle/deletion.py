@@ -3,6 +3,8 @@
 A deletion can't be undone.
 """
 
+# See docs/decisions/store.md#kickoffs-of-a-user-are-found-by-reading-all
+
 from __future__ import annotations
 
 import asyncio

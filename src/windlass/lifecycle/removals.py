@@ -1,5 +1,7 @@
 """Side jobs that delete the data of removed deployments and users."""
 
+# See docs/decisions/deployments.md#a-removed-deployment-is-renamed-first
+
 from __future__ import annotations
 
 import asyncio

@@ -4,6 +4,9 @@ The files of a finished step are committed with its journal entry. A later attem
 finds them in its working folder. The files of an unfinished step are stored only when the kickoff ends.
 """
 
+# See docs/decisions/journal.md#files-are-committed-with-journal-entries
+# See docs/decisions/journal.md#chunks-of-files-are-stored-before-their-list
+
 from __future__ import annotations
 
 import errno

@@ -1,5 +1,7 @@
 """Writes the reports of a run to the database in batches, and its journal entries encrypted."""
 
+# See docs/decisions/runner.md#reports-wait-for-others
+
 from __future__ import annotations
 
 import asyncio

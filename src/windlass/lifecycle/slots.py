@@ -1,5 +1,7 @@
 """The slots of a worker: how many processes of runs it has at once."""
 
+# See docs/decisions/queue.md#a-run-frees-its-slot-when-its-process-has-ended
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+# See docs/decisions/api.md#statuses-are-looked-up-in-batches
+
 from __future__ import annotations
 
 import asyncio

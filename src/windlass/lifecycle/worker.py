@@ -1,3 +1,5 @@
+# See docs/decisions/queue.md#a-worker-checks-its-folders-before-a-claim
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """The latency of the offline model's answers, and the errors among them. Both follow from a seed, not from chance."""
 
+# See docs/decisions/commands.md#faults-of-the-offline-model-depend-on-the-request
+
 from __future__ import annotations
 
 import math

@@ -5,6 +5,8 @@ no file of a deployed project. A process that has read such a file counts as hos
 size, and the server checks each value of it.
 """
 
+# See docs/decisions/deployments.md#deployed-files-are-parsed-in-a-process-with-bounds
+
 from __future__ import annotations
 
 import asyncio

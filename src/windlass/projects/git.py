@@ -4,6 +4,8 @@ The repository is fetched without a working tree, and its files are read as an a
 no hook, filter, submodule or link of the repository has an effect on this machine.
 """
 
+# See docs/decisions/deployments.md#a-repository-is-fetched-bare
+
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,7 @@
 """Chooses the interpreter of a project, and decides which projects a worker may run (docs/interpreters.md)."""
 
+# See docs/decisions/security.md#a-worker-finds-the-interpreter-and-checks-its-owner
+
 from __future__ import annotations
 
 import os

@@ -4,6 +4,8 @@ uv reads neither. The pins become lines of a requirements file, with the hashes 
 interpreter needs is decided here: the packages are followed from the project's own dependencies, as poetry does.
 """
 
+# See docs/decisions/deployments.md#windlass-reads-poetrylock
+
 from __future__ import annotations
 
 import re

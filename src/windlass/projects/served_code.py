@@ -1,5 +1,7 @@
 """The code from which runs of a project start: its own folder, or a copy while the files there can't be loaded."""
 
+# See docs/decisions/deployments.md#dev-runs-from-a-copy-while-the-files-are-broken
+
 from __future__ import annotations
 
 import os

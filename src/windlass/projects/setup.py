@@ -3,6 +3,8 @@
 `windlass.projects.virtual_environments` makes it beside its place.
 """
 
+# See docs/decisions/deployments.md#windlass-setup-renames-a-complete-environment
+
 from __future__ import annotations
 
 import contextlib

@@ -5,6 +5,8 @@ configuration of all folders above. Deployments of other people share an environ
 these files are generated from what is parsed and understood here, and nothing else reaches uv.
 """
 
+# See docs/decisions/deployments.md#a-package-environment-is-identified-by-what-uv-gets
+
 from __future__ import annotations
 
 import json

@@ -4,6 +4,8 @@ If the server has no cgroup of its own that it may divide, `delegated` raises No
 are polled then (resource_monitor.py).
 """
 
+# See docs/decisions/runner.md#each-run-has-a-cgroup-where-one-is-delegated
+
 from __future__ import annotations
 
 import contextlib

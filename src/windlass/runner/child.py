@@ -1,5 +1,7 @@
 """A running child, seen from the server: its messages, its output, its lease and its end."""
 
+# See docs/decisions/runner.md#a-reused-child-confirms-its-next-run
+
 from __future__ import annotations
 
 import asyncio

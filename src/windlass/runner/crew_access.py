@@ -1,5 +1,8 @@
 """Checks that crews can reach their project and their interpreter, and makes a copy of a project that they can't."""
 
+# See docs/decisions/runner.md#checks-of-a-projects-place-are-kept-for-a-second
+# See docs/decisions/security.md#a-project-is-copied-only-from-a-folder-of-root
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """The crew user: the server's own user, or, if the server is root, another user with fewer rights."""
 
+# See docs/decisions/security.md#each-run-has-a-home-of-its-own
+# See docs/decisions/security.md#only-a-server-that-is-root-has-a-user-for-crews
+
 from __future__ import annotations
 
 import os

@@ -4,6 +4,8 @@ The sender can make a close block as long as it likes: with a TCP socket with SO
 with a file of a slow file system. The sender can block fstat and a read in the same way.
 """
 
+# See docs/decisions/runner.md#a-child-sends-a-descriptor-of-its-smaps_rollup
+
 from __future__ import annotations
 
 import asyncio

@@ -5,6 +5,8 @@ announces. The server passes large parts on undecoded: parsing JSON of many smal
 memory.
 """
 
+# See docs/decisions/runner.md#large-values-follow-the-head-of-their-message
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,8 @@
 """Reads sockets and pipes of children, captures their output, and encodes the journal for a child."""
 
+# See docs/decisions/runner.md#data-of-crews-is-peeked-at-before-it-is-read
+# See docs/decisions/runner.md#a-reader-stays-watched-by-the-event-loop
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """Children that have ended a run and wait for another one of the same version, in the same environment (`reuse`)."""
 
+# See docs/decisions/runner.md#the-server-decides-which-runs-share-a-process
+
 from __future__ import annotations
 
 import asyncio

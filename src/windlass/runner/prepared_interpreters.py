@@ -3,6 +3,8 @@
 Each state of the interpreter is copied once. Files are hard links if that is safe, so that copies take little room.
 """
 
+# See docs/decisions/security.md#an-interpreter-is-copied-for-the-crews-user
+
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,7 @@
 """Reads processes from /proc of Linux, and kills them. On other systems no process is found."""
 
+# See docs/decisions/runner.md#the-server-checks-each-reported-child
+
 from __future__ import annotations
 
 import os

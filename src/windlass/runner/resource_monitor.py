@@ -1,5 +1,7 @@
 """Measures the processes of all runs, and finds the runs that are over a limit or silent."""
 
+# See docs/decisions/runner.md#memory-is-compared-as-resident-size-first
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """What ties a run to its worker: its reports, its termination from outside, and its lease."""
 
+# See docs/decisions/runner.md#the-monitor-and-the-run-decide-under-a-lock
+
 from __future__ import annotations
 
 import asyncio

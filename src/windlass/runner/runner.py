@@ -1,3 +1,5 @@
+# See docs/decisions/runner.md#a-kickoff-that-lost-its-process-runs-in-a-zygote-of-its-own
+
 from __future__ import annotations
 
 import asyncio

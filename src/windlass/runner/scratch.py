@@ -1,5 +1,7 @@
 """The folders of runs, and the disk space that runs use in them."""
 
+# See docs/decisions/runner.md#two-spare-folders-are-made-ahead
+
 from __future__ import annotations
 
 import asyncio

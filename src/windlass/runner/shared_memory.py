@@ -4,6 +4,8 @@ The kernel frees the memory of a memfd with the last process that holds it. File
 until somebody removes them. Their pages count as memory of a process only while that process has mapped them.
 """
 
+# See docs/decisions/runner.md#shared-memory-belongs-to-the-runs-that-used-it
+
 from __future__ import annotations
 
 import contextlib

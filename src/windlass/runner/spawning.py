@@ -1,3 +1,5 @@
+# See docs/decisions/runner.md#a-zygote-is-started-through-the-servers-interpreter
+
 from __future__ import annotations
 
 import asyncio

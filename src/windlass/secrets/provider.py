@@ -14,6 +14,8 @@ WindlassError
     └── MissingPackage          the client of the provider is not installed
 """
 
+# See docs/decisions/secrets.md#errors-of-secret-managers-come-from-tables
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """The audit log: who changed what, when and from where. An entry is written in the transaction of its change."""
 
+# See docs/decisions/deployments.md#an-entry-of-the-audit-log-is-in-the-transaction-of-its-change
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

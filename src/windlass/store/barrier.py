@@ -6,6 +6,8 @@ So a server that receives a later one, the barrier, has handled those of the cha
 of its listener.
 """
 
+# See docs/decisions/store.md#a-change-returns-when-every-server-has-it
+
 from __future__ import annotations
 
 import asyncio

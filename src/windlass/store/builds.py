@@ -1,5 +1,7 @@
 """Builds: they turn the files of a project into a version of a deployment."""
 
+# See docs/decisions/deployments.md#a-build-is-a-row-with-attempts
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
 Changes of credentials are made one after the other, and not while a variable is set that uses one.
 """
 
+# See docs/decisions/secrets.md#credentials-have-one-lock
+
 from __future__ import annotations
 
 from collections.abc import Callable

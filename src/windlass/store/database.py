@@ -1,3 +1,5 @@
+# See docs/decisions/store.md#each-connection-sets-what-the-store-depends-on
+
 from __future__ import annotations
 
 import asyncio

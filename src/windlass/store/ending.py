@@ -1,3 +1,5 @@
+# See docs/decisions/queue.md#a-stop-of-many-kickoffs-works-in-parts
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

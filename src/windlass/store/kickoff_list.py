@@ -1,5 +1,7 @@
 """Lists kickoffs, for the crew API, the control API and the dashboard."""
 
+# See docs/decisions/store.md#a-list-reads-a-bounded-number-of-rows
+
 from __future__ import annotations
 
 from dataclasses import dataclass

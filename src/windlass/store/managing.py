@@ -1,5 +1,8 @@
 """Adds deployments, moves them between their versions, and removes them. Changes of one deployment are one by one."""
 
+# See docs/decisions/deployments.md#versions-are-made-under-the-lock-of-the-deployment
+# See docs/decisions/deployments.md#a-rollback-goes-through-the-versions-that-were-current
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable

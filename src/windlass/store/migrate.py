@@ -1,3 +1,5 @@
+# See docs/decisions/store.md#a-digest-skips-the-replacement-of-functions
+
 from __future__ import annotations
 
 import hashlib

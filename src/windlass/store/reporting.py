@@ -1,3 +1,5 @@
+# See docs/decisions/store.md#statements-of-reports-have-only-the-parts-that-have-rows
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

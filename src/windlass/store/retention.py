@@ -1,5 +1,7 @@
 """Removes data after its retention time, in short transactions of bounded size."""
 
+# See docs/decisions/store.md#retention-remembers-how-far-it-came
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Reads and replaces the encrypted values of all tables, for the rotation of the master key."""
 
+# See docs/decisions/secrets.md#a-rotation-compares-what-it-replaces
+
 from __future__ import annotations
 
 from contextlib import asynccontextmanager

@@ -5,6 +5,8 @@ version's migrations folder. The names of applied files are recorded. So an upgr
 version in the requirements.
 """
 
+# See docs/decisions/store.md#migrations-of-procrastinate-are-applied-by-name
+
 from __future__ import annotations
 
 from importlib.util import find_spec

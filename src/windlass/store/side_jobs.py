@@ -3,6 +3,8 @@
 A job is deferred in the transaction of the change that it follows. Any server that knows its task does it.
 """
 
+# See docs/decisions/store.md#side-jobs-run-under-a-loop-of-windlass
+
 from __future__ import annotations
 
 import asyncio

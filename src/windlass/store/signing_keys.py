@@ -1,5 +1,7 @@
 """The signing keys of the OIDC issuer, encrypted, and the id of the organization. Each change is notified."""
 
+# See docs/decisions/secrets.md#the-first-signing-key-is-made-when-it-is-needed
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Stores snapshots of projects' files, in chunks. A source is visible when all of its chunks are stored."""
 
+# See docs/decisions/deployments.md#the-last-of-several-additions-of-a-source-counts
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+# See docs/decisions/api.md#a-scope-that-is-not-stored-means-all-scopes
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -8,6 +8,10 @@ COPY sends a value in pieces. Therefore a large value is copied to a temporary t
 transaction moves it to its column.
 """
 
+# See docs/decisions/store.md#json-of-clients-and-crews-is-stored-as-json
+# See docs/decisions/store.md#arrays-are-encoded-by-our-own-code
+# See docs/decisions/store.md#large-values-are-copied-through-a-temporary-table
+
 from __future__ import annotations
 
 import struct

@@ -1,5 +1,7 @@
 """The variables of deployments. All values are stored encrypted."""
 
+# See docs/decisions/secrets.md#the-store-calls-back-with-the-locked-rows
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

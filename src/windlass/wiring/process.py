@@ -3,6 +3,8 @@
 Each process is a composition of the same services. `windlass.wiring.dev` has the third one.
 """
 
+# See docs/decisions/secrets.md#the-http-server-starts-before-builds-and-runs
+
 from __future__ import annotations
 
 import asyncio

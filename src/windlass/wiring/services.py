@@ -1,5 +1,7 @@
 """Starts the services that Windlass processes are composed of: infrastructure, runner, worker, side jobs, HTTP."""
 
+# See docs/decisions/deployments.md#builds-have-a-side-job-worker-of-their-own
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,7 @@
 """Sets the clock of a project's code ahead, so that task descriptions that contain the time differ."""
 
+# See docs/decisions/commands.md#a-check-builds-the-project-twice
+
 from __future__ import annotations
 
 import contextlib

@@ -4,6 +4,9 @@ This applies to every crew of a run, in any code that kicks one off. crewai's ow
 only the tasks before the first unfinished one, and they build the crew again without the project's code.
 """
 
+# See docs/decisions/journal.md#a-nested-crew-is-identified-by-its-inputs-too
+# See docs/decisions/journal.md#a-second-kickoff-of-a-crew-has-its-own-task-records
+
 from __future__ import annotations
 
 import contextlib

@@ -5,6 +5,8 @@ joins, loops and races have the same results as before. crewai's own resumption 
 answers of routers nor the number of rounds of a loop.
 """
 
+# See docs/decisions/journal.md#flow-methods-are-replayed-through-the-flows-engine
+
 from __future__ import annotations
 
 import asyncio

@@ -6,6 +6,8 @@ methods depend on those of earlier ones. An entry may be marked with `again`: it
 after it wait for that run.
 """
 
+# See docs/decisions/journal.md#entries-of-a-flow-form-a-chain
+
 from __future__ import annotations
 
 import asyncio

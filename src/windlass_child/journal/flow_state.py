@@ -1,5 +1,7 @@
 """Journals the state of a flow: the entry of each finished method holds the changes that the method made."""
 
+# See docs/decisions/journal.md#an-entry-for-a-flows-state-holds-the-additions
+
 from __future__ import annotations
 
 import hashlib

@@ -5,6 +5,8 @@ value that the variable has then, in the same form. Text of others can't contain
 kickoff, which is known to nobody else, and names variables of the same kickoff only.
 """
 
+# See docs/decisions/journal.md#a-marker-in-the-journal-names-a-variable
+
 from __future__ import annotations
 
 import hashlib

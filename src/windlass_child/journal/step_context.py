@@ -3,6 +3,8 @@
 The keys of crews contain the step that kicks them off, which distinguishes them from crews of other steps.
 """
 
+# See docs/decisions/journal.md#threads-belong-to-the-step-that-started-them
+
 from __future__ import annotations
 
 import contextlib

@@ -3,6 +3,8 @@
 A function receives a `Steps` object in its parameter `steps` (docs/steps.md), so projects need not import Windlass.
 """
 
+# See docs/decisions/journal.md#a-step-is-identified-by-its-function-and-its-arguments
+
 from __future__ import annotations
 
 import contextlib

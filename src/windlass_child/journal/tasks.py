@@ -1,5 +1,7 @@
 """Encodes the outputs of crew tasks for the journal, and decodes them in a later attempt."""
 
+# See docs/decisions/journal.md#finished-tasks-are-skipped-where-they-are-executed
+
 from __future__ import annotations
 
 import hashlib

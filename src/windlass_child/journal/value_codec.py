@@ -3,6 +3,8 @@
 Objects are decoded as pickle does it: no constructor and no validator of the project is called.
 """
 
+# See docs/decisions/journal.md#values-are-rebuilt-from-json
+
 from __future__ import annotations
 
 import base64

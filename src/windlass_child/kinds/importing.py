@@ -1,3 +1,5 @@
+# See docs/decisions/child.md#the-module-of-the-entrypoint-is-imported-with-kickoffs-refused
+
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,9 @@
 """Drops rights of a process before it runs code of crews. Processes that it forks inherit this."""
 
+# See docs/decisions/processes.md#the-death-of-a-parent-resumes-a-process
+# See docs/decisions/security.md#each-zygote-and-each-child-is-in-a-landlock-domain
+# See docs/decisions/security.md#a-run-has-a-bound-of-processes-and-no-user-namespace
+
 from __future__ import annotations
 
 import contextlib

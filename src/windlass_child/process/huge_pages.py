@@ -4,6 +4,8 @@ A fork copies one entry of the page table for each page. With huge pages of 2 MB
 the CPU time. A child still copies only the 4 KB that it writes to, so that the memory of children stays the same.
 """
 
+# See docs/decisions/child.md#a-zygote-puts-its-memory-into-huge-pages
+
 from __future__ import annotations
 
 import ctypes

@@ -5,6 +5,8 @@ of a class. In a zygote these paths are in the folder of the zygote. All its chi
 that one crew could leave a model, a configuration or a plug-in for another one.
 """
 
+# See docs/decisions/child.md#paths-that-modules-keep-are-moved-in-each-child
+
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,7 @@
 """Leases: the times until which runs may go on, on a clock that all processes of a machine share."""
 
+# See docs/decisions/processes.md#child-zygote-and-worker-each-end-a-run-whose-lease-is-over
+
 from __future__ import annotations
 
 import time

@@ -5,6 +5,8 @@ deployed project is shared with others, too. So each run gets a small environmen
 the files of the project declare (declared_package), and finds all packages of the shared one.
 """
 
+# See docs/decisions/child.md#a-project-that-is-a-package-is-declared-in-each-run
+
 from __future__ import annotations
 
 import contextlib

@@ -3,6 +3,8 @@
 That folder is gone when the process takes another run. An example is `OUTPUT = Path.cwd() / "out"`.
 """
 
+# See docs/decisions/child.md#a-reused-child-gets-a-new-folder
+
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,7 @@
 """Imports and warms the framework of a zygote before its forks, and on request the project's modules."""
 
+# See docs/decisions/child.md#signatures-of-built-in-classes-are-read-before-the-fork
+
 from __future__ import annotations
 
 import builtins

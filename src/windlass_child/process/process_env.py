@@ -1,5 +1,7 @@
 """Sets up a process that runs crew code: its environment, folder and standard streams."""
 
+# See docs/decisions/child.md#a-reused-child-sets-only-what-differs
+
 from __future__ import annotations
 
 import builtins

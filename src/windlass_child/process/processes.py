@@ -3,6 +3,8 @@
 The processes are read from /proc of Linux. On other systems none are found, and only process groups are ended.
 """
 
+# See docs/decisions/processes.md#children-adopt-what-their-processes-leave
+
 from __future__ import annotations
 
 import contextlib

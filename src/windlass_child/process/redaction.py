@@ -4,6 +4,8 @@
 values of all other variables, too, unless they look harmless. docs/projects.md describes the coverage and the bounds.
 """
 
+# See docs/decisions/security.md#the-child-masks-what-it-sends-and-the-server-what-the-child-prints
+
 from __future__ import annotations
 
 import json

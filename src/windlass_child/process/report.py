@@ -1,3 +1,5 @@
+# See docs/decisions/journal.md#a-large-output-is-sent-and-written-once
+
 from __future__ import annotations
 
 import asyncio

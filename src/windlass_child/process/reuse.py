@@ -4,6 +4,8 @@ The state to which the process is reset is that just after the project's modules
 again. docs/processes.md describes what runs share.
 """
 
+# See docs/decisions/child.md#a-reused-child-is-reset-or-ended
+
 from __future__ import annotations
 
 import asyncio

@@ -4,6 +4,8 @@ A look at every fourth to sixteenth byte shows whether a pattern can be there at
 covers four bytes that begin at such a place. So the cost hardly depends on the number of patterns.
 """
 
+# See docs/decisions/security.md#secret-values-are-searched-for-by-four-bytes
+
 from __future__ import annotations
 
 import sys

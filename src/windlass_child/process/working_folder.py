@@ -14,6 +14,8 @@ has a folder of its own, so that its files don't collide with those of other run
 The child does this itself, with the rights of the crew user: files that the crew user can't read are not copied.
 """
 
+# See docs/decisions/child.md#the-working-folder-has-copies-of-the-project
+
 from __future__ import annotations
 
 import contextlib

@@ -3,6 +3,8 @@
 It runs no crew, and has no threads and no event loop, because every child inherits its state (docs/processes.md).
 """
 
+# See docs/decisions/child.md#a-zygote-runs-little-python-between-forks
+
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,7 @@
 """The control API, mounted at /api/v1: a FastAPI application whose errors have the form of the crew API's."""
 
+# See docs/decisions/api.md#the-control-api-is-fastapi
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn

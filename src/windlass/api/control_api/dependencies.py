@@ -1,5 +1,7 @@
 """What the endpoints of the control API use, and how they get it."""
 
+# See docs/decisions/api.md#a-route-of-the-control-api-names-its-role
+
 from __future__ import annotations
 
 from dataclasses import dataclass

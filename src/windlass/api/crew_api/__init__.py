@@ -1,0 +1,1 @@
+# See docs/decisions/api.md#the-crew-api-is-plain-starlette

@@ -1,5 +1,7 @@
 """The models of requests, for validation and for the OpenAPI document."""
 
+# See docs/decisions/api.md#members-without-effect-are-stored-encrypted
+
 from __future__ import annotations
 
 import re

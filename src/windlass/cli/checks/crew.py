@@ -1,3 +1,5 @@
+# See docs/decisions/commands.md#a-check-runs-a-function-in-the-projects-interpreter
+
 from __future__ import annotations
 
 import asyncio

@@ -5,6 +5,8 @@ The order: the object on the command line; the function of a command such as `ru
 first. Two that fit equally are an error that lists both.
 """
 
+# See docs/decisions/deployments.md#an-object-of-the-code-is-chosen-by-a-documented-order
+
 from __future__ import annotations
 
 import ast

@@ -1,5 +1,7 @@
 """Reads the Python files of a project as syntax trees, within bounds. It runs none of their code."""
 
+# See docs/decisions/deployments.md#a-project-is-recognised-by-its-syntax-trees
+
 from __future__ import annotations
 
 import ast

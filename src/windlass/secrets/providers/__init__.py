@@ -3,6 +3,8 @@
 Importing a provider imports no client of it. `Provider.connect` does.
 """
 
+# See docs/decisions/secrets.md#clients-of-providers-are-imported-late
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Short-lived credentials of a provider, which several threads use and one renews."""
 
+# See docs/decisions/secrets.md#threads-share-the-request-for-a-token
+
 from __future__ import annotations
 
 import math

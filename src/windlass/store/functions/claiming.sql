@@ -1,3 +1,8 @@
+-- See docs/decisions/queue.md#a-claim-is-one-function-that-takes-a-lock
+-- See docs/decisions/queue.md#the-plan-of-a-claim-does-not-depend-on-statistics
+-- See docs/decisions/queue.md#a-claim-returns-small-kickoffs-whole
+-- See docs/decisions/queue.md#ready-is-a-filter-and-not-the-truth
+
 -- The claim: a worker starts kickoffs for its free slots. All plans except index scans are disabled, sorting too. The planner's statistics
 -- are outdated just after a backlog has been accepted. It would then choose a plan that reads the whole backlog. So each ORDER BY determines
 -- the index that is read. A disabled plan that has no alternative adds 10,000,000,000 to the estimated cost, so PostgreSQL would compile

@@ -1,3 +1,6 @@
+-- See docs/decisions/queue.md#functions-do-not-use-views
+-- See docs/decisions/queue.md#a-look-up-of-a-key-has-its-own-plan
+
 -- Concurrency keys. Of the kickoffs of a deployment with the same key, one has its turn: it holds the key. The others wait for the key, by
 -- priority, then age.
 

@@ -1,3 +1,6 @@
+-- See docs/decisions/queue.md#one-trigger-makes-the-changes-that-follow-a-move
+-- See docs/decisions/queue.md#the-end-of-the-latest-attempt-is-stored
+
 -- What follows a change of a kickoff's state, in the same transaction, whichever statement changed it: its attempt ends, its task records
 -- are reopened or closed, the next kickoff with its concurrency key gets the key, and listeners are notified.
 

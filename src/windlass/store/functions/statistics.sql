@@ -1,3 +1,6 @@
+-- See docs/decisions/queue.md#a-side-job-counts-kickoffs-for-statistics
+-- See docs/decisions/queue.md#times-are-counted-in-buckets
+
 -- Buckets of durations, for percentiles. Bucket n has the durations from 1.1^n ms to 1.1^(n + 1) ms, so that its middle is within 5 % of
 -- each of them. Bucket 0 also has all shorter durations. DURATION_OF in store/statistics.py is the inverse.
 CREATE OR REPLACE FUNCTION duration_bucket(duration interval) RETURNS smallint LANGUAGE sql IMMUTABLE AS $$

@@ -1,3 +1,5 @@
+-- See docs/decisions/store.md#ready-commits-a-row-to-a-new-file
+
 -- Writes a row into a page that the disk does not have yet. So a full disk shows, also while other tables have free pages. TRUNCATE makes a
 -- new, empty file. It is left out while pg_dump or another check uses the table: the row then needs one page more, because pages of the
 -- table have no room for two. This is one statement, so that a client which stops in between holds no lock.

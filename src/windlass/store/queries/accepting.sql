@@ -1,3 +1,6 @@
+-- See docs/decisions/queue.md#a-users-share-of-a-queue-is-counted-only-near-the-limit
+-- See docs/decisions/store.md#look-ups-by-id-have-a-fixed-join-order
+
 -- Arrays are sent in binary form, %(...)b: in text form, quoting inputs of 20 MB keeps the server busy for seconds.
 
 -- name: accept

@@ -1,3 +1,5 @@
+-- See docs/decisions/queue.md#reports-and-endings-exclude-each-other
+
 -- Arrays are sent in binary form, %(...)b: in text form, quoting an output of 20 MB keeps the server busy for seconds.
 
 -- name: reports

@@ -1,5 +1,7 @@
 """Reads Google Cloud Secret Manager: tokens come from google-auth, and its REST API is called directly."""
 
+# See docs/decisions/secrets.md#google-auth-only-refreshes-tokens
+
 from __future__ import annotations
 
 import base64

@@ -3,6 +3,8 @@
 Vault usually has an address in a private network, so these are permitted.
 """
 
+# See docs/decisions/secrets.md#a-vault-is-asked-with-an-event-loop-for-each-request
+
 from __future__ import annotations
 
 import asyncio

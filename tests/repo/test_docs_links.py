@@ -1,0 +1,90 @@
+"""Links lead to existing files and headings: between pages, from the source and from tests. Each decision is linked."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+DECISIONS = DOCS / "decisions"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+NAMING = sorted(
+    path
+    for folder in ("src", "tests", "bench", "examples")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".py", ".sql", ".html", ".js", ".toml", ".md"}
+    and not {"build", "__pycache__", "node_modules"} & set(path.parts)
+)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+NAMED = re.compile(r"(?<![\w/.-])docs/([\w/-]++\.md)(#[\w-]++)?")
+OF_PROJECTS = {"style.md"}
+"""Pages of projects that tests make."""
+BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def headings(page: Path) -> frozenset[str]:
+    """Returns the anchors of a page, as they are made on GitHub."""
+    text = BLOCK.sub("", page.read_text("utf-8"))
+    return frozenset(anchor(title) for title in re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE))
+
+
+def anchor(title: str) -> str:
+    words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title.strip().lower())
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
+def leads_somewhere(target: Path, fragment: str) -> bool:
+    if not target.exists():
+        return False
+    return not fragment or target.suffix != ".md" or fragment in headings(target.resolve())
+
+
+def links(page: Path) -> list[str]:
+    found = LINK.findall(BLOCK.sub("", page.read_text("utf-8")))
+    return [link for link in found if not re.match(r"[a-z]+:|/", link)]
+
+
+def target_of(page: Path, link: str) -> tuple[Path, str]:
+    name, _, fragment = link.partition("#")
+    return (page.parent / name if name else page), fragment
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
+    assert [link for link in links(page) if not leads_somewhere(*target_of(page, link))] == []
+
+
+def test_pages_that_files_name_exist() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: docs/{name}{fragment}"
+        for path in (*NAMING, ROOT / "Makefile", ROOT / "pyproject.toml")
+        for name, fragment in NAMED.findall(path.read_text("utf-8"))
+        if name not in OF_PROJECTS and not leads_somewhere(DOCS / name, fragment[1:])
+    ]
+    assert wrong == []
+
+
+def test_each_decision_is_linked_from_the_source_or_another_page() -> None:
+    linked = {
+        (DOCS / name, fragment[1:])
+        for path in NAMING
+        if path.is_relative_to(ROOT / "src")
+        for name, fragment in NAMED.findall(path.read_text("utf-8"))
+    }
+    for page in PAGES:
+        if not page.is_relative_to(DECISIONS):
+            linked |= {
+                (target.resolve(), fragment) for target, fragment in (target_of(page, one) for one in links(page))
+            }
+    decisions = {
+        (page, anchor(title))
+        for page in DECISIONS.glob("*.md")
+        for title in re.findall(r"^## (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    }
+    assert len(decisions) > 100
+    assert sorted(f"{page.name}#{heading}" for page, heading in decisions - linked) == []
