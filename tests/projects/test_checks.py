@@ -217,3 +217,41 @@ def test_what_is_cut_off_is_refused_at_a_line_that_there_is(value: object, data:
 def test_what_is_too_deep_is_refused() -> None:
     with pytest.raises(JsoncError, match="too deep"):
         parse("[" * 100_000)
+
+
+KEPT = """
+import collections
+SEEN, LIMITS, by_name = [], {"a": 1}, 3
+names: dict[str, int] = {}
+found = collections.defaultdict(list)
+
+def run(topic):
+    names[topic] = LIMITS["a"]
+    found[topic].append(1)
+
+def other(names):
+    LIMITS = {}
+    LIMITS["b"] = 2
+    names["x"] = by_name
+    seen = []
+    seen.append(names)
+
+class Tool:
+    cache = {}
+    def call(self):
+        found["again"] = [name for name in names]
+        self.cache["x"] = 1
+"""
+
+
+@pytest.mark.parametrize(("reuse", "expected"), [("reuse = 5\n", [("kept_data", 8)]), ("", [])])
+def test_a_module_that_keeps_data_is_a_warning_with_reuse(
+    tmp_path: Path, reuse: str, expected: list[tuple[str, int]]
+) -> None:
+    options = f'[tool.windlass]\nentrypoint = "work:run"\n{reuse}'
+    recognised, found = declared_project(written(tmp_path, {"pyproject.toml": options, "work.py": KEPT}))
+    assert recognised is not None
+    lines = [(one.code, one.line) for one in found]
+    assert lines[:1] == expected
+    assert all(one.level is Level.WARNING and one.file == "work.py" for one in found)
+    assert [one.message.split()[3] for one in found] == (["names,", "found,"] if reuse else [])

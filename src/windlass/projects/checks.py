@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.errors import ProjectError
 from windlass.projects.findings import Finding, Level
+from windlass.projects.kept_data import kept_data
 from windlass.projects.kinds import (
     Declared,
     Recognised,
@@ -44,7 +45,9 @@ def declared_project(path: Path, entrypoint: str | None = None) -> tuple[Recogni
         declared = replace(declared, target=target_of(entrypoint))
     found = [*wrong_options(declared), *passed_over(declared)]
     try:
-        return replace(kind_of(declared), options=usable_options(declared)), found
+        recognised, options = kind_of(declared), usable_options(declared)
+        kept = kept_data(declared.code) if options.reuse > 1 else []
+        return replace(recognised, options=options), [*found, *kept]
     except Unrecognised as error:
         return None, [*found, of_pyproject(error.code, error, declared.root)]
 

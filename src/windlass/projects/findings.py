@@ -23,6 +23,7 @@ CODES: Mapping[str, str] = {
     "env_file": "the project's .env can't be read, or a line of it",
     "interpreter": "the project's Python can't run crews",
     "jsonc_syntax": "a JSON file can't be read",
+    "kept_data": "a function adds to a list, dict or set of its module, which kickoffs with `reuse` share",
     "load_failed": "the project's code failed while it was imported or built",
     "missing_module": "the project, or an installed package, has no module or name that the code imports",
     "missing_package": "a package is not installed in the project's interpreter",
