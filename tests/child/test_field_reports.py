@@ -357,6 +357,38 @@ async def test_events_of_crews_in_threads_carry_their_own_crew(bench: Bench, tmp
     assert begun == {(f"task {name}", f"crew {name}") for name in "abcd"}
 
 
+LISTENING = (
+    PRELUDE
+    + """
+import threading, time
+from crewai.events import BaseEventListener, CrewKickoffCompletedEvent
+
+class Slow(BaseEventListener):
+    def setup_listeners(self, events):
+        @events.on(CrewKickoffCompletedEvent)
+        def end(source, event):
+            for _ in range(20):
+                time.sleep(0.05)
+            print("heard of the end")
+
+slow = Slow()
+
+def run():
+    one = worker()
+    task = Task(description="Work", expected_output="Work", agent=one)
+    return str(Crew(agents=[one], tasks=[task], verbose=True).kickoff())
+"""
+)
+
+
+async def test_a_listener_of_a_function_ends_its_work_after_the_last_event(bench: Bench, tmp_path: Path) -> None:
+    heard = Heard()
+    outcome = await bench.run(function_project(tmp_path, LISTENING), heard=heard)
+    assert outcome.output in {"said", '"said"'}, outcome
+    assert "heard of the end" in heard.lines("stdout")
+    assert heard.of(Warned) == [], "the threads of crewai are no threads of the crew's code"
+
+
 AT_IMPORT = """
 import threading, time
 

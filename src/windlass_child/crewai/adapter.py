@@ -146,7 +146,7 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
     A warning is sent for each capability that a function's crews and flows would use and that is off.
     """
     frameworks.refuse_too_old("crewai")
-    from windlass_child.crewai import capabilities, events, knowledge
+    from windlass_child.crewai import bus, capabilities, events, knowledge
     from windlass_child.crewai.guard import Guard
     from windlass_child.crewai.tasks import TaskFollower, followed_without_events
     from windlass_child.journal.crew import CrewJournal
@@ -158,6 +158,7 @@ def watching(order: Run, report: Report, first_record: int | None = None) -> Ite
     with guard.watching(), followed_without_events(follower), CrewJournal(report, None, follower).kept():
         yield
     knowledge.warn_of_failures(report)
+    bus.flush()
 
 
 def without_kickoffs() -> contextlib.AbstractContextManager[None]:
