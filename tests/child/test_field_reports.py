@@ -389,6 +389,28 @@ async def test_a_listener_of_a_function_ends_its_work_after_the_last_event(bench
     assert heard.of(Warned) == [], "the threads of crewai are no threads of the crew's code"
 
 
+CALLED_BACK = """
+import threading, time
+from concurrent.futures import ThreadPoolExecutor
+
+def run(seconds: float):
+    gate = threading.Event()
+    future = ThreadPoolExecutor(1, "saving").submit(gate.wait)
+    future.add_done_callback(lambda _: time.sleep(seconds))
+    gate.set()
+    return "saved" if future.result() else ""
+"""
+
+
+@pytest.mark.parametrize(("seconds", "warned"), [(0.02, []), (600.0, ["threads_ended"])])
+async def test_a_thread_that_ends_within_a_moment_is_no_warning(
+    bench: Bench, tmp_path: Path, seconds: float, warned: list[str]
+) -> None:
+    heard = Heard()
+    outcome = await bench.run(function_project(tmp_path, CALLED_BACK), {"seconds": seconds}, heard=heard)
+    assert (outcome.output, [one.code for one in heard.of(Warned)]) == ("saved", warned)
+
+
 AT_IMPORT = """
 import threading, time
 

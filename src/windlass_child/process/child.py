@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 import threading
+import time
 import traceback
 from functools import partial
 from typing import NoReturn
@@ -64,6 +65,8 @@ LOOK_FOR_ZYGOTE_SECONDS = 1.0
 
 MEMORY = "/proc/self/smaps_rollup"
 MOST_THREADS = 5
+MOMENT = 0.5
+"""Seconds in which threads may end that work at the end of a run, before a warning names them."""
 OWN_THREADS = "windlass-"
 """The start of the names of our own threads."""
 IDLE = ("_worker", "concurrent.futures.thread")
@@ -279,8 +282,14 @@ def execute(order: Inspect | Run, report: Report) -> bool:
 
 
 def warn_of_threads(report: Report) -> None:
-    """Warns of threads that would keep an ordinary Python process alive. The end of the run ends them."""
-    if names := [one.name for one in threading.enumerate() if is_unfinished(one)]:
+    """Warns of threads that would keep an ordinary Python process alive. The end of the run ends them.
+
+    A thread whose work is awaited may still run the last lines of a library, for which MOMENT is enough.
+    """
+    until = time.monotonic() + MOMENT
+    while (names := [one.name for one in threading.enumerate() if is_unfinished(one)]) and time.monotonic() < until:
+        time.sleep(MOMENT / 50)
+    if names:
         more = f" and {len(names) - MOST_THREADS} more" if len(names) > MOST_THREADS else ""
         report.warn(
             "threads_ended",
