@@ -20,7 +20,7 @@ KB = 1024
 TEXT = 64 * KB
 LINES = 1000
 LINE = b"2026-11-23 12:00:00 INFO the crew has found three more items for the report\n"
-WORDS = Path(__file__).parents[1] / "docs" / "security.md"
+WORDS = Path(__file__).parents[1] / "docs" / "concepts" / "security.md"
 
 
 def redaction(*, rounds: int) -> list[Figure]:

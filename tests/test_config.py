@@ -110,7 +110,7 @@ def test_a_value_that_cannot_be_used_is_told_by_its_variable(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"WINDLASS_{name}", value)
-    with pytest.raises(SettingsError, match=rf"^WINDLASS_{name}: .*docs/settings.md") as caught:
+    with pytest.raises(SettingsError, match=rf"^WINDLASS_{name}: .*docs/reference/settings.md") as caught:
         load()
     assert caught.value.__suppress_context__
 

@@ -22,7 +22,7 @@ from windlass.secrets.secret import STARS, Secret
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = Path(__file__).parents[1] / "docs" / "log-events.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "log-events.md"
 OURS = logger("windlass.test")
 LOGGER = logging.getLogger("windlass.test")
 NAMES = (None, "windlass", "windlass_child", "uvicorn", "uvicorn.error", "uvicorn.access", "psycopg")

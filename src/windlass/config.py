@@ -1,4 +1,4 @@
-"""Reads the environment. No other module does. Each setting is a variable, listed in docs/settings.md."""
+"""Reads the environment. No other module does. Each setting is a variable, listed in docs/reference/settings.md."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from windlass.setting_types import (
 from windlass.sign_in_settings import SignInSettings
 
 OF_COMMANDS = ("WINDLASS_TOKEN", "WINDLASS_PROFILE", "WINDLASS_URL", "WINDLASS_API_TOKEN")
-"""Variables that commands read and servers do not (docs/cli.md)."""
+"""Variables that commands read and servers do not (docs/reference/cli.md)."""
 SECRETS = ("WINDLASS_DATABASE_URL", "WINDLASS_MASTER_KEY", "WINDLASS_SIGN_IN_CLIENT_SECRET", "OIDC_PRIVATE_KEY")
 ROOT_HOME = Path("/var/lib/windlass")
 
@@ -74,7 +74,7 @@ class Settings(SignInSettings):
     oidc_issuer: Issuer = Field(
         None,
         validation_alias="OIDC_ISSUER",
-        description="Address of the server's OIDC issuer, as cloud providers reach it (docs/identity.md); "
+        description="Address of the server's OIDC issuer, as cloud providers reach it (docs/concepts/identity.md); "
         "`WINDLASS_PUBLIC_URL` when not given.",
     )
     oidc_private_key: SecretStr | None = Field(
@@ -88,7 +88,8 @@ class Settings(SignInSettings):
     )
     allowed_hosts: Names = Field(
         default_factory=list,
-        description="Further host names of the server that requests may use, separated by commas (docs/api.md); "
+        description="Further host names of the server that requests may use, separated by commas "
+        "(docs/reference/api.md); "
         "`*.example.com` is every name below, `*` every name.",
     )
 
@@ -137,7 +138,8 @@ class Settings(SignInSettings):
 
     metrics: bool = Field(
         True,
-        description="Whether `/metrics` answers (docs/metrics.md). It needs a personal token, except on a loopback "
+        description="Whether `/metrics` answers (docs/reference/metrics.md). It needs a personal token, except "
+        "on a loopback "
         "address without `WINDLASS_PUBLIC_URL`.",
     )
 
@@ -176,7 +178,7 @@ class Settings(SignInSettings):
 
     # limits of one run
     timeout: Seconds = Field(
-        3600.0, description="Seconds that a run may take, for crews that set no `timeout` (docs/limits.md)."
+        3600.0, description="Seconds that a run may take, for crews that set no `timeout` (docs/reference/limits.md)."
     )
     memory_limit: Size = Field(
         2 * GB, description="Memory of one run with all its processes, for crews that set no `memory_limit`."
@@ -201,7 +203,10 @@ class Settings(SignInSettings):
         "set no `stored_limit`.",
     )
     stored_files: int = Field(
-        1000, ge=0, le=10_000, description="Files of one kickoff that are stored (docs/files.md); 0 stores none."
+        1000,
+        ge=0,
+        le=10_000,
+        description="Files of one kickoff that are stored (docs/concepts/files.md); 0 stores none.",
     )
     stored_file_size: Size = Field(20 * MB, description="Size of one file of a kickoff; larger ones are not stored.")
     stored_files_size: Size = Field(100 * MB, description="Size of all stored files of one kickoff together.")
@@ -243,28 +248,29 @@ class Settings(SignInSettings):
     # crews and their processes
     crew_user: str | None = Field(
         None,
-        description="The system user that crews run as when the server is root (docs/security.md); `root` is root "
+        description="The system user that crews run as when the server is root (docs/concepts/security.md); "
+        "`root` is root "
         "itself. The server chooses one when not given.",
     )
     crew_env: Patterns = Field(
         default_factory=list,
-        description="Variables of the server's environment that crews get in addition to those in docs/projects.md: "
-        "names, and beginnings of names such as `AWS_*`, separated by commas.",
+        description="Variables of the server's environment that crews get in addition to those in "
+        "docs/concepts/projects.md: names, and beginnings of names such as `AWS_*`, separated by commas.",
     )
     project_owners: Names = Field(
         default_factory=list,
         description="System users whose projects the server runs, in addition to its own user and root: names or "
-        "numbers, separated by commas (docs/security.md).",
+        "numbers, separated by commas (docs/concepts/security.md).",
     )
     git_allow_private: bool = Field(
         False,
         description="Whether projects may be fetched from git repositories in private networks, on this machine, and "
-        "over plain HTTP (docs/sources.md).",
+        "over plain HTTP (docs/concepts/sources.md).",
     )
     secret_endpoints: Names = Field(
         default_factory=list,
         description="Private endpoints of secret managers in place of the public ones, such as "
-        "`aws.secretsmanager=https://vpce.example.com`, separated by commas (docs/secrets-aws.md).",
+        "`aws.secretsmanager=https://vpce.example.com`, separated by commas (docs/how-to/secrets-aws.md).",
     )
     zygote_idle: Seconds = Field(
         600.0,
@@ -277,8 +283,8 @@ class Settings(SignInSettings):
     # retention
     retention_kickoffs: Age = Field(
         90.0,
-        description="Days after its end that a kickoff is kept, for crews that set no retention (docs/retention.md); 0 "
-        "or `forever` keeps it.",
+        description="Days after its end that a kickoff is kept, for crews that set no retention "
+        "(docs/reference/retention.md); 0 or `forever` keeps it.",
     )
     retention_events: Age = Field(
         30.0,
@@ -294,7 +300,8 @@ class Settings(SignInSettings):
     # the offline model and the log
     offline_script: File | None = Field(
         None,
-        description="File with the rules by which the offline model of `windlass dev` answers (docs/offline-model.md).",
+        description="File with the rules by which the offline model of `windlass dev` answers "
+        "(docs/how-to/offline-model.md).",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="Format of the log lines on standard error: text or json."
@@ -350,7 +357,7 @@ def load() -> Settings:
     try:
         settings = Settings()
     except ValidationError as error:
-        raise SettingsError(_in_words(error), "docs/settings.md lists the settings.") from None
+        raise SettingsError(_in_words(error), "docs/reference/settings.md lists the settings.") from None
     for name in SECRETS:
         os.environ.pop(name, None)
     return settings

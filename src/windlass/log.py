@@ -1,4 +1,4 @@
-"""Writes log lines: named events with fields, declared here and explained in docs/log-events.md.
+"""Writes log lines: named events with fields, declared here and explained in docs/reference/log-events.md.
 
 A value can't forge a line: characters that aren't printable are escaped, in both formats.
 """
@@ -80,9 +80,13 @@ EVENTS: dict[str, Event] = {
     "cgroup.not_removed": Event(
         WARNING, "The cgroup of a run could not be removed; the server's next start tries again."
     ),
-    "crews.as_root": Event(WARNING, "The server is root, and this crew's code runs as root too (docs/security.md)."),
+    "crews.as_root": Event(
+        WARNING, "The server is root, and this crew's code runs as root too (docs/concepts/security.md)."
+    ),
     "shared_memory.left": Event(
-        WARNING, "Shared memory that appeared during a run was left: another program may have made it (docs/limits.md)."
+        WARNING,
+        "Shared memory that appeared during a run was left: another program may have made it "
+        "(docs/reference/limits.md).",
     ),
     "folder.not_removed": Event(WARNING, "The folder of a run could not be removed whole; the next start tries again."),
     "checkout.damaged": Event(
@@ -228,7 +232,9 @@ def event(
     Raises LookupError for a name that is not in EVENTS, ValueError for a field name that every line has already.
     """
     if name not in EVENTS:
-        raise LookupError(f"{name!r} is no log event: declare it in windlass.log.EVENTS and in docs/log-events.md")
+        raise LookupError(
+            f"{name!r} is no log event: declare it in windlass.log.EVENTS and in docs/reference/log-events.md"
+        )
     if taken := _TAKEN & fields.keys():
         raise ValueError(f"{name}: every line has its own {', '.join(taken)}; rename the field")
     level = EVENTS[name].level

@@ -1,4 +1,6 @@
-"""Counts what this process does, for /metrics. docs/metrics.md explains each metric, and a test compares both."""
+"""Counts what this process does, for /metrics. docs/reference/metrics.md explains each metric, and a test compares
+both.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class SignInSettings(BaseSettings):
     sign_in_issuer: Address = Field(
         None,
         description="Address of the OpenID Connect provider with which people sign in to the dashboard "
-        "(docs/sign-in.md), such as `https://login.example.com/realms/staff`.",
+        "(docs/how-to/sign-in.md), such as `https://login.example.com/realms/staff`.",
     )
     sign_in_client_id: str | None = Field(None, description="The id of this server as a client of that provider.")
     sign_in_client_secret: SecretStr | None = Field(

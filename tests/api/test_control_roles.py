@@ -16,7 +16,7 @@ from windlass.rights import Role
 if TYPE_CHECKING:
     from api.serving import Crew, Server
 
-PAGE = Path(__file__).parents[2] / "docs" / "control-api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "control-api.md"
 VIEWER, DEVELOPER, OWNER = Role
 ROLES: dict[tuple[str, str], Role] = {
     ("GET", "/me"): VIEWER,
@@ -97,12 +97,12 @@ def test_the_page_has_every_operation_with_its_role() -> None:
 
 
 def test_the_page_of_people_has_every_action_of_the_audit_log() -> None:
-    root = PAGE.parents[1]
+    root = PAGE.parents[2]
     folder = root / "src" / "windlass"
     sources = "".join(path.read_text("utf-8") for ending in ("py", "sql") for path in folder.rglob(f"*.{ending}"))
     actions = set(re.findall(r'Change\(by, "([a-z_.]+)"', sources))
     actions |= set(re.findall(r"'(kickoff\.[a-z_]+)'", sources))  # written by statements of kickoffs
-    table = (root / "docs" / "people.md").read_text("utf-8").partition("| actions |")[2].partition("\n\n")[0]
+    table = (root / "docs" / "how-to" / "people.md").read_text("utf-8").partition("| actions |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`([a-z_.]+)`", table)) == actions
     assert len(actions) > 10
 

@@ -21,7 +21,7 @@ from windlass.rights import Role
 if TYPE_CHECKING:
     from api.serving import Crew, Server
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 Samples = Counter[tuple[str, str]]
 
 

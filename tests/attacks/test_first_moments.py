@@ -161,6 +161,8 @@ def closed(pid: int) -> bool:
 
 @pytest.fixture(scope="session")
 def landlock() -> None:
-    """Skips on a kernel without it, which docs/security.md names as a gap. Asks the kernel itself, for the version."""
+    """Skips on a kernel without it, which docs/concepts/security.md names as a gap. Asks the kernel itself, for the
+    version.
+    """
     if ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1)) < 2:
         pytest.skip("this kernel has no Landlock of version 2 (Linux 5.19 or newer has it)")

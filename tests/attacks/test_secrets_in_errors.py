@@ -47,7 +47,7 @@ async def test_an_error_and_its_trace_hold_no_value_of_a_variable(bench: Bench, 
 
 
 async def test_results_and_printed_lines_are_as_the_code_gave_them(bench: Bench, tmp_path: Path) -> None:
-    """docs/projects.md says so: a result that happens to hold such a value is not changed."""
+    """docs/concepts/projects.md says so: a result that happens to hold such a value is not changed."""
     heard = Heard()
     project = function_project(tmp_path / "project", FAIL)
     outcome = await bench.run(project, {"what": "return"}, VARIABLES, heard)

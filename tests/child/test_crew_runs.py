@@ -30,7 +30,7 @@ DOCUMENTED = {
     "llm_call_started": {"model", "call_id", "messages"},
     "llm_call_completed": {"model", "call_id", "messages", "response", "usage"},
 }
-"""Members of events that docs/events.md and the client's types promise."""
+"""Members of events that docs/reference/events.md and the client's types promise."""
 REAL_MODEL = 'LLM(model="openai/gpt-4o-mini")'
 
 TWO_TASKS_ONE_MODEL = """

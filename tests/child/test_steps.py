@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Offered(Protocol):
-    """What a project may annotate its parameter with (docs/steps.md)."""
+    """What a project may annotate its parameter with (docs/concepts/steps.md)."""
 
     def run(self, name: str, work: Callable[..., Any], /, *arguments: Any) -> Any: ...
 

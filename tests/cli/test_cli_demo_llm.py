@@ -110,4 +110,4 @@ def test_a_script_that_cannot_be_used_is_told(
     assert (ended.code, ended.out) == (1, "")
     assert error.startswith(f"error: The script {script} ")
     assert words in error
-    assert "docs/offline-model.md" in hint
+    assert "docs/how-to/offline-model.md" in hint

@@ -1,4 +1,4 @@
-"""The JSON of commands: every command that prints facts has it, and docs/cli.md lists its members."""
+"""The JSON of commands: every command that prints facts has it, and docs/reference/cli.md lists its members."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cli.fake_crew import FakeCrew
     from windlass.store.database import Database
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text("utf-8")
 WITHOUT_FACTS = {"dev", "serve", "api", "worker", "setup", "demo-llm", "db shell", "db url", "open"}
 """Commands that serve, that install, that another program replaces, or that print one value."""
 

@@ -1,4 +1,4 @@
-"""What docs/client.md shows works as it stands there, and its tables name all there is."""
+"""What docs/how-to/client.md shows works as it stands there, and its tables name all there is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windlass.client.event_payloads import PAYLOADS
 if TYPE_CHECKING:
     from cli.batch_crew import BatchCrew
 
-PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text("utf-8")
 PYTHON = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 JAVASCRIPT = re.findall(r"^```js\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 DEADLINE = 60.0
@@ -103,7 +103,11 @@ def test_the_page_has_every_error() -> None:
 
 
 def test_the_page_of_events_and_the_types_have_the_same_members() -> None:
-    table = (Path(__file__).parents[2] / "docs" / "events.md").read_text("utf-8").partition("| type | payload |")[2]
+    table = (
+        (Path(__file__).parents[2] / "docs" / "reference" / "events.md")
+        .read_text("utf-8")
+        .partition("| type | payload |")[2]
+    )
     described: dict[str, set[str]] = {}
     for line in table.partition("\n\n")[0].splitlines():
         cells = [re.findall(r"`([a-z_]+)`", cell) for cell in line.split("|")[1:3]]

@@ -1,4 +1,4 @@
-"""docs/api.md has every endpoint, every member of a kickoff and of a status, every warning and every limit."""
+"""docs/reference/api.md has every endpoint, every member of a kickoff and a status, every warning and every limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.states import AttemptEnd, Reason, State, TaskState
 from windlass.kickoffs.waiting import Code
 
-PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text("utf-8")
 
 
 def section(title: str) -> str:

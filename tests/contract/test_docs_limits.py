@@ -1,4 +1,4 @@
-"""docs/limits.md has every limit with the server's default."""
+"""docs/reference/limits.md has every limit with the server's default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.config import Settings
 from windlass.kickoffs.limits import SIZES, Limits
 from windlass_child.process.sizes import size_in_words
 
-PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| [^|]+ \|$", PAGE, re.MULTILINE))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from api.serving import Crew, Server
     from dashboard.people import Visitor
 
-PEOPLE = Path(__file__).parents[2] / "docs/people.md"
+PEOPLE = Path(__file__).parents[2] / "docs/how-to/people.md"
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -129,7 +129,7 @@ def test_a_kickoff_that_is_sent_again_with_its_key_is_the_one_that_was_committed
     assert kickoff(server, here, idempotencyKey=KEY).json()["kickoff_id"] == again[0]
     assert kickoffs_of(server) == committed
     assert set(again) < set(committed)
-    # Without a key nobody can know that it is the same: docs/api.md says so.
+    # Without a key nobody can know that it is the same: docs/reference/api.md says so.
     assert kickoff(server, here).json()["kickoff_id"] not in committed
     assert [server.ended(one)["state"] for one in kickoffs_of(server)] == ["SUCCESS"] * 4
 

@@ -1,4 +1,4 @@
-"""docs/queue.md names every option of a project and every thing that a kickoff may wait for."""
+"""docs/concepts/queue.md names every option of a project and every thing that a kickoff may wait for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.kickoffs.waiting import Code
 from windlass.projects import Options
 from windlass.projects.options import TABLES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "queue.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "queue.md").read_text("utf-8")
 
 
 def test_every_code_has_its_row() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from windlass.kickoffs.retries import REASONS, Retries
 
-PAGE = (Path(__file__).parents[2] / "docs" / "retries.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "retries.md").read_text("utf-8")
 
 
 def test_the_table_that_is_shown_can_be_read_and_has_every_key() -> None:

@@ -1,4 +1,4 @@
-"""Each example of docs/models.md: its variables lead crewai's own client to the vendor's server.
+"""Each example of docs/how-to/models.md: its variables lead crewai's own client to the vendor's server.
 
 The clients of some vendors are extras of crewai, which the environment of the tests may be without.
 """
@@ -16,7 +16,7 @@ import pytest
 
 from offline_model.vendor_server import TEXT, VendorServer
 
-PAGE = (Path(__file__).parents[2] / "docs/models.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/how-to/models.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 ADDRESSES = {
     "OpenAI": {"OPENAI_BASE_URL": "{url}/v1"},

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("crewai")
 SECONDS_FOR_CREWS = 150
 QUIET = dict.fromkeys(("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_VERSION_CHECK", "OTEL_SDK_DISABLED"), "true")
 PACKAGES = [str(Path(package.__file__ or "").parents[1]) for package in (windlass, click)]
-PAGE = (Path(__file__).parents[2] / "docs" / "offline-model.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "offline-model.md").read_text("utf-8")
 CALLS = [{"tool": "look_up", "arguments": {"topic": "tea"}}, {"tool": "look_up", "arguments": {"topic": "cups"}}]
 
 

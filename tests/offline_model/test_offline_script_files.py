@@ -13,7 +13,7 @@ from windlass.offline_model.faults import Seconds
 from windlass.offline_model.rules import Rule
 from windlass.offline_model.script import Reply, Script
 
-PAGE = (Path(__file__).parents[2] / "docs" / "offline-model.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "offline-model.md").read_text("utf-8")
 WHOLE = """
 strict = true
 
@@ -46,7 +46,7 @@ def complaint(file: Path) -> str:
     with pytest.raises(WindlassError) as caught:
         Script.read(file)
     assert str(file) in caught.value.message
-    assert "docs/offline-model.md" in caught.value.hint
+    assert "docs/how-to/offline-model.md" in caught.value.hint
     return caught.value.message.replace(str(file), "FILE")
 
 

@@ -20,7 +20,7 @@ from windlass.projects.kinds.jsonc import JsoncError, parse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "check.md").read_text("utf-8")
 FUNCTION = '[tool.windlass]\nentrypoint = "work:run"\n'
 
 

@@ -8,7 +8,7 @@ from windlass_child.kinds import KINDS
 from windlass_child.process.process_env import quiet
 from windlass_child.process.secret_parts import MACHINE
 
-PAGE = (Path(__file__).parents[2] / "docs" / "projects.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "projects.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", [*quiet(), *sorted(MACHINE)])

@@ -1,4 +1,4 @@
-"""The table of docs/crewai-versions.md: what each release of crewai can do, as its own process finds out."""
+"""The table of docs/reference/crewai-versions.md: what each release of crewai can do, as its own process finds out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from projects_for_tests.driver import DrivenZygote
     from projects_for_tests.environments import Environment
 
-PAGE = Path(__file__).parents[2] / "docs" / "crewai-versions.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "crewai-versions.md"
 FOUND = os.environ.get("CREWAI_FOUND", "")  # noqa: TID251 - as every_version.py sets it for these tests
 """A file for what was found. Without one, it is compared with the page."""
 PAGE_IS_WRITTEN = bool(FOUND)

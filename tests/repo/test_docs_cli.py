@@ -1,4 +1,6 @@
-"""docs/cli.md names every command with its arguments, every option, every exit code and every check, and no other."""
+"""docs/reference/cli.md names every command with its arguments, every option, every exit code and every check, and no
+other.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "cli.md").read_text("utf-8")
+PAGE = (DOCS / "reference" / "cli.md").read_text("utf-8")
 SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)
 HELP = {"--help", "-h, --help"}
 
@@ -84,7 +86,7 @@ def test_the_page_has_the_checks_of_the_doctor() -> None:
 
 def typed() -> Iterator[tuple[str, list[str]]]:
     """The commands in the blocks of all pages, without comments and what follows a pipe or a redirection."""
-    for page in sorted(DOCS.glob("*.md")):
+    for page in sorted(DOCS.glob("*/*.md")):
         for block in re.findall(r"^ *```(?:sh)?\n(.*?)^ *```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
             for line in block.replace("\\\n", " ").splitlines():
                 command = re.split(r"\s(?:#|\||<|>|&)", f"{line.strip()} ")[0].strip()

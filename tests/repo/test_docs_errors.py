@@ -1,4 +1,4 @@
-"""docs/errors.md has every status code with its title and its causes, and no other."""
+"""docs/reference/errors.md has every status code with its title and its causes, and no other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.api.crew_api.examples import ERRORS
 from windlass.cli.why_text import AFTER_A_BAD_END
 from windlass.kickoffs.states import Reason
 
-PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text("utf-8")
 
 
 def test_the_table_has_every_code_with_its_title() -> None:

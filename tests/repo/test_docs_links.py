@@ -69,6 +69,14 @@ def test_pages_that_files_name_exist() -> None:
     assert wrong == []
 
 
+def test_each_page_is_linked_from_an_index() -> None:
+    indexes = sorted(DOCS.rglob("index.md"))
+    listed = {target_of(index, link)[0].resolve() for index in indexes for link in links(index)}
+    assert [
+        str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page not in {*listed, DOCS / "index.md"}
+    ] == []
+
+
 def test_each_decision_is_linked_from_the_source_or_another_page() -> None:
     linked = {
         (DOCS / name, fragment[1:])

@@ -1,4 +1,4 @@
-"""docs/security.md: what it says to be encrypted is what the code seals, and the tests that it names exist."""
+"""docs/concepts/security.md: what it says to be encrypted is what the code seals, and the tests that it names exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
-PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "concepts" / "security.md").read_text("utf-8")
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)}
 ENCRYPTED, ASSETS = SECTIONS["What is encrypted"], SECTIONS["Assets"]
 KEY_RING = SOURCE / "windlass" / "secrets" / "key_ring.py"

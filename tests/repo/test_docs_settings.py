@@ -5,7 +5,7 @@ from pathlib import Path
 
 from windlass.config import Settings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text("utf-8")
 ROWS = re.findall(r"^\| `(?:WINDLASS_)?(\w+)` \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
 
 

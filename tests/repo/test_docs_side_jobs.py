@@ -1,4 +1,4 @@
-"""docs/side-jobs.md names every side job, and docs/retention.md tells the defaults."""
+"""docs/concepts/side-jobs.md names every side job, and docs/reference/retention.md tells the defaults."""
 
 from __future__ import annotations
 
@@ -40,13 +40,17 @@ def test_the_page_has_every_side_job() -> None:
     retaining = Retaining(retention, kickoffs, SourceStore(database), Retention())
     jobs = side_jobs(retaining, removals, StatisticsStore(database))
     told = re.findall(
-        r"^\| `(\w+)` \| each|^\| `(\w+)` \| (?:every|after)", (DOCS / "side-jobs.md").read_text("utf-8"), re.MULTILINE
+        r"^\| `(\w+)` \| each|^\| `(\w+)` \| (?:every|after)",
+        (DOCS / "concepts" / "side-jobs.md").read_text("utf-8"),
+        re.MULTILINE,
     )
     assert [one or other for one, other in told] == SideJobs(database.url, jobs).names
 
 
 def test_the_page_has_how_long_things_are_kept() -> None:
-    rows = re.findall(r"\| (\d+) \| `WINDLASS_(RETENTION_\w+)` \|", (DOCS / "retention.md").read_text("utf-8"))
+    rows = re.findall(
+        r"\| (\d+) \| `WINDLASS_(RETENTION_\w+)` \|", (DOCS / "reference" / "retention.md").read_text("utf-8")
+    )
     assert len(rows) == 3
     assert {name.lower(): float(days) for days, name in rows} == {
         name: field.default for name, field in Settings.model_fields.items() if name.startswith("retention_")

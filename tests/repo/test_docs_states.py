@@ -5,7 +5,7 @@ from pathlib import Path
 
 from windlass.kickoffs.states import MOVES, State, TaskState
 
-PAGE = (Path(__file__).parents[2] / "docs" / "states.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "states.md").read_text("utf-8")
 
 
 def test_the_diagram_draws_the_table_of_moves_and_nothing_else() -> None:

@@ -24,7 +24,7 @@ ADAPTERS = [
 ]
 NAMES = [*FRAMEWORKS, *(kind.name for kind in KINDS if "_" in kind.name)]
 """A name of one word, such as "crew", is a word of the product too."""
-PROGRAM = re.compile(r"crewai_cli|CrewaiCli|crewai_plus|login.crewai|crewai deploy|docs/crewai-cli")
+PROGRAM = re.compile(r"crewai_cli|CrewaiCli|crewai_plus|login.crewai|crewai deploy|docs/how-to/crewai-cli")
 """Words about the command line of crewai, which is a client of the server."""
 
 

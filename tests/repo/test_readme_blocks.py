@@ -94,7 +94,7 @@ def test_the_lines_that_deploy_work_as_they_stand(open_folder: Path) -> None:
     environment = environment_with_commands(open_folder, windlass)
     environment["PATH"] = f"{open_folder}/.venv/bin:{environment['PATH']}"
     deploying = [block for block in blocks("README.md") if DEPLOYING in block]
-    serving, using, again, *_ = blocks("docs/deploy.md")
+    serving, using, again, *_ = blocks("docs/how-to/deploy.md")
     assert (len(deploying), SERVING_MANY in serving) == (2, True)
     with windlass.started("serve", "--offline-model", "--port", "0") as server:
         server.wait_for("Ctrl-C stops")
@@ -120,7 +120,7 @@ def test_what_installs_and_serves_is_what_make_and_the_command_have() -> None:
 def test_the_quickstart_works_as_it_stands(open_folder: Path) -> None:
     windlass = ForkedCommand(open_folder)
     windlass.gives_database = False
-    lines = blocks("docs/quickstart.md")
+    lines = blocks("docs/start/quickstart.md")
     serving = lines.index("windlass dev tides\n")
     (changing,) = [number for number, block in enumerate(lines) if LOADED_AGAIN in block]
     environment = environment_with_commands(open_folder, windlass)

@@ -1,4 +1,6 @@
-"""docs/secrets-*.md and the values of `windlass identity` are right: messages, options, and the commands of Vault."""
+"""docs/how-to/secrets-*.md and the values of `windlass identity` are right: messages, options, and the commands of
+Vault.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def page(name: str) -> str:
-    return (ROOT / "docs" / f"secrets-{name}.md").read_text("utf-8")
+    return (ROOT / "docs" / "how-to" / f"secrets-{name}.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,5 @@
-"""Runs the tests of releases of crewai in an environment each, on each Python, and writes docs/crewai-versions.md.
+"""Runs the tests of releases of crewai in an environment each, on each Python, and writes
+docs/reference/crewai-versions.md.
 
     python tests/versions/every_version.py [NAME-PYTHON ...]
 

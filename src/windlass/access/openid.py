@@ -74,7 +74,7 @@ class OpenId:
         if not _is_text(name, LONGEST_NAME) or not _is_text(subject, LONGEST_SUBJECT):
             raise SignInRefused(
                 f"Your provider sent no usable `{self.name_claim}` with your sign-in.",
-                "Ask the person who runs this server: docs/sign-in.md has the claims that it needs.",
+                "Ask the person who runs this server: docs/how-to/sign-in.md has the claims that it needs.",
             )
         if self.name_claim == EMAIL and claims.get("email_verified") is not True:
             raise SignInRefused(

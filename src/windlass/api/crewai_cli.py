@@ -1,4 +1,4 @@
-"""The endpoints that `crewai deploy create|push|list|status|logs|remove` uses (docs/crewai-cli.md).
+"""The endpoints that `crewai deploy create|push|list|status|logs|remove` uses (docs/how-to/crewai-cli.md).
 
 They translate between that program and the functions of the control API. Paths and members are those that the program
 sends and reads. Its releases differ little in them.

@@ -92,6 +92,6 @@ def windlass() -> None:
     """Windlass serves crews of AI agents as a durable HTTP service.
 
     `windlass dev PATH` serves one project while you work on it. `windlass serve` serves many crews, which `windlass
-    deploy PATH` deploys to it. Settings are WINDLASS_* variables, which docs/settings.md lists. docs/cli.md describes
-    the commands.
+    deploy PATH` deploys to it. Settings are WINDLASS_* variables, which docs/reference/settings.md lists.
+    docs/reference/cli.md describes the commands.
     """

@@ -24,7 +24,7 @@ def credentials() -> None:
     """Manage the credentials for secret managers.
 
     The providers are AWS, Google Cloud, Azure and Vault. Variables of deployments take their values from there:
-    windlass env set DEPLOYMENT NAME --from CREDENTIAL. docs/secrets.md describes it.
+    windlass env set DEPLOYMENT NAME --from CREDENTIAL. docs/how-to/secrets.md describes it.
     """
 
 

@@ -113,7 +113,7 @@ def demo_llm(
     output, and embeddings. Ctrl-C stops it.
 
     With a script, crews can be tested in CI. The rules of the script are tried in order. The first rule that matches a
-    prompt answers it with a text, JSON, tool calls or an error. docs/offline-model.md has an example.
+    prompt answers it with a text, JSON, tool calls or an error. docs/how-to/offline-model.md has an example.
     """
     if strict and not script:
         raise click.UsageError("--strict needs a script: give --script FILE.")

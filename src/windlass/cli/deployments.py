@@ -30,7 +30,7 @@ slug_argument = click.argument("slug", metavar="DEPLOYMENT", shell_complete=comp
 def deployments() -> None:
     """List the crews of the server, and manage one.
 
-    `windlass deploy PATH` makes a deployment. docs/deploy.md describes them.
+    `windlass deploy PATH` makes a deployment. docs/how-to/deploy.md describes them.
     """
 
 
@@ -46,7 +46,7 @@ def list_(
 ) -> None:
     """List the crews, with how many of their kickoffs run and wait.
 
-    Times are UTC. docs/queue.md describes the columns of the queue.
+    Times are UTC. docs/concepts/queue.md describes the columns of the queue.
     """
     rows, cursor = control.pages("deployments", limit=limit, state=state, search=search, order=order)
     if json_output:

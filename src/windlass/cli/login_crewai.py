@@ -1,4 +1,5 @@
-"""Logs the crewai command line in to a Windlass server, so that `crewai deploy` deploys there (docs/crewai-cli.md).
+"""Logs the crewai command line in to a Windlass server, so that `crewai deploy` deploys there
+(docs/how-to/crewai-cli.md).
 
 It writes the two files in which that program keeps its server and its login, in the form that it has had since 0.80.
 """

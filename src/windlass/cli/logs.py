@@ -30,8 +30,8 @@ def logs(kickoff: KickoffAt, access: Access, patience: float, *, follow: bool, j
     """Show what a kickoff did: its events, oldest first.
 
     Prints the tasks, agents, model calls with their prompts and answers, tools, printed lines, and the traceback of a
-    failed run. Times are UTC. Events are kept after the run (docs/retention.md). Without URL, the kickoff is looked
-    up on the chosen server.
+    failed run. Times are UTC. Events are kept after the run (docs/reference/retention.md). Without URL, the kickoff is
+    looked up on the chosen server.
     """
     text = LogText()
     with client_at(kickoff, access) as crew:

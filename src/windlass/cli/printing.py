@@ -51,7 +51,7 @@ def notify_streams(result: str) -> None:
 
 
 json_option = click.option("--json", "json_output", is_flag=True, help="Print JSON, for programs.")
-"""The option of commands that print facts. docs/cli.md documents what each command prints with it."""
+"""The option of commands that print facts. docs/reference/cli.md documents what each command prints with it."""
 
 
 def print_json(value: Any) -> None:

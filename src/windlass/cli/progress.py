@@ -94,7 +94,7 @@ def file_count(status: Status) -> str | None:
 
 
 def final_output(status: Status) -> str:
-    """Returns the text of the crew's result, from either form of the status (docs/tokens.md, profiles)."""
+    """Returns the text of the crew's result, from either form of the status (docs/how-to/tokens.md, profiles)."""
     result = status.get("result")
     output = result.get("output") if isinstance(result, dict) else result
     return "" if output is None else str(output)

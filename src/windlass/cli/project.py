@@ -113,7 +113,7 @@ def setup(project: Path, python: str | None) -> int:
     environment. An environment that is up to date stays as it is. One that another program made is kept as
     .venv.before-setup.
 
-    Packages may run code of their own while they are built. Root builds as another user (docs/security.md).
+    Packages may run code of their own while they are built. Root builds as another user (docs/concepts/security.md).
     """
     import signal
 

@@ -40,7 +40,7 @@ def serving_settings(given: Mapping[str, Any]) -> Settings:
     settings = config.load().model_copy(update={name: value for name, value in given.items() if value is not None})
     log.configure(settings.log_format, settings.log_level)
     for name in config.unknown_variables():
-        notify(f"warning: {name} is no setting of Windlass. docs/settings.md lists all settings")
+        notify(f"warning: {name} is no setting of Windlass. docs/reference/settings.md lists all settings")
     return settings
 
 

@@ -33,7 +33,7 @@ def duration(_: click.Context, __: click.Parameter, value: str | None) -> timede
 def tokens() -> None:
     """Create, show, list, rotate and revoke API tokens.
 
-    Tokens go to standard output, all other text to standard error. docs/tokens.md lists the rights of each kind.
+    Tokens go to standard output, all other text to standard error. docs/how-to/tokens.md lists the rights of each kind.
     """
 
 

@@ -186,8 +186,8 @@ def set_(
     A value is secret if the name has KEY, TOKEN, SECRET, PASS, CREDENTIAL, AUTH or DSN in it, or if the value is a URL
     with a password. --secret and --plain decide it for all values of the command.
 
-    With --from or --from-default, the values come from a secret manager (docs/secrets.md). VALUE is then the name of
-    the secret, which --secret-name can give too:
+    With --from or --from-default, the values come from a secret manager (docs/how-to/secrets.md). VALUE is then the
+    name of the secret, which --secret-name can give too:
 
     \b
         windlass env set my-crew DB_PASSWORD --from prod --secret-name 'app/db#password'

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from windlass.cli.progress import Status
 
-LIMITS = "docs/limits.md lists where each limit is set."
+LIMITS = "docs/reference/limits.md lists where each limit is set."
 AFTER_A_BAD_END = {
     "cancelled": "Its completed work is not undone. Kick it off again for another run.",
     "timed_out": LIMITS,

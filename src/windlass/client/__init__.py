@@ -1,4 +1,4 @@
-"""A Python client for crews (docs/client.md).
+"""A Python client for crews (docs/how-to/client.md).
 
     with Crew("http://127.0.0.1:8000", "wlo_...") as crew:
         result = crew.run({"topic": "tides"})

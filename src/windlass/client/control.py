@@ -1,4 +1,4 @@
-"""A client of the control API of a server (docs/control-api.md): deployments, builds, variables, people."""
+"""A client of the control API of a server (docs/reference/control-api.md): deployments, builds, variables, people."""
 
 from __future__ import annotations
 

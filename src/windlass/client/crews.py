@@ -84,8 +84,8 @@ class Crew(_AnyCrew):
         """Starts a kickoff and returns its id.
 
         The kickoff can't start twice, even if the request is repeated: without `idempotency_key`, the client makes one.
-        `members` are the other members of the request (docs/api.md): `priority`, `run_at`, `timeout`, `concurrency_key`
-        and so on.
+        `members` are the other members of the request (docs/reference/api.md): `priority`, `run_at`, `timeout`,
+        `concurrency_key` and so on.
         """
         content = body(Kickoff(inputs, meta, idempotency_key, members))
         return self._transport.perform(protocol.kickoff(content, self._patience))

@@ -1,4 +1,4 @@
-"""The payloads of events, by the type of the event. docs/events.md describes them.
+"""The payloads of events, by the type of the event. docs/reference/events.md describes them.
 
 Every member can be missing: those of the framework's events depend on its release, and a payload of more than 256 KB
 is cut.

@@ -71,7 +71,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Kickoff:
-    """One of many kickoffs. `members` are the other members of the request (docs/api.md), such as `priority`."""
+    """One of many kickoffs.
+
+    `members` are the other members of the request, such as `priority` (docs/reference/api.md).
+    """
 
     inputs: Mapping[str, Any]
     meta: Mapping[str, Any] | None = None

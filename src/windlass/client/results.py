@@ -43,8 +43,8 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a run. `seq` counts from 1 over all attempts of the kickoff. docs/events.md lists the
-    types and their payloads.
+    """Something that happened in a run. `seq` counts from 1 over all attempts of the kickoff. docs/reference/events.md
+    lists the types and their payloads.
     """
 
     seq: int
@@ -102,7 +102,7 @@ class Result:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
-        """Parses a result in either profile, `documented` or `live` (docs/api.md)."""
+        """Parses a result in either profile, `documented` or `live` (docs/reference/api.md)."""
         found = answer.get("result")
         if not isinstance(found, dict):
             found = {"output": found, "json": answer.get("result_json"), "tasks": answer.get("tasks_output")}

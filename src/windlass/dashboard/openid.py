@@ -154,6 +154,7 @@ async def _failed(visit: Visit, client: OpenIdClient, error: Exception) -> Respo
     logger.event("sign_in.provider_failed", issuer=client.config.issuer, error=type(error).__name__)
     failed = SignInRefused(
         f"The sign-in with {client.host} failed.",
-        "Try again. If it fails again, look into the server's log for sign_in.provider_failed (docs/sign-in.md).",
+        "Try again. If it fails again, look into the server's log for sign_in.provider_failed "
+        "(docs/how-to/sign-in.md).",
     )
     return await form(visit, failed, 502)

@@ -1,4 +1,4 @@
-"""Does builds: the side job `build` turns the files of a deployment into its next version (docs/builds.md)."""
+"""Does builds: the side job `build` turns the files of a deployment into its next version (docs/concepts/builds.md)."""
 
 # See docs/decisions/secrets.md#a-value-that-is-read-at-deploy-is-published-with-the-version
 

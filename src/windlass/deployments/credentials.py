@@ -1,4 +1,4 @@
-"""Credentials: how the server proves to secret managers who it is (docs/secrets.md)."""
+"""Credentials: how the server proves to secret managers who it is (docs/how-to/secrets.md)."""
 
 # See docs/decisions/secrets.md#a-changed-address-needs-the-secret-members-again
 

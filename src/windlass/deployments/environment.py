@@ -43,8 +43,8 @@ PASSED = (
 )  # fmt: skip
 """Variables of the server's environment that crews get without WINDLASS_CREW_ENV.
 
-They are keys, models and addresses of model providers, proxies, and the switches in docs/projects.md. `*` matches any
-text.
+They are keys, models and addresses of model providers, proxies, and the switches in docs/concepts/projects.md. `*`
+matches any text.
 """
 
 

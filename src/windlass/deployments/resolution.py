@@ -1,4 +1,4 @@
-"""Resolves the variables of a deployment to their values, for a kickoff or for a build (docs/secrets.md).
+"""Resolves the variables of a deployment to their values, for a kickoff or for a build (docs/how-to/secrets.md).
 
 A value that is read with a workload identity is read for each kickoff, and never stored. A value that is read with a
 static credential is read by builds, and stored encrypted.

@@ -102,7 +102,7 @@ def _program(
         if process.wait():
             messages.seek(0)
             raise BackupError(
-                f"{name} failed: {_last_lines(messages.read())}.", "docs/backup.md lists what a backup needs."
+                f"{name} failed: {_last_lines(messages.read())}.", "docs/how-to/backup.md lists what a backup needs."
             )
 
 

@@ -21,7 +21,7 @@ IN_PLACE_OF_ROOT = ("windlass", "nobody")
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Paths of the embedded database in a Windlass home. docs/embedded-postgres.md has the same list."""
+    """Paths of the embedded database in a Windlass home. docs/how-to/embedded-postgres.md has the same list."""
 
     home: Path
 

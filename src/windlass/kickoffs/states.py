@@ -1,6 +1,6 @@
 """Defines the states of kickoffs and task records, the allowed moves of a kickoff, and its attempts.
 
-docs/states.md has the diagram.
+docs/concepts/states.md has the diagram.
 """
 
 from __future__ import annotations

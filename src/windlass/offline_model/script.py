@@ -1,4 +1,4 @@
-"""A script for the offline model: a file of rules that maps prompts to answers (docs/offline-model.md)."""
+"""A script for the offline model: a file of rules that maps prompts to answers (docs/how-to/offline-model.md)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LARGEST = 16 << 20
 """The number of characters of a script that are read."""
 
-_HINT = "docs/offline-model.md shows how a script is written."
+_HINT = "docs/how-to/offline-model.md shows how a script is written."
 
 
 class _File(BaseModel):

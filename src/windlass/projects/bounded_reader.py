@@ -1,4 +1,4 @@
-"""Reads the files of deployed projects in processes with bounds (docs/security.md).
+"""Reads the files of deployed projects in processes with bounds (docs/concepts/security.md).
 
 Whoever may deploy chooses these files, and a small file can take a parser gigabytes and minutes. So the server parses
 no file of a deployed project. A process that has read such a file counts as hostile: its answer is JSON of bounded

@@ -1,4 +1,4 @@
-"""Chooses the interpreter of a project, and decides which projects a worker may run (docs/interpreters.md)."""
+"""Chooses the interpreter of a project, and decides which projects a worker may run (docs/concepts/interpreters.md)."""
 
 # See docs/decisions/security.md#a-worker-finds-the-interpreter-and-checks-its-owner
 

@@ -1,4 +1,7 @@
-"""Parses a project's options, [tool.windlass] in its pyproject.toml (docs/queue.md, docs/limits.md)."""
+"""Parses a project's options: [tool.windlass] in its pyproject.toml.
+
+docs/concepts/queue.md and docs/reference/limits.md list them.
+"""
 
 from __future__ import annotations
 

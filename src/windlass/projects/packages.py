@@ -1,4 +1,4 @@
-"""Finds the file of a project that names its packages, and how uv installs them (docs/interpreters.md)."""
+"""Finds the file of a project that names its packages, and how uv installs them (docs/concepts/interpreters.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the environment of a project, `.venv`, with uv (docs/interpreters.md).
+"""Makes the environment of a project, `.venv`, with uv (docs/concepts/interpreters.md).
 
 `windlass.projects.virtual_environments` makes it beside its place.
 """

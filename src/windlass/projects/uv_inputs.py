@@ -1,4 +1,5 @@
-"""Makes what uv gets for the packages of a project: a few files, in a folder that has no others (docs/builds.md).
+"""Makes what uv gets for the packages of a project: a few files, in a folder that has no others
+(docs/concepts/builds.md).
 
 uv reads much more than dependencies in the folder of a project: the Python of `.python-version`, a build backend, the
 configuration of all folders above. Deployments of other people share an environment if uv gets the same files. So

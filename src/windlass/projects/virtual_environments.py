@@ -1,4 +1,4 @@
-"""Makes virtual environments with uv, for `windlass setup` and for deployments (docs/interpreters.md).
+"""Makes virtual environments with uv, for `windlass setup` and for deployments (docs/concepts/interpreters.md).
 
 An environment is made beside its place and moved there when it is complete. So a run never sees half of one, and an
 interrupted build changes nothing.

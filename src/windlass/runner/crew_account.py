@@ -73,7 +73,8 @@ def check_reach(account: Account, places: Iterable[Path]) -> None:
         if closed:
             raise ProjectError(
                 f"crews run as the user {account.name}, which can't reach {place}: {closed} is closed to it.",
-                f"{_way_out(place, closed)} Only WINDLASS_CREW_USER=root has crews run as root (docs/security.md).",
+                f"{_way_out(place, closed)} Only WINDLASS_CREW_USER=root has crews run as root "
+                "(docs/concepts/security.md).",
             )
 
 

@@ -357,7 +357,8 @@ def check(found: Prepared, account: Account) -> None:
             f"Crews run as the user {account.name}, which can't reach the interpreter {sys.executable}, and a copy of "
             f"it does not start: {''.join(fault) or 'it printed no reason'}.",
             "Install Windlass on a Python that all users can reach (make clean run PYTHON=/usr/bin/python3), or name "
-            "another home with WINDLASS_HOME. Only WINDLASS_CREW_USER=root has crews run as root (docs/security.md).",
+            "another home with WINDLASS_HOME. Only WINDLASS_CREW_USER=root has crews run as root "
+            "(docs/concepts/security.md).",
         )
 
 

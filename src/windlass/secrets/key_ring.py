@@ -58,7 +58,7 @@ class Damaged(WindlassError):  # noqa: N818 - describes the value
 
 
 class Sealed(StrEnum):
-    """The places where sealed values are stored. A test compares them with the list in docs/security.md."""
+    """The places where sealed values are stored. A test compares them with the list in docs/concepts/security.md."""
 
     TOKEN_PEPPER = "settings.token_pepper"  # noqa: S105 - a name
     SHOWN_TOKEN = "tokens.shown_copy"  # noqa: S105 - a name

@@ -119,7 +119,8 @@ def _refuse_outside(settings: Settings, program: str) -> None:
     if settings.database_url:
         raise BackupError(
             "WINDLASS_DATABASE_URL names a PostgreSQL of your own, but this command works on the embedded one.",
-            f"Use PostgreSQL's own programs, such as {program}. docs/backup.md lists the other parts of a backup.",
+            f"Use PostgreSQL's own programs, such as {program}. docs/how-to/backup.md lists the other parts of a "
+            "backup.",
         )
 
 

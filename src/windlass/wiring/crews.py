@@ -62,7 +62,10 @@ def runner_of(settings: Settings, notify: Notify, scratch: Path | None = None) -
         place, prepared = settings.home, Prepared()
         if os.geteuid() == ROOT:
             logger.event("crews.as_root")
-            notify("warning: crews run as root, like the server, because WINDLASS_CREW_USER is root (docs/security.md)")
+            notify(
+                "warning: crews run as root, like the server, because WINDLASS_CREW_USER is root "
+                "(docs/concepts/security.md)"
+            )
     else:
         check_apart(account, owners(settings))
         place, scratch = place_for_crews(settings.home, account), None
@@ -160,4 +163,4 @@ async def dev_environments(
 
 def notify_passed_variables(settings: Settings, notify: Notify) -> None:
     names = passed_variables(settings.crew_env)
-    notify(f"crews get these variables of this environment: {', '.join(names) or 'none'} (docs/projects.md)")
+    notify(f"crews get these variables of this environment: {', '.join(names) or 'none'} (docs/concepts/projects.md)")

@@ -56,5 +56,5 @@ def warn_without_tls(settings: Settings, notify: Notify) -> None:
     notify(
         f"warning: other machines reach {settings.host} without TLS, so tokens and inputs cross the network "
         "unencrypted. Put a proxy with TLS in front of the server, and set WINDLASS_PUBLIC_URL=https://... "
-        "(docs/security.md)"
+        "(docs/concepts/security.md)"
     )

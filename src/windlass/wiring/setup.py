@@ -1,4 +1,4 @@
-"""Decides which user makes the environment of a project, and makes it (docs/security.md)."""
+"""Decides which user makes the environment of a project, and makes it (docs/concepts/security.md)."""
 
 from __future__ import annotations
 

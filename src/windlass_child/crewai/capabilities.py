@@ -3,7 +3,7 @@
 A capability is detected by looking for the feature itself, once per process, and never by a version number. One that is
 off is never a reason to refuse a project: `windlass check`, `GET /inputs` and each kickoff have a warning instead.
 Only a crew in JSON and a declarative flow are refused by a release that can't load them.
-docs/crewai-versions.md has the table of releases.
+docs/reference/crewai-versions.md has the table of releases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Holds the journal of a kickoff: its finished steps, which no attempt runs again (docs/journal.md)."""
+"""Holds the journal of a kickoff: its finished steps, which no attempt runs again (docs/concepts/journal.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Steps of a function, for frameworks without tasks. Each step is reported as a task and kept in the journal.
 
-A function receives a `Steps` object in its parameter `steps` (docs/steps.md), so projects need not import Windlass.
+A function receives a `Steps` object in its parameter `steps` (docs/concepts/steps.md), so projects need not import
+Windlass.
 """
 
 # See docs/decisions/journal.md#a-step-is-identified-by-its-function-and-its-arguments

@@ -1,6 +1,7 @@
 """Converts values of projects to text and JSON: results, outputs of steps and methods, and defaults of inputs.
 
-`Conversion` is the one function for values of every kind, at every depth. docs/functions.md has the table of types.
+`Conversion` is the one function for values of every kind, at every depth. docs/how-to/functions.md has the table of
+types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a run recognises the offline model (docs/offline-model.md), which answers in place of a model of OpenAI."""
+"""Recognises the offline model, which answers in place of a model of OpenAI (docs/how-to/offline-model.md)."""
 
 from __future__ import annotations
 

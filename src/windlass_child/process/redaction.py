@@ -1,7 +1,8 @@
 """Masks the values of the crew's variables in all that leaves its process, and converts any value to plain JSON.
 
 `SecretValues` masks the variables that are marked as secret, everywhere. `Redaction` masks in errors and events the
-values of all other variables, too, unless they look harmless. docs/projects.md describes the coverage and the bounds.
+values of all other variables, too, unless they look harmless. docs/concepts/projects.md describes the coverage and the
+bounds.
 """
 
 # See docs/decisions/security.md#the-child-masks-what-it-sends-and-the-server-what-the-child-prints

@@ -1,7 +1,7 @@
 """Prepares a child for another run of its crew: resets what the last run has changed, and finds what it has left.
 
 The state to which the process is reset is that just after the project's modules were imported: they are not imported
-again. docs/processes.md describes what runs share.
+again. docs/concepts/processes.md describes what runs share.
 """
 
 # See docs/decisions/child.md#a-reused-child-is-reset-or-ended

@@ -1,7 +1,7 @@
 """Masks the values of a run's secret variables in all that leaves its process, in each form of `encodings`.
 
-These are the variables that a person has marked as secret, and those from secret managers. docs/projects.md describes
-the coverage.
+These are the variables that a person has marked as secret, and those from secret managers. docs/concepts/projects.md
+describes the coverage.
 """
 
 from __future__ import annotations

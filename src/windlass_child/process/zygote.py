@@ -1,6 +1,7 @@
 """The zygote: a process that has imported a framework, and from which the processes of kickoffs are forked.
 
-It runs no crew, and has no threads and no event loop, because every child inherits its state (docs/processes.md).
+It runs no crew, and has no threads and no event loop, because every child inherits its state
+(docs/concepts/processes.md).
 """
 
 # See docs/decisions/child.md#a-zygote-runs-little-python-between-forks

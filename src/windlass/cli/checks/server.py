@@ -91,7 +91,8 @@ def server(settings: Settings) -> Finding:
     if degraded := answer.get("degraded"):
         codes = ", ".join(map(str, degraded))
         return Finding(
-            f"the one at {url} is ready, and can't do all with the frameworks of its crews: {codes} (docs/errors.md). "
+            f"the one at {url} is ready, and can't do all with the frameworks of its crews: {codes} "
+            "(docs/reference/errors.md). "
             "Install newer releases in their environments.",
             Level.WARN,
         )

@@ -1,4 +1,4 @@
-"""Recognises the kind of a project from its pyproject.toml and the names of its files (docs/projects.md).
+"""Recognises the kind of a project from its pyproject.toml and the names of its files (docs/concepts/projects.md).
 
 KINDS is the registry. docs/development/adding-a-kind.md shows how to add a kind.
 """

@@ -1,4 +1,4 @@
-"""Chooses the crew, flow or function that a project serves, from its code (docs/projects.md, "Order").
+"""Chooses the crew, flow or function that a project serves, from its code (docs/concepts/projects.md, "Order").
 
 The order: the object on the command line; the function of a command such as `run_crew`; the block below
 `if __name__ == "__main__"` of the main module; then flows before crews before functions, those in the usual modules
