@@ -130,7 +130,7 @@ class Demo:
         return ended.out.strip()
 
     def kickoff(self, slug: str, *more: str, **inputs: Any) -> str:
-        return self.run("kickoff", "--deployment", slug, "--json", json.dumps(inputs), *more)
+        return self.run("kickoff", "--deployment", slug, "--inputs-json", json.dumps(inputs), *more)
 
 
 def command(home: Path) -> Command:

@@ -87,7 +87,7 @@ async def docs_pictures(server: Demo) -> None:
             await tab.page.goto(f"{server.url}{wanted[name]}")
             await tab.page.evaluate("document.fonts.ready")
             if name == "execution-timeline":
-                await tab.page.get_by_role("link", name="gpt-4.1-mini").last.click()
+                await tab.page.get_by_role("link", name="offline-model").last.click()
                 await tab.page.wait_for_load_state("networkidle")
             await tab.page.screenshot(path=IMAGES / f"dashboard-{picture}.png")
         await tab.close()

@@ -33,7 +33,7 @@ POLICY = {
     "base-uri": "'none'",
     "frame-ancestors": "'none'",
 }
-PUBLIC = {"/sign-in", "/sign-in/openid", "/sign-in/openid/callback", "/sign-out", "/theme"}
+PUBLIC = {"/sign-in", "/sign-in/openid", "/sign-in/openid/callback", "/sign-out", "/theme", "/times"}
 TABLE = [route for group in PAGES for route in group.table]
 
 
@@ -67,7 +67,7 @@ def test_only_the_sign_in_is_public() -> None:
 
 
 def test_no_get_changes_anything_and_each_change_needs_more_than_a_viewer() -> None:
-    mine = ("/account", "/sign-out", "/sign-in", "/theme", "/tokens/personal", "/tokens/{token}/revoke")
+    mine = ("/account", "/sign-out", "/sign-in", "/theme", "/times", "/tokens/personal", "/tokens/{token}/revoke")
     weak = [one.path for one in POSTS if one.role is Role.VIEWER and not one.path.startswith(mine)]
     assert not weak
     assert {one.method for one in ROUTES} == {"GET", "POST"}

@@ -6,17 +6,33 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from dashboard.made_runs import started
+from dashboard.people import Visitor
+from windlass.dashboard import audit, crews, people
 from windlass.dashboard.executions import PAGE, short_id
 from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.roles import Role
 from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import ModuleType
+
     from api.serving import Crew, Server
-    from dashboard.people import Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PAGES = 3
+"""Pages of a list that a test goes through."""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def owner(server: Server) -> AsyncIterator[Visitor]:
+    visitor = await Visitor.of(server, Role.OWNER)
+    yield visitor
+    await visitor.close()
 
 
 def rows(page: str) -> list[str]:
@@ -85,6 +101,57 @@ async def test_a_list_is_gone_through_in_both_directions(crew: Crew, viewer: Vis
     page = (await viewer.get(link(page, "prev"))).text
     assert rows(page) == pages[0]
     assert 'rel="prev"' not in page
+
+
+@pytest.mark.parametrize(
+    ("path", "module", "pattern"),
+    [
+        ("/ui/people?role=any", people, r'people/user\?name=([^"]+)">'),
+        ("/ui/audit?action=user.add", audit, r'class="cut"[^>]* title="([^"]+)"'),
+        ("/ui/?search=listed&order=-slug", crews, r'<tr id="crew-([^"]+)"'),
+    ],
+    ids=["people", "audit", "crews"],
+)
+async def test_every_list_is_gone_through_in_both_directions(
+    server: Server, owner: Visitor, monkeypatch: pytest.MonkeyPatch, path: str, module: ModuleType, pattern: str
+) -> None:
+    about = module.__name__.rpartition(".")[2]
+    for number in range(5):
+        added = await owner.post("/ui/people", name=f"listed, {about} {number}", role="viewer")
+        assert added.status_code == 303
+        await server.crew(f"listed-{about}-{number}")
+    monkeypatch.setattr(module, "PAGE", 2)
+
+    async def read(address: str) -> tuple[str, list[str]]:
+        page = (await owner.get(address)).text
+        return page, re.findall(pattern, page)
+
+    page, shown = await read(path)
+    seen, pages = [shown], 1
+    while 'rel="next"' in page and pages < PAGES:
+        page, shown = await read(link(page, "next"))
+        pages += 1
+        assert f">Page {pages}<" in page
+        seen.append(shown)
+    assert pages == PAGES
+    assert len({name for one in seen for name in one}) > PAGES, "the pages have different entries"
+    for expected in reversed(seen[:-1]):
+        page, shown = await read(link(page, "prev"))
+        assert shown == expected
+    assert 'rel="prev"' not in page
+
+
+async def test_times_are_shown_in_full_to_a_person_who_wants_that(crew: Crew, viewer: Visitor) -> None:
+    await crew.kickoff()
+    path = f"/ui/crews/{crew.deployment.slug}/executions"
+    assert "data-ago>" in (await viewer.get(path)).text
+    for wanted, shown in (
+        ("exact", r"<time [^>]*>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC<"),
+        ("ago", r"<time [^>]*data-ago>now|ago<"),
+    ):
+        answer = await viewer.post("/ui/times", times=wanted, back=path)
+        assert (answer.status_code, answer.headers["location"]) == (303, path)
+        assert re.search(shown, (await viewer.get(path)).text)
 
 
 async def test_an_execution_whose_process_is_being_prepared_is_starting(crew: Crew, viewer: Visitor) -> None:

@@ -111,7 +111,7 @@ class Stage:
     def kickoff(self, do: str, **inputs: str) -> str:
         """Starts the crew, which may fail. Returns the id of the kickoff."""
         given = json.dumps({"do": do, **inputs})
-        return self.succeeded("kickoff", "--deployment", CREW, "--json", given).out.strip()
+        return self.succeeded("kickoff", "--deployment", CREW, "--inputs-json", given).out.strip()
 
     def imported(self, package: str) -> bool:
         """Returns whether the server has imported the package until now (PYTHONPROFILEIMPORTTIME)."""

@@ -35,9 +35,12 @@ def crew_url(_: click.Context, __: click.Parameter, value: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise click.BadParameter(
-            f"{value!r} is no URL of a crew. Give one such as http://127.0.0.1:8000", param_hint="'URL'"
+        instead = (
+            "Give inputs as JSON with --inputs-json"
+            if value.startswith("{")
+            else "Give one such as http://127.0.0.1:8000"
         )
+        raise click.BadParameter(f"{value!r} is no URL of a crew. {instead}", param_hint="'URL'")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise click.BadParameter(
             "a crew's URL has no user, password, ? or #. Give the token in WINDLASS_TOKEN or with --token-file.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from windlass.access.authentication import TooManyRequests
 from windlass.access.sessions import SHORTEST_PASSWORD, BadPassword, SignInRefused
-from windlass.dashboard.routes import THEME, THEMES, Routes
+from windlass.dashboard.routes import EXACT_TIMES, THEME, THEMES, TIMES, Routes
 from windlass.dashboard.sign_in import after
 from windlass.kickoffs.ids import parse_id
 from windlass.rights import Role
@@ -59,6 +59,13 @@ async def set_theme(visit: Visit) -> Response:
     theme = visit.field("theme")
     response = visit.redirect(after(visit.field("back")))
     visit.set_cookie(response, THEME, theme if theme in THEMES else THEMES[0], seconds=YEAR)
+    return response
+
+
+@ROUTES.post("/times", role=None)
+async def set_times(visit: Visit) -> Response:
+    response = visit.redirect(after(visit.field("back")))
+    visit.set_cookie(response, TIMES, EXACT_TIMES if visit.field("times") == EXACT_TIMES else "ago", seconds=YEAR)
     return response
 
 

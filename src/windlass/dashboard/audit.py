@@ -99,7 +99,7 @@ async def show(visit: Visit) -> Response:
     wanted = _filter(given, visit.query.get("before"))
     rows = await visit.dashboard.control.audit.listed(wanted, limit=PAGE)
     filters = urlencode({name: value for name, value in given.items() if value})
-    following = urlencode({"before": rows[-1].id}) if len(rows) == PAGE else None
+    following = rows[-1].id if len(rows) == PAGE else None
     return visit.page(
         "audit.html",
         entries=[(row, *target_of(row), details(row.details)) for row in rows],

@@ -127,8 +127,7 @@ async def show(visit: Visit) -> Response:
         wanted=wanted,
         orders=ORDERS,
         chips=[(state, count, address(chosen, state)) for state, count in counted(states)],
-        following=address(chosen, wanted.state, after_of(rows, wanted.order)) if len(rows) == PAGE else None,
-        first=address(chosen, wanted.state) if wanted.after else None,
+        following=after_of(rows, wanted.order) if len(rows) == PAGE else None,
     )
 
 

@@ -117,7 +117,7 @@ async def make_link(visit: Visit) -> Response:
 
 async def _list(visit: Visit, error: WindlassError | None = None, status: int = 200) -> Response:
     users = await visit.dashboard.control.tokens.users(after=visit.query.get("after"), limit=PAGE)
-    following = quote(users[-1].name, safe="") if len(users) == PAGE else None
+    following = users[-1].name if len(users) == PAGE else None
     fields = {"name": visit.field("name"), "role": visit.field("role", "viewer")}
     context = {"users": users, "roles": ROLES, "error": error, "following": following}
     return visit.page("people.html", status, **context, **fields)

@@ -47,6 +47,8 @@ LONGEST_NOTICE = 3500
 """Characters of a notice as the cookie has it. Browsers keep 4,096 bytes."""
 THEME = "windlass_theme"
 THEMES = ("auto", "light", "dark")
+TIMES, EXACT_TIMES = "windlass_times", "exact"
+"""The cookie, and its value for times in full."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "

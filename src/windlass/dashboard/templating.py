@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup
 
 from windlass import __version__
 from windlass.dashboard.output import indented
-from windlass.dashboard.routes import THEME, THEMES
+from windlass.dashboard.routes import EXACT_TIMES, THEME, THEMES, TIMES
 from windlass.dashboard.static_files import load
 from windlass.rights import Role
 
@@ -28,8 +31,15 @@ KILO = 1024
 NONE = "–"  # noqa: RUF001 - a dash, as tables have
 """What stands in place of a missing value."""
 
+BACK, MOST_BACK, LONGEST_CURSOR = "back", 30, 200
+"""The parameter with the cursors of the pages before this one of a list, how many it has, and characters of one."""
+
 WORDS = {"approle": "AppRole", "arn": "ARN", "ca": "CA", "id": "ID", "json": "JSON", "url": "URL"}
 """Words of names that are written in another way."""
+
+
+exact_times: ContextVar[bool] = ContextVar("exact_times", default=False)
+"""Whether the page that is rendered shows times in full, as the person has chosen, in place of "3 h ago"."""
 
 
 class Templates:
@@ -45,7 +55,7 @@ class Templates:
             auto_reload=False,
         )
         self._environment.filters |= {
-            "ago": ago,
+            "ago": lambda at: utc(at) if exact_times.get() else ago(at),
             "browser": browser,
             "duration": duration,
             "number": number,
@@ -62,6 +72,8 @@ class Templates:
             "windlass_version": __version__,
             "NONE": NONE,
             "now": lambda: datetime.now(UTC),
+            "is_exact": exact_times.get,
+            "page_links": page_links,
             "theme_of": theme_of,
         }
 
@@ -73,6 +85,8 @@ class Templates:
         return Markup('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>').format(path, name)
 
     def render(self, name: str, /, **context: Any) -> str:
+        visit = context.get("visit")
+        exact_times.set(visit is not None and visit.request.cookies.get(TIMES) == EXACT_TIMES)
         return self._environment.get_template(name).render(**context)
 
 
@@ -99,6 +113,43 @@ def may(context: Context, role: str) -> bool:
 def theme_of(visit: Any) -> str:
     theme: str = visit.request.cookies.get(THEME, "auto")
     return theme if theme in THEMES else "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class PageLinks:
+    """The paths of pages of a list. None where there is no such page. `number` is that of this page, if it is known."""
+
+    first: str | None
+    previous: str | None
+    following: str | None
+    number: int | None
+
+
+def page_links(visit: Any, following: object, cursor: str) -> PageLinks:
+    """Returns the links of a list whose next page begins at `following`, with the filters of this page.
+
+    A store reads only forwards from a cursor. `back` in the query therefore has the cursors of the pages before this
+    one, MOST_BACK at most. Before these comes the first page.
+    """
+    filters = [(name, value) for name, value in visit.query.items() if name not in {cursor, BACK}]
+    here = visit.query.get(cursor, "")
+    passed = [unquote(one)[:LONGEST_CURSOR] for one in visit.query.get(BACK, "").split(",") if one]
+
+    def address(at: str, back: list[str]) -> str:
+        more = [
+            *([(cursor, at)] if at else []),
+            *([(BACK, ",".join(quote(one, safe="") for one in back))] if back else []),
+        ]
+        query = urlencode([*filters, *more])
+        path: str = visit.dashboard.url(visit.here.partition("?")[0])
+        return f"{path}?{query}" if query else path
+
+    return PageLinks(
+        address("", []) if here else None,
+        address(passed[-1] if passed else "", passed[:-1]) if here else None,
+        address(str(following), [*passed, here][-MOST_BACK:] if here else []) if following else None,
+        (len(passed) + 2 if here else 1) if len(passed) < MOST_BACK - 1 else None,
+    )
 
 
 BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
