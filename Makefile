@@ -124,6 +124,8 @@ $(STAMPS)/assets: $(STAMPS)/npm assets/build.mjs $(PAGES)
 	@touch $@
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+# Extras of crewai.
+VENDORS = anthropic,azure-ai-inference,google-genai
 EXTRAS = $(addprefix --extra ,crewai aws google azure)
 lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer ones)
 	echo 'uv>=0.9,<1' | $(COMPILE) $(ARGS) - -o requirements/uv.txt
@@ -136,8 +138,8 @@ lock: $(STAMPS)/venv  ## pin the dependencies again (ARGS=--upgrade for newer on
 	echo 'semantic-kernel>=1.45,<2' | $(COMPILE) $(ARGS) $(addprefix --no-emit-package ,scipy av aiortc aioice pylibsrtp google-crc32c) - -o requirements/semantic-kernel.txt
 	echo 'pip-audit>=2.9,<3' | $(COMPILE) $(ARGS) - -o requirements/audit.txt
 	grep -o '^crewai==[^ ]*' requirements/run.txt | $(COMPILE:3.11=3.10) $(ARGS) - -o requirements/crewai/newest.txt
-	@# Libraries that trace crewai by wrappers of their own, with that crewai.
-	{ grep -o '^crewai==[^ ]*' requirements/run.txt; printf '%s\n' openinference-instrumentation-crewai opentelemetry-instrumentation-crewai openlit; } | $(COMPILE) $(ARGS) - -o requirements/crewai/instrumented.txt
+	@# Libraries that trace crewai by wrappers of their own, and clients of vendors of models, with that crewai.
+	{ sed -n 's/^crewai\(==[^ ]*\).*/crewai[$(VENDORS)]\1/p' requirements/run.txt; printf '%s\n' openinference-instrumentation-crewai opentelemetry-instrumentation-crewai openlit; } | $(COMPILE) $(ARGS) - -o requirements/crewai/instrumented.txt
 	npm install --package-lock-only --ignore-scripts --silent
 
 # Releases of crewai, each with the day whose packages it is installed with: newer ones of its dependencies break many.
