@@ -46,6 +46,7 @@ def test_the_page_has_a_section_for_each_vendor() -> None:
     assert set(ADDRESSES) <= SECTIONS.keys()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("vendor", ADDRESSES)
 def test_the_variables_of_the_page_reach_the_vendor_with_crewai(vendor: str, tmp_path: Path) -> None:
     interpreter = INTERPRETERS.get(vendor, Path(sys.executable))
