@@ -3,6 +3,8 @@ from __future__ import annotations
 import ast
 import keyword
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cli.the_command import ForkedCommand
+from cli.the_command import DEADLINE, ForkedCommand
 from windlass.errors import ProjectError
 from windlass.projects import recognise
 from windlass.projects.making import KINDS_WITH_TEMPLATES as KINDS
@@ -42,6 +44,20 @@ def test_a_made_project_has_no_findings_and_runs_on_the_offline_model(
         server.interrupt()
         assert server.end() == 0
     assert (run.code, OFFLINE in run.out, "tides" in run.out) == (0, True, True), run
+
+
+@pytest.mark.parametrize("found", [True, False], ids=["in the path", "by its path"])
+def test_the_next_steps_name_the_program_as_it_was_typed(tmp_path: Path, *, found: bool) -> None:
+    program = Path(sys.executable).with_name("windlass")
+    made = subprocess.run(
+        [program, "init", tmp_path / "tea", "--kind", "function"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"PATH": str(program.parent) if found else str(tmp_path), "HOME": str(tmp_path), "LANG": "C.UTF-8"},
+        timeout=DEADLINE,
+    )
+    assert f"\n  {'windlass' if found else program} dev {tmp_path / 'tea'}" in made.stdout
 
 
 def test_a_crew_in_the_current_folder_is_made_if_nothing_is_said(

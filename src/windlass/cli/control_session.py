@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.cli.crew_session import CrewClient, RequestRefused, cli_errors
 from windlass.cli.servers import chosen_server, control_of
-from windlass.cli.this_server import NoServerHere
+from windlass.cli.this_server import NO_CREW, NoServerHere
 from windlass.client import NotACrew, NotFound, Refused, Unauthorized
 from windlass.client.control import Control
 from windlass.errors import WindlassError
@@ -94,7 +94,7 @@ def _only_crew(server: Server) -> str:
     with control_of(server) as control:
         slugs = [str(one["slug"]) for one in control.get("deployments", limit=MOST_NAMED + 1)["items"]]
     if not slugs:
-        raise WindlassError("There is no crew on this server yet.", "Deploy one with: windlass deploy PATH")
+        raise WindlassError("There is no crew on this server yet.", NO_CREW)
     if len(slugs) > 1:
         names = ", ".join(slugs[:MOST_NAMED]) + (" and more" if len(slugs) > MOST_NAMED else "")
         raise WindlassError(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -80,6 +82,12 @@ def console_of(stream: TextIO) -> Console | None:
     console = Console(file=stream, markup=False, highlight=False, emoji=False)
     decorated = console.is_terminal and not console.no_color and not console.is_dumb_terminal
     return console if decorated and console.width >= NARROWEST else None
+
+
+def program() -> str:
+    """Returns `windlass` as a person can type it: with the path that was typed, where the shell finds no `windlass`."""
+    typed = sys.argv[0]
+    return typed if Path(typed).name == "windlass" and which("windlass") is None else "windlass"
 
 
 def print_finding(text: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.exit_codes import FAILED
-from windlass.cli.printing import json_option, notify, print_finding, print_json, print_result
+from windlass.cli.printing import json_option, notify, print_finding, print_json, print_result, program
 from windlass.errors import ProjectError
 from windlass.projects import recognise
 from windlass.projects.kinds import folder_of
@@ -55,11 +55,12 @@ def init(folder: Path, kind: str, *, json_output: bool) -> None:
 def steps(folder: Path) -> list[str]:
     named = str(folder)
     path = shlex.quote(f"./{named}" if named.startswith("-") else named)
-    steps = [f"windlass check {path}", f"windlass dev {path}   # then type the lines that it prints"]
-    steps.append(f"windlass deploy {path}   # to a server: windlass serve")
+    windlass = shlex.quote(program())
+    steps = [f"{windlass} check {path}", f"{windlass} dev {path}   # then type the lines that it prints"]
+    steps.append(f"{windlass} deploy {path}   # to a server: {windlass} serve")
     framework = recognise(folder).preload
     if framework and find_spec(framework) is None:
-        steps.insert(0, f"windlass setup {path}   # {framework} is not installed beside Windlass")
+        steps.insert(0, f"{windlass} setup {path}   # {framework} is not installed beside Windlass")
     return steps
 
 

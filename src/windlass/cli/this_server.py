@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
+NO_CREW = "Deploy one with: windlass deploy PATH. `windlass dev` has its crew once it has printed the crew's URL."
+
+
 def administer(settings: Settings, work: Callable[[Administration], Awaitable[Answer]]) -> Answer:
     return asyncio.run(_with_administration(settings, work))
 
@@ -48,7 +51,7 @@ async def chosen_deployment(deployments: DeploymentStore, slug: str | None) -> D
 
 def _not_one(slug: str | None, slugs: list[str]) -> WindlassError:
     if not slugs:
-        return WindlassError("There is no crew on this server yet.", "Deploy one with: windlass deploy PATH")
+        return WindlassError("There is no crew on this server yet.", NO_CREW)
     known = f"The crews of this server are: {', '.join(slugs)}."
     if slug is None:
         return WindlassError("There is more than one crew.", f"Choose one with --deployment. {known}")
