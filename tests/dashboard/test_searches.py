@@ -13,7 +13,7 @@ from dashboard.people import Visitor
 from windlass.dashboard import audit, crews, people
 from windlass.dashboard.executions import PAGE, short_id
 from windlass.kickoffs.ids import new_id
-from windlass.kickoffs.roles import Role
+from windlass.rights import Role
 from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
