@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard.browser import PHONE, WIDE, needs_a_browser
+from dashboard.browser import PHONE, SCHEMES, WIDE, needs_a_browser
 from windlass.dashboard.dashboard import PAGES
 
 if TYPE_CHECKING:
@@ -101,11 +101,13 @@ async def test_the_pages_of_the_apis_are_accessible(live: LiveServer, tabs: Tabs
     tab = await tabs(live.url)
     await tab.go(await asyncio.to_thread(live.link))
     for path, title in (("/api/v1/docs", "Control API"), ("/crews/tea/docs", "API of the crew tea")):
-        await tab.go(path)
-        await tab.page.locator(".opblock").first.wait_for()
-        for one in (await tab.page.locator(".opblock-summary-control").all())[:3]:
-            await one.click()
-        await tab.assert_accessible()  # without a load for each scheme: the page is large
+        for scheme in SCHEMES:
+            await tab.page.emulate_media(color_scheme=scheme)
+            await tab.go(path)
+            await tab.page.locator(".opblock").first.wait_for()
+            for one in (await tab.page.locator(".opblock-summary-control").all())[:3]:
+                await one.click()
+            await tab.assert_accessible((scheme,))
         assert await tab.page.title() == f"{title} · Windlass"
         await tab.page.get_by_role("link", name="Dashboard").click()
         await tab.page.get_by_role("heading", name="Crews").wait_for()

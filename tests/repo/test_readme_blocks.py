@@ -52,7 +52,7 @@ def bash(script: str, environment: Mapping[str, str], folder: Path) -> str:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=2 * DEADLINE,
+        timeout=2.5 * DEADLINE,
     )
     assert done.returncode == 0, (script, done.stdout, done.stderr)
     return done.stdout
