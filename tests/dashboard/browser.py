@@ -139,12 +139,14 @@ class Tab:
         if PICTURES:
             await self.page.screenshot(path=Path(PICTURES) / f"{name}.png", full_page=whole)
 
-    async def assert_accessible(self, schemes: Sequence[Scheme] = SCHEMES) -> None:
-        """Fails with what axe finds on the page that is more than minor, in light and in dark."""
+    async def assert_accessible(self, schemes: Sequence[Scheme] = SCHEMES, *, only_colours: bool = False) -> None:
+        """Fails with what axe finds on the page that is more than minor, in light and in dark. With `only_colours`, it
+        looks only at what differs between the schemes.
+        """
         found = []
         for scheme in schemes:
             await self.page.emulate_media(color_scheme=scheme)
-            rules = {"runOnly": OF_COLOURS} if scheme == "dark" and len(schemes) > 1 else {}
+            rules = {"runOnly": OF_COLOURS} if only_colours or (scheme == "dark" and len(schemes) > 1) else {}
             found += [f"{scheme}: {line}" for line in await self._axe(rules)]
         await self.page.emulate_media(color_scheme="light")
         assert not found, f"{self.page.url}: axe finds\n" + "\n".join(found)

@@ -107,7 +107,7 @@ async def test_the_pages_of_the_apis_are_accessible(live: LiveServer, tabs: Tabs
             await tab.page.locator(".opblock").first.wait_for()
             for one in (await tab.page.locator(".opblock-summary-control").all())[:3]:
                 await one.click()
-            await tab.assert_accessible((scheme,))
+            await tab.assert_accessible((scheme,), only_colours=scheme == "dark")
         assert await tab.page.title() == f"{title} · Windlass"
         await tab.page.get_by_role("link", name="Dashboard").click()
         await tab.page.get_by_role("heading", name="Crews").wait_for()
