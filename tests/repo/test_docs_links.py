@@ -77,6 +77,23 @@ def test_each_page_is_linked_from_an_index() -> None:
     ] == []
 
 
+def test_the_files_that_the_pages_for_developers_name_exist() -> None:
+    named = {
+        f"{page.name}: {path}"
+        for page in (DOCS / "development" / "index.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md")
+        for path in re.findall(r"`((?:src|tests|docs)/[\w/.-]+)`", page.read_text("utf-8"))
+    }
+    assert len(named) > 40
+    assert [path for path in sorted(named) if not (ROOT / path.partition(": ")[2]).exists()] == []
+
+
+def test_the_page_of_places_has_a_section_for_each_row_of_its_table() -> None:
+    page = DOCS / "development" / "index.md"
+    rows = re.findall(r"^\| \[([^]]+)\]\(#[\w-]+\) \|", page.read_text("utf-8"), re.MULTILINE)
+    sections = re.findall(r"^### (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    assert [row.lower() for row in rows] == [section.lower() for section in sections]
+
+
 def test_each_decision_is_linked_from_the_source_or_another_page() -> None:
     linked = {
         (DOCS / name, fragment[1:])

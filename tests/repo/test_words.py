@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*ROOT.glob("docs/**/*.md"), *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"))]
+PAGES = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]
 SOURCES = [path for path in ROOT.glob("src/**/*") if path.suffix in {".py", ".sql"}]
 
 BANNED = (

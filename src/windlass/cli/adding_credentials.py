@@ -48,7 +48,7 @@ class ProvidersGroup(click.Group):
 
 @click.group(cls=ProvidersGroup)
 def add() -> None:
-    """Add a credential: windlass credentials add aws|google|azure|vault NAME.
+    """Add a credential: windlass credentials add PROVIDER NAME.
 
     Secret values are on no command line. The command asks for them, or reads them from standard input or --from-file.
     """

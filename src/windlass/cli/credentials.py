@@ -23,7 +23,7 @@ HEADINGS = ("CREDENTIAL", "PROVIDER", "METHOD", "READ", "DEFAULT", "VARIABLES", 
 def credentials() -> None:
     """Manage the credentials for secret managers.
 
-    The providers are AWS, Google Cloud, Azure and Vault. Variables of deployments take their values from there:
+    A credential gives access to a secret manager. Variables of deployments take their values from there:
     windlass env set DEPLOYMENT NAME --from CREDENTIAL. docs/how-to/secrets.md describes it.
     """
 
@@ -45,7 +45,7 @@ def list_(*, control: ControlSession, json_output: bool) -> None:
     elif rows:
         print_table(HEADINGS, [_cells(row) for row in rows])
     else:
-        notify("There is no credential yet. Add one with: windlass credentials add aws|google|azure|vault NAME")
+        notify("There is no credential yet. Add one with: windlass credentials add PROVIDER NAME")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

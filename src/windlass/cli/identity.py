@@ -34,7 +34,7 @@ def identity() -> None:
 
 
 @identity.command
-@click.option("--provider", metavar="NAME", help="Only the values for aws, google, azure or vault.")
+@click.option("--provider", metavar="NAME", help="Only the values for this provider of secrets.")
 @json_option
 @server_options
 def show(*, control: ControlSession, provider: str | None, json_output: bool) -> None:

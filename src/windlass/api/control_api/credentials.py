@@ -17,6 +17,7 @@ from windlass.deployments.configurations import secret_members
 from windlass.deployments.credentials import Check, Credential, CredentialPatch, GivenCredential
 from windlass.deployments.variables import when_read
 from windlass.secrets.provider import Provider
+from windlass.secrets.providers import NAMES
 
 router = APIRouter(route_class=ControlRoute, tags=["credentials"])
 CredentialName = Annotated[Text, Path(description="The name of the credential.")]
@@ -32,7 +33,7 @@ class CredentialItem(BaseModel):
     """A credential. No answer has its secret members."""
 
     name: str
-    provider: str = Field(description="`aws`, `google`, `azure` or `vault`.")
+    provider: str = Field(description="One of " + ", ".join(f"`{name}`" for name in NAMES) + ".")
     method: str = Field(description="How the server proves to the provider who it is.")
     read: Read = Field(description="When values are read with it.")
     configuration: dict[str, Any] | None = Field(
