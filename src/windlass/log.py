@@ -63,6 +63,11 @@ EVENTS: dict[str, Event] = {
         'A project with `preload = "project"` starts threads at import. A fork does not copy threads, so each of its '
         "runs starts a fresh interpreter.",
     ),
+    "zygote.warm_up_failed": Event(
+        ERROR,
+        "The framework of `interpreter` could not run a crew as Windlass runs it, for the reason `error`. Its crews "
+        "run as they do without Windlass.",
+    ),
     "zygote.stopped": Event(INFO, "Such a process was stopped: it was idle, or the server stopped."),
     "zygote.lost": Event(WARNING, "Such a process ended unexpectedly; another one replaces it."),
     "zygote.refused": Event(

@@ -14,6 +14,7 @@ SRC = Path(__file__).parents[2] / "src"
 ADAPTERS = [
     *(f"windlass_child/{framework}" for framework in FRAMEWORKS),
     "windlass_child/frameworks.py",
+    "windlass_child/replacements.py",
     "windlass_child/journal",
     "windlass_child/kinds",
     "windlass/api/crewai_cli.py",

@@ -235,10 +235,14 @@ def _with_forwarded_host(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes
     return [(b"host", host), *(header for header in headers if header[0] != b"host")] if host else headers
 
 
-def health_routes(checks: dict[str, Check], degraded: Callable[[], list[str]] = list) -> list[Route]:
+def health_routes(
+    checks: dict[str, Check], degraded: Callable[[], list[str]] = list, faults_of_crews: Callable[[], int] = int
+) -> list[Route]:
     """Returns the routes of /health and /ready. The server is ready if all `checks` pass; they run at each request.
 
-    `degraded` returns codes of what does not work for some crews, while the server is ready.
+    `degraded` returns codes of what does not work for some crews, while the server is ready. `faults_of_crews` is the
+    number of interpreters whose warm-up failed. The server stays ready with them, because other crews run as they
+    should: one project must not take the server away from the others.
     """
 
     async def health(_: Request) -> Response:
@@ -248,14 +252,21 @@ def health_routes(checks: dict[str, Check], degraded: Callable[[], list[str]] = 
         faults = dict(zip(checks, await asyncio.gather(*(check() for check in checks.values())), strict=True))
         results = {name: "ok" if fault is None else "failing" for name, fault in faults.items()}
         problems = {name: fault for name, fault in faults.items() if fault is not None}
-        if problems:
-            return JSONResponse({"status": "failing", "checks": results, "problems": problems}, 503)
-        return JSONResponse(
-            {"status": "ok", "checks": results} | ({"degraded": codes} if (codes := degraded()) else {})
-        )
+        is_ready = not problems
+        if failed := faults_of_crews():
+            results["warm_up"] = "failing"
+            problems["warm_up"] = WARM_UP_FAILED.format(f"{failed} interpreter{'' if failed == 1 else 's'}")
+        answer = {"status": "ok" if is_ready else "failing", "checks": results}
+        more = {"problems": problems, "degraded": degraded() if is_ready else []}
+        return JSONResponse(answer | {name: value for name, value in more.items() if value}, 200 if is_ready else 503)
 
     return [Route("/health", health, methods=["GET"]), Route("/ready", ready, methods=["GET"])]
 
+
+WARM_UP_FAILED = (
+    "The warm-up of the framework failed in {}. Crews there run as they do without Windlass: they have no events, "
+    "token limits and journal. The log has the reason (zygote.warm_up_failed). Install another release of it there."
+)
 
 RAW_DEFAULT_HEADERS = [(name.encode(), value.encode()) for name, value in DEFAULT_HEADERS.items()]
 

@@ -142,6 +142,10 @@ class Runner:
         """Returns the codes of what Windlass can't do with the frameworks that crews run on now."""
         return sorted(self._zygotes.degraded())
 
+    def failed_warm_ups(self) -> int:
+        """Returns the number of interpreters whose framework could not run a crew as Windlass runs it."""
+        return self._zygotes.failed_warm_ups()
+
     def limits_of(self, own: Limits) -> Limits:
         """Returns the limits of an inspection: the runner's limits, replaced by those that the project sets."""
         return self._config.limits.replaced_by(own)

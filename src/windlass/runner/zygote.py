@@ -36,6 +36,7 @@ from windlass_child.process.messages import (
     Signal,
     Unready,
 )
+from windlass_child.process.truncation import beginning
 from windlass_child.process.working_folder import PLACES
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ FORK_SECONDS = 30.0
 STOP_SECONDS = 8.0
 """A zygote takes 5 s to end a child that has become hundreds of processes. After this time it counts as stuck."""
 LAST_LINES = 5
+LONGEST_FAULT = 500
 LEASE_STEP = 0.1
 """Seconds. An extension of a lease by less is not sent."""
 STACKS_SECONDS = 2.0
@@ -121,6 +123,7 @@ class Zygote:
         self._children: dict[str, ChildRecord] = {}
         self.degraded: set[str] = set()
         """Codes of what Windlass can't do with the framework of this zygote."""
+        self.failed_warm_up = False
         self._ready: asyncio.Future[Ready | Unready | None] = asyncio.get_running_loop().create_future()
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._messages = SocketReader(channel)
@@ -189,6 +192,10 @@ class Zygote:
             raise FrameworkMissing(answer.message) if answer.missing_package else ProjectError(answer.message)
         if isinstance(answer, Ready):
             self.degraded = codes_in(answer)
+            self.failed_warm_up = bool(answer.fault)
+        if isinstance(answer, Ready) and answer.fault:
+            fault = beginning(answer.fault, LONGEST_FAULT)
+            logger.event("zygote.warm_up_failed", pid=self.pid, interpreter=str(interpreter), error=fault)
         if isinstance(answer, Ready) and answer.threads:
             logger.event("zygote.threads", pid=self.pid, threads=answer.threads)
         if answer is None and self._fault:

@@ -135,8 +135,14 @@ class ZygotePool:
 
     def degraded(self) -> set[str]:
         """Returns the codes of what Windlass can't do with the frameworks of these zygotes."""
-        running = (one.zygote for one in self._entries.values() if not one.over)
-        return {code for zygote in running if zygote is not None for code in zygote.degraded}
+        return {code for zygote in self._running() for code in zygote.degraded}
+
+    def failed_warm_ups(self) -> int:
+        """Returns the number of zygotes whose framework could not run a crew as Windlass runs it."""
+        return sum(zygote.failed_warm_up for zygote in self._running())
+
+    def _running(self) -> list[Zygote]:
+        return [one.zygote for one in self._entries.values() if not one.over and one.zygote is not None]
 
     def ready(self, spec: ZygoteSpec, only_run: str = "") -> bool:
         entry = self._entries.get((spec, only_run))

@@ -274,6 +274,7 @@ class Services:
         health = health_routes(
             {"database": self._database_fault, "folders": self._folder_check, "worker": self._worker_fault},
             lambda: self._runner.degraded() if self._runner else [],
+            lambda: self._runner.failed_warm_ups() if self._runner else 0,
         )
         addresses = Addresses(root, settings.crew_domain)
         app = Application(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
 from windlass_child.process.error_text import InputsRefused
+from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,16 +109,21 @@ def move_stores() -> None:
     """
     modules = [(f"{package}.{name}", end) for package, end in STORES.items() for name in MODULES]
     found = [(sys.modules[name], end) for name, end in modules if hasattr(sys.modules.get(name), PATH)]
-    constructors = [one for one in map(constructor, DATABASES) if one is not None]
+    constructors = [(name, one) for name in DATABASES if (one := constructor(name)) is not None]
     if not found and not constructors:
         return
     from windlass_child.crewai.capabilities import first_of
 
     folder = Path(first_of("crewai_core.paths:db_storage_path", "crewai.utilities.paths:db_storage_path")())
     for module, end in found:
-        setattr(module, PATH, str(folder / end))
-    for one in constructors:
-        one.__defaults__ = (str(folder / Path(one.__defaults__[0]).name),)
+        replace_name(f"{module.__name__}:{PATH}", partial(placed, str(folder / end)))
+    for name, one in constructors:
+        place = str(folder / Path(one.__defaults__[0]).name)
+        replace_name(f"{name}.__init__.__defaults__", partial(placed, (place,)), one)
+
+
+def placed(value: Any, _: Any) -> Any:
+    return value
 
 
 def constructor(name: str) -> Any:

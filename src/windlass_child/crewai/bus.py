@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai.capabilities import first_of, optional
+from windlass_child.replacements import replace_name, undo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,7 @@ BUS = first_of("crewai.events.event_bus:crewai_event_bus", "crewai.utilities.eve
 """The bus, or None: releases before 0.108 have none."""
 
 STREAM = optional("crewai.events.stream_context")
+SINKS, EMIT = "crewai.events.stream_context:_stream_sinks", "crewai.events.event_bus:crewai_event_bus.emit"
 
 
 def subscribe(sink: Callable[[Any, Any], None]) -> None:
@@ -31,22 +33,23 @@ def subscribe(sink: Callable[[Any, Any], None]) -> None:
     """
     if STREAM is not None:
         # set as the variable's default and not as its value: threads that crew code starts see only the default
-        STREAM._stream_sinks = contextvars.ContextVar("crewai_stream_sinks", default=(sink,))
+        replace_name(SINKS, lambda _: contextvars.ContextVar("crewai_stream_sinks", default=(sink,)))
     elif BUS is not None:
-        emit = BUS.emit
 
-        def emit_to_sink(source: Any, event: Any, *arguments: Any, **named: Any) -> Any:
-            given = emit(source, event, *arguments, **named)
-            sink(source, event)
-            return given
+        def emitting(emit: Callable[..., Any]) -> Callable[..., Any]:
+            def emit_to_sink(source: Any, event: Any, *arguments: Any, **named: Any) -> Any:
+                given = emit(source, event, *arguments, **named)
+                sink(source, event)
+                return given
 
-        BUS.emit = emit_to_sink
+            return emit_to_sink
+
+        replace_name(EMIT, emitting, BUS)
 
 
 def unsubscribe() -> None:
-    """Ends what `subscribe` began, in a release with streams."""
-    if STREAM is not None:
-        STREAM._stream_sinks = contextvars.ContextVar("crewai_stream_sinks", default=())
+    """Ends what `subscribe` began."""
+    undo(SINKS, EMIT)
 
 
 def flush() -> None:

@@ -17,12 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child.process.error_text import ProjectFault
 from windlass_child.process.messages import Warned
+from windlass_child.replacements import Given
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CODE = "crewai_without_"
 """The beginning of the codes of these warnings."""
+NOT_WARM = "crewai_warm_up_failed"
+WITHOUT = (
+    "crewai runs without the changes that Windlass makes to it. The kickoff may have no events, no count of its "
+    "tokens, no token limit and no journal, and a stop may take effect only when its process is ended."
+)
 
 
 def optional(name: str) -> Any:
@@ -191,8 +197,12 @@ def degraded() -> list[str]:
 
 
 def warnings(kind: str) -> list[Warned]:
-    """Returns a warning for each capability that is off and that projects of this kind use."""
-    return [
+    """Returns a warning for each capability that is off and that projects of this kind use.
+
+    A failed warm-up has a warning too.
+    """
+    failed = [Warned(NOT_WARM, f"{WITHOUT} The warm-up failed: {Given.up}")] if Given.up else []
+    return failed + [
         Warned(CODE + one.name, f"crewai {version('crewai')} {one.off}")
         for one in CAPABILITIES
         if kind in one.kinds and not found()[one.name]

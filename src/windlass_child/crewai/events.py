@@ -17,6 +17,7 @@ from windlass_child.process.messages import Tokens
 from windlass_child.process.process_env import environment
 from windlass_child.process.redaction import nameless
 from windlass_child.process.truncation import short_or_noted
+from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,8 @@ set_execution_uuid = optional("crewai.execution:set_execution_uuid")
 Telemetry = first_of("crewai.telemetry:Telemetry", "crewai.telemetry.telemetry:Telemetry")
 
 tracing = optional("crewai.events.listeners.tracing.utils")
+
+BEGIN_TRACES = "crewai.events.listeners.tracing.trace_batch_manager:TraceBatchManager._initialize_backend_batch"
 
 DUMPS_ANYTHING = "fallback" in inspect.signature(BaseModel.model_dump).parameters
 """Whether this pydantic can replace the objects that it can't convert."""
@@ -118,14 +121,18 @@ def replacement(value: object) -> str:
 
 def end_first_run() -> None:
     """Stops crewai from taking a run for the first on this machine. It would ask, for 20 s, whether to send traces."""
-    if hasattr(tracing, "is_first_execution"):
-        tracing.is_first_execution = lambda: False
+    if hasattr(tracing, "is_first_execution") and tracing.is_first_execution is not no_first_run:
+        replace_name("crewai.events.listeners.tracing.utils:is_first_execution", lambda _: no_first_run)
     listener = optional("crewai.events.listeners.tracing.trace_listener:TraceCollectionListener._instance")
     if handler := getattr(listener, "first_time_handler", None):
         handler.is_first_time = False
     if hasattr(listener, "setup_listeners") and hasattr(bus.BUS, "_sync_handlers") and hasattr(bus.BUS, "off"):
         collect_traces_only_if_wanted(listener)
     send_traces_only_if_wanted()
+
+
+def no_first_run() -> bool:
+    return False
 
 
 def collect_traces_only_if_wanted(listener: Any) -> None:
@@ -142,16 +149,18 @@ def collect_traces_only_if_wanted(listener: Any) -> None:
 
 def send_traces_only_if_wanted() -> None:
     """Makes crewai send traces only if this crew's environment asks for it. Some releases send those of every run."""
-    manager = optional("crewai.events.listeners.tracing.trace_batch_manager:TraceBatchManager")
-    if hasattr(tracing, "should_enable_tracing") or not hasattr(manager, "_initialize_backend_batch"):
+    begin = optional(BEGIN_TRACES)  # no setting is read before it
+    if hasattr(tracing, "should_enable_tracing") or begin is None or begin.__module__ == __name__:
         return
-    begin = manager._initialize_backend_batch  # noqa: SLF001 - no setting is read before it
+    replace_name(BEGIN_TRACES, if_wanted)
 
+
+def if_wanted(begin: Callable[..., None]) -> Callable[..., None]:
     def begin_if_wanted(*arguments: Any, **named: Any) -> None:
         if wants_tracing():
             begin(*arguments, **named)
 
-    manager._initialize_backend_batch = begin_if_wanted  # noqa: SLF001 - as above
+    return begin_if_wanted
 
 
 def wants_tracing() -> bool:
@@ -164,7 +173,7 @@ def telemetry_as_wanted() -> None:
     crewai decides on telemetry at import, and the zygote imports it before the crew's environment is known.
     """
     if not found()["telemetry_switch"]:
-        Telemetry.__init__ = never_ready
+        replace_name("crewai.telemetry.telemetry:Telemetry.__init__", lambda _: never_ready, Telemetry)
         return
     telemetry = Telemetry()
     if not telemetry.ready and hasattr(telemetry, "_initialized"):  # older releases make a new object each time

@@ -15,9 +15,10 @@ from windlass_child.crewai.flow_shape import GIVES_EVENT
 from windlass_child.journal.fingerprint import task_key
 from windlass_child.kinds.results import text_of_output
 from windlass_child.process.messages import TaskEnded, TaskStarted
+from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from windlass_child.process.fields import KnownTask
     from windlass_child.process.report import Report
@@ -90,15 +91,17 @@ def hush() -> None:
     """
     if formatter is None or formatter.print_panel.__module__ == __name__:
         return
-    print_panel = formatter.print_panel
+    replace_name("crewai.events.utils.console_formatter:ConsoleFormatter.print_panel", of_others, formatter)
+    for name in ("crewai.flow.runtime", "crewai.flow.flow"):
+        logging.getLogger(name).addFilter(no_failed_listener)
 
+
+def of_others(print_panel: Callable[..., None]) -> Callable[..., None]:
     def print_other_panels(self: Any, *arguments: Any, is_flow: bool = False, **named: Any) -> None:
         if not is_flow:
             print_panel(self, *arguments, **named)
 
-    formatter.print_panel = print_other_panels
-    for name in ("crewai.flow.runtime", "crewai.flow.flow"):
-        logging.getLogger(name).addFilter(no_failed_listener)
+    return print_other_panels
 
 
 def no_failed_listener(record: logging.LogRecord) -> bool:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from windlass_child.crewai.capabilities import found, optional
 from windlass_child.crewai.model_calls import Interception
 from windlass_child.crewai.tasks import described
-from windlass_child.journal.step_context import replaced
 from windlass_child.process.budget import Spending
 from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, ProjectFault
 from windlass_child.process.messages import ModelCalled
 from windlass_child.process.prompts import Prompt, texts_in
+from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +30,7 @@ hooks = optional("crewai.hooks")
 dispatch = optional("crewai.hooks.dispatch")
 human_input = optional("crewai.core.providers.human_input")
 flow_config = optional("crewai.flow.flow_config:flow_config")
+FLOW_CONFIG = "crewai.flow.flow_config:flow_config."
 
 HOOKED = {"execution_start", "execution_end", "pre_model_call", "pre_tool_call", "pre_step"}
 """The interception points at which this module or `journal.crew` registers one hook."""
@@ -170,10 +171,10 @@ def standing_for_persons(person: Person) -> Iterator[None]:
         if human_input is not None and not project_asks_elsewhere():
             # set as the variable's default and not as its value: threads that crew code starts see only the default
             variable = contextvars.ContextVar("human_input_provider", default=person)
-            stack.enter_context(replaced(human_input, "_provider", lambda _: variable))
+            stack.enter_context(replaced("crewai.core.providers.human_input:_provider", lambda _: variable))
         for name in PROVIDERS:
             if hasattr(flow_config, name):
-                stack.enter_context(replaced(flow_config, name, lambda given: given or person))
+                stack.enter_context(replaced(FLOW_CONFIG + name, lambda given: given or person))
         yield
 
 
@@ -206,7 +207,7 @@ def without_events_of_own_hooks() -> Iterator[None]:
 
         return emit_of_others
 
-    with replaced(dispatch, "_emit_telemetry", making):
+    with replaced("crewai.hooks.dispatch:_emit_telemetry", making):
         yield
 
 

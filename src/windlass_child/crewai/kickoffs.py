@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai.capabilities import optional
 from windlass_child.process.error_text import StartedAtImport
+from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,61 +41,43 @@ def refused() -> Iterator[None]:
     Code may keep or wrap one of the replaced methods, as `ask = crew.kickoff` and libraries for tracing do. After the
     block it calls the original. A method that such code has set on the class stays.
     """
-    block = Block()
-    replaced = []
-    for owner, name in dict.fromkeys(one for found in map(optional, STARTED) for one in starting(found)):
-        method = vars(owner)[name]
-        refuse = refusing(method, block)
-        setattr(owner, name, refuse)
-        replaced.append((owner, name, method, refuse))
-    try:
+    places = {place: name for name in STARTED for place in starting(optional(name))}
+    with contextlib.ExitStack() as stack:
+        for (owner, name), found_in in places.items():
+            stack.enter_context(replaced(f"{found_in}.*", refusing, owner, name))
         yield
-    finally:
-        block.is_over = True
-        for owner, name, method, refuse in replaced:
-            if vars(owner).get(name) is refuse:
-                setattr(owner, name, method)
 
 
-class Block:
-    """Whether the `with` block is over."""
-
-    is_over = False
-
-
-def refusing(method: Callable[..., Any], block: Block) -> Callable[..., Any]:
-    """Returns a method that calls `method` once the block is over, and raises StartedAtImport before.
-
-    It is asynchronous if `method` is: libraries that wrap methods look at that.
-    """
-
-    def bound(started: Any) -> Any:
-        """Returns the method of this object, as an attribute of the object is found."""
-        return method.__get__(started, type(started)) if hasattr(method, "__get__") else method
+def refusing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a method that raises StartedAtImport. It is asynchronous if `method` is."""
 
     @functools.wraps(method)
     def refuse(started: Any, *arguments: Any, **named: Any) -> Any:
-        if not block.is_over:
-            raise fault(started, method, arguments, named)
-        return bound(started)(*arguments, **named)
+        raise fault(started, method, arguments, named)
 
     @functools.wraps(method)
     async def refuse_when_awaited(started: Any, *arguments: Any, **named: Any) -> Any:
-        if not block.is_over:
-            raise fault(started, method, arguments, named)
-        return await bound(started)(*arguments, **named)
+        raise fault(started, method, arguments, named)
 
     return refuse_when_awaited if inspect.iscoroutinefunction(method) else refuse
 
 
 def fault(started: Any, method: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> StartedAtImport:
     inputs = named.get("inputs", arguments[0] if arguments else None)
-    called_in = sys._getframe(2)  # noqa: SLF001 - the frame that calls the method
+    called_in = calling_frame()
     modules = being_imported(called_in)
     # the caller may be a library that has wrapped the method
     names = next((vars(module) for module in modules.values()), called_in.f_globals)
     called = f"{type(started).__name__}.{getattr(method, '__name__', 'kickoff')}"
     return StartedAtImport(started, called, inputs if isinstance(inputs, dict) else {}, names, modules)
+
+
+def calling_frame() -> FrameType:
+    """Returns the innermost frame that is none of Windlass: it calls the method."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the stack of this thread
+    while str(frame.f_globals.get("__name__")).startswith("windlass_child.") and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def being_imported(frame: FrameType | None) -> dict[str, ModuleType]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai.capabilities import optional
+from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windlass_child.process.report import Report
 
 FAILED = "Failed to init knowledge: "
@@ -30,12 +33,16 @@ def note_failures() -> None:
     if log is None or log.__module__ == __name__:
         return
 
+    replace_name("crewai.utilities.logger:Logger.log", noting, LOGGER)
+
+
+def noting(log: Callable[..., Any]) -> Callable[..., Any]:
     def noted(self: Any, level: str, message: str, *others: Any, **named: Any) -> Any:
         if str(message).startswith(FAILED) and len(failures) < MOST_FAILURES:
             failures.append(str(message)[len(FAILED) :])
         return log(self, level, message, *others, **named)
 
-    LOGGER.log = noted
+    return noted
 
 
 def warn_of_failures(report: Report) -> None:

@@ -7,8 +7,8 @@ import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windlass_child.crewai.capabilities import first_of, optional
-from windlass_child.journal.step_context import replaced
+from windlass_child.crewai.capabilities import first_of, has
+from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,9 +17,9 @@ CALLS = {"call": False, "acall": True}
 """The methods of a model that call it, and whether they are asynchronous."""
 
 STEPS = (
-    ("crewai:Task", "_execute_core", False),
-    ("crewai:Task", "_aexecute_core", True),
-    ("crewai.flow.flow:Flow", "_execute_method", True),
+    ("crewai:Task._execute_core", False),
+    ("crewai:Task._aexecute_core", True),
+    ("crewai.flow.flow:Flow._execute_method", True),
 )
 
 
@@ -80,11 +80,10 @@ class Interception:
         with self._stack:
             self._look_for_models()
             if (base := base_of_models()) is not None:
-                self._stack.enter_context(replaced(base, "__init__", looking(self._look_for_models)))
-            for name, method, waits in STEPS:
-                owner = optional(name)
-                if hasattr(owner, method):
-                    self._stack.enter_context(replaced(owner, method, self._step(waits=waits)))
+                self._stack.enter_context(replaced("crewai:BaseLLM.__init__", looking(self._look_for_models), base))
+            for name, waits in STEPS:
+                if has(name):
+                    self._stack.enter_context(replaced(name, self._step(waits=waits)))
             yield
 
     def _look_for_models(self) -> None:
@@ -94,7 +93,8 @@ class Interception:
                 self._known.add(model)
                 for method, waits in CALLS.items():
                     if method in vars(model):
-                        self._stack.enter_context(replaced(model, method, self._call(waits=waits)))
+                        step = self._call(waits=waits)
+                        self._stack.enter_context(replaced(f"crewai:BaseLLM.{method}", step, model))
 
     def _step(self, *, waits: bool) -> Callable[[Any], Any]:
         def act(_: Any, *__: Any, **___: Any) -> None:

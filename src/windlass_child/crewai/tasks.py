@@ -6,11 +6,11 @@ import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.capabilities import found, optional
+from windlass_child.crewai.capabilities import found
 from windlass_child.journal.fingerprint import task_key
-from windlass_child.journal.step_context import replaced
 from windlass_child.process.messages import TaskEnded, TaskStarted
 from windlass_child.process.truncation import beginning
+from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -159,7 +159,7 @@ def followed_without_events(follower: TaskFollower | None) -> Iterator[None]:
 
         return run_and_report
 
-    with replaced(optional("crewai:Task"), "_execute_core", following):
+    with replaced("crewai:Task._execute_core", following):
         yield
 
 

@@ -9,11 +9,12 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.capabilities import first_of, has_fields, optional
+from windlass_child.crewai.capabilities import has_fields, optional
 from windlass_child.crewai.model_calls import base_of_models, looking, models
 from windlass_child.process.error_text import text_of
 from windlass_child.process.fields import MOST_TOKENS
 from windlass_child.process.messages import Tokens
+from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +34,7 @@ NAMES = {
 """The names of the numbers, as the providers call them."""
 
 TRACK = "_track_token_usage_internal"
+LOGGED = "crewai.utilities.token_counter_callback:TokenCalcHandler.log_success_event"
 RECENT = 64
 
 
@@ -74,7 +76,7 @@ def follow(spend: Callable[[Tokens], None], warn: Callable[[str], None]) -> None
     """Calls `spend` with the tokens of each call, where events do not have them, and `warn` if that fails.
 
     crewai hands them to a method of the model, to a callback of LiteLLM, or to both. The classes stay changed, because
-    a process runs one project.
+    a process that is reused has a release with tokens in its events.
     """
 
     def report(usage: Any) -> None:
@@ -90,14 +92,14 @@ def follow(spend: Callable[[Tokens], None], warn: Callable[[str], None]) -> None
             report(usage)
 
     follow_trackers(report_of_model)
-    handler = first_of("crewai.utilities.token_counter_callback:TokenCalcHandler")
+    handler = optional(LOGGED.rpartition(".")[0])
     if handler is not None:
 
         def report_answer(call: Any, answer: Any, *_times: Any) -> None:
             if (usage := usage_of(call, answer)) is not None and reports.is_new_of_callback(usage):
                 report(usage)
 
-        handler.log_success_event = after(handler.log_success_event, report_answer)
+        replace_name(LOGGED, lambda run: after(run, report_answer), handler)
 
 
 def follow_trackers(report: Callable[[Any], Any]) -> None:
@@ -109,12 +111,12 @@ def follow_trackers(report: Callable[[Any], Any]) -> None:
             if model not in known:
                 known.add(model)
                 if tracks_itself(model):
-                    setattr(model, TRACK, after(getattr(model, TRACK), report))
+                    replace_name(f"crewai:BaseLLM.{TRACK}", lambda track: after(track, report), model)
 
     look_for_trackers()
     base = base_of_models()
     if hasattr(base, TRACK):
-        base.__init__ = looking(look_for_trackers)(base.__init__)
+        replace_name("crewai:BaseLLM.__init__", looking(look_for_trackers), base)
 
 
 class Reports:

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crewai import Crew, Task
-from crewai.tasks.conditional_task import ConditionalTask
 
 from windlass_child.crewai.capabilities import found
 from windlass_child.crewai.guard import hooked, hooks
 from windlass_child.crewai.tasks import described
 from windlass_child.journal import tasks
 from windlass_child.journal.fingerprint import Identity
-from windlass_child.journal.step_context import inheriting, replaced, step_here, task_keys, within
+from windlass_child.journal.step_context import inheriting, step_here, task_keys, within
 from windlass_child.process.error_text import text_of
+from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Entry = tuple[str, dict[str, Any], str, int | None, bool]
 """The positional arguments of `Report.finished`."""
 
+SHOULD_EXECUTE = "crewai.tasks.conditional_task:ConditionalTask.should_execute"
 UNKNOWN = "it was kicked off in a thread that was there before the run: start threads in the code that is run"
 
 
@@ -90,9 +91,11 @@ class CrewJournal:
         with (
             self._following_kickoffs(),
             inheriting(),
-            replaced(Task, "_execute_core", self._running),
-            replaced(Task, "_aexecute_core", self._running_async) if hasattr(Task, "_aexecute_core") else nothing(),
-            replaced(ConditionalTask, "should_execute", self._deciding),
+            replaced("crewai:Task._execute_core", self._running),
+            replaced("crewai:Task._aexecute_core", self._running_async)
+            if hasattr(Task, "_aexecute_core")
+            else nothing(),
+            replaced(SHOULD_EXECUTE, self._deciding),
         ):
             yield
 
@@ -113,10 +116,10 @@ class CrewJournal:
         with contextlib.ExitStack() as stack:
             for name in ("kickoff", "akickoff"):
                 if hasattr(Crew, name):
-                    stack.enter_context(replaced(Crew, name, self._noting_inputs))
+                    stack.enter_context(replaced(f"crewai:Crew.{name}", self._noting_inputs))
             for name, surround in {"_execute_tasks": self._around, "_aexecute_tasks": self._around_async}.items():
                 if hasattr(Crew, name):
-                    stack.enter_context(replaced(Crew, name, surround))
+                    stack.enter_context(replaced(f"crewai:Crew.{name}", surround))
             yield
 
     def _noting_inputs(self, kickoff: Callable[..., Any]) -> Callable[..., Any]:

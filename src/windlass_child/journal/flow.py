@@ -10,6 +10,7 @@ answers of routers nor the number of rounds of a loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,10 @@ from windlass_child.journal.flow_state import FlowState
 from windlass_child.journal.step_context import task_keys, within
 from windlass_child.journal.value_codec import decoded, encoded
 from windlass_child.process.error_text import text_of
+from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from windlass_child.crewai.flow_methods import MethodFollower
     from windlass_child.journal.journal import JournalEntry
@@ -50,7 +52,11 @@ class FlowJournal:
         self._restored: list[str] = []
         self._reported: set[str] = set()
         self._writing = asyncio.Lock()
-        object.__setattr__(flow, "_execute_method", self.execute)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        with replaced("crewai.flow.flow:Flow._execute_method", lambda _: self.execute, self._flow):
+            yield
 
     async def execute(self, name: str, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Returns what the engine expects of a method: its output, with the id of the event that reported its end where

@@ -8,53 +8,16 @@ The keys of crews contain the step that kicks them off, which distinguishes them
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from windlass_child.replacements import replaced
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Replaces `owner.name` with `make(original)` inside the `with` block.
-
-    What code inside the block has set in its place stays. Such code may call what it has found there, as libraries for
-    tracing do: after the block that is the original.
-    """
-    before = getattr(owner, name)
-    put = Replacement(before, make(before))
-    setattr(owner, name, put.place)
-    try:
-        yield
-    finally:
-        put.current = before
-        if vars(owner).get(name, put.place) is put.place:
-            setattr(owner, name, before)
-
-
-class Replacement:
-    """What stands in `place` of a function. It calls `current`. An object other than a function takes its place."""
-
-    def __init__(self, before: Any, current: Any) -> None:
-        self.current = current
-        self.place = current if not inspect.isfunction(before) else self._calling(before)
-
-    def _calling(self, before: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(before)
-        def call(*arguments: Any, **named: Any) -> Any:
-            return self.current(*arguments, **named)
-
-        @functools.wraps(before)
-        async def call_async(*arguments: Any, **named: Any) -> Any:
-            return await self.current(*arguments, **named)
-
-        return call_async if inspect.iscoroutinefunction(before) else call
+    from concurrent.futures import ThreadPoolExecutor
 
 
 WITHIN: ContextVar[str | None] = ContextVar("windlass_within", default=None)
@@ -94,7 +57,10 @@ def inheriting() -> Iterator[None]:
 
     Work for a pool of threads inherits the step that submits it.
     """
-    with replaced(threading.Thread, "start", starting), replaced(ThreadPoolExecutor, "submit", submitting):
+    with (
+        replaced("threading:Thread.start", starting),
+        replaced("concurrent.futures:ThreadPoolExecutor.submit", submitting),
+    ):
         yield
 
 

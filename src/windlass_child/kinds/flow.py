@@ -130,9 +130,10 @@ class LoadedFlow:
         with guard.watching(), CrewJournal(report).kept():
             flow = self._make()
             journal = FlowJournal(flow, self._methods, MethodFollower(self._tasks, report), report)
-            output = results.exhausted(
-                kicked_off(flow, order.inputs, required=bool(self._inputs_schema.get("required")))
-            )
+            with journal.kept():
+                output = results.exhausted(
+                    kicked_off(flow, order.inputs, required=bool(self._inputs_schema.get("required")))
+                )
         journal.end()
         bus.flush()
         return results.of_any(output, report)

@@ -13,7 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windlass_child.replacements import replace_name
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from windlass_child.process.report import Report
 
 EVENT = "library_log"
@@ -28,21 +32,22 @@ def ignore_accidental_setup() -> None:
     `logging.info(...)` and its like add a handler to the root logger when it has none. In this process they don't, so
     that a record reaches the handler of last resort. A call of `logging.basicConfig` elsewhere has its usual effect.
     """
-    set_up = logging.basicConfig
-    if set_up.__module__ == __name__:
-        return
+    if logging.basicConfig.__module__ != __name__:
+        replace_name("logging:basicConfig", by_others)
 
+
+def by_others(set_up: Callable[..., None]) -> Callable[..., None]:
     def basic_config(**options: Any) -> None:
         if sys._getframe(1).f_globals is not vars(logging):  # noqa: SLF001 - the only way to see who calls
             set_up(**options)
 
-    logging.basicConfig = basic_config
+    return basic_config
 
 
 def keep_apart(report: Report, root: str) -> None:
     """Handles the records of this process for which nobody has set up a handler. `root` is the project's folder."""
     ignore_accidental_setup()
-    logging.lastResort = LastResort(report, root)
+    replace_name("logging:lastResort", lambda _: LastResort(report, root))
 
 
 class LastResort(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.10 does not take the argument

@@ -101,7 +101,8 @@ class Ready:
     """The zygote has imported and warmed its modules. From now on it answers Fork.
 
     `threads` names the threads that the project started at import. A fork would not copy them, so none is made then.
-    `degraded` are codes of what Windlass can't do with this release of the framework.
+    `degraded` are codes of what Windlass can't do with this release of the framework. `fault` is the reason why the
+    framework could not run a crew as Windlass runs it, "" if it could.
     """
 
     python: str
@@ -109,6 +110,7 @@ class Ready:
     version: str | None
     threads: str = ""
     degraded: list[Key] = field(default_factory=list)
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass_child import frameworks, kinds
+from windlass_child import frameworks, kinds, replacements
 from windlass_child.process import imported_paths, own_package
 from windlass_child.process.error_text import (
     EXECUTABLE,
@@ -41,9 +41,10 @@ from windlass_child.process.process_env import (
 )
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.working_folder import PACKAGE, STORAGE, TEMPORARY, fill
+from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from windlass_child.process.messages import Project
 
@@ -90,8 +91,7 @@ def keep_signatures() -> None:
     """Reads the signatures of the built-in classes once. pydantic asks for that of `list` when it builds a class, and
     for each one `inspect` copies `sys.modules`. That writes to every module, so that each child would copy 6 MB.
     """
-    made = getattr(inspect, "_signature_fromstr", None)
-    if made is None:
+    if not hasattr(inspect, "_signature_fromstr"):
         return
     kept = {}
     for one in vars(builtins).values():
@@ -99,12 +99,15 @@ def keep_signatures() -> None:
             with contextlib.suppress(ValueError):  # it has none
                 kept[one] = inspect.signature(one)
 
-    def signature(cls: type, obj: object, *rest: Any, **named: Any) -> Any:
-        if cls is inspect.Signature and isinstance(obj, type) and obj in kept:
-            return kept[obj]
-        return made(cls, obj, *rest, **named)
+    def remembering(read: Callable[..., Any]) -> Callable[..., Any]:
+        def signature(cls: type, obj: object, *rest: Any, **named: Any) -> Any:
+            if cls is inspect.Signature and isinstance(obj, type) and obj in kept:
+                return kept[obj]
+            return read(cls, obj, *rest, **named)
 
-    inspect._signature_fromstr = signature  # type: ignore[attr-defined]  # noqa: SLF001 - a function of Python
+        return signature
+
+    replace_name("inspect:_signature_fromstr", remembering)
 
 
 def warmed(framework: str) -> Ready | Unready:
@@ -122,7 +125,7 @@ def warmed(framework: str) -> Ready | Unready:
         words = one_line(f"{type(error).__name__}: {text_of(error)}")
         return Unready(f"{framework} can't be imported by {interpreter()}: {words}")
     degraded = frameworks.adapter(framework).degraded()
-    return Ready(sys.version.split()[0], framework, version(framework), degraded=degraded)
+    return Ready(sys.version.split()[0], framework, version(framework), degraded=degraded, fault=replacements.Given.up)
 
 
 def with_project(project: Project, redaction: Redaction) -> Unready | None:

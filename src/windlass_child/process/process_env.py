@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import ctypes
 import faulthandler
@@ -21,6 +20,7 @@ from windlass_child.process import imported_paths, own_package
 from windlass_child.process.error_text import EXECUTABLE, INSTEAD_OF_A_PERSON, NobodyAnswers
 from windlass_child.process.messages import DUMP_SIGNAL
 from windlass_child.process.working_folder import PACKAGE, STORAGE, TEMPORARY
+from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -214,7 +214,7 @@ def flush_output() -> None:
 
 def refuse_input() -> None:
     """Makes input() fail at once, because no person attends a kickoff. Its own error reports only an empty input."""
-    builtins.input = refuse
+    replace_name("builtins:input", lambda _: refuse)
 
 
 def refuse(prompt: object = "", /) -> NoReturn:

@@ -84,8 +84,9 @@ def server(settings: Settings) -> Finding:
     answer = _ready(url)
     if failing := [name for name, state in answer["checks"].items() if state != "ok"]:
         problems = [str(text) for text in dict(answer.get("problems", {})).values()]
+        state = "is ready, but not all of it works" if answer.get("status") == "ok" else "is not ready"
         raise WindlassError(
-            f"the server at {url} is not ready: {', '.join(failing)}. {' '.join(problems)}".strip(),
+            f"the server at {url} {state}: {', '.join(failing)}. {' '.join(problems)}".strip(),
             "See its log for the cause.",
         )
     if degraded := answer.get("degraded"):

@@ -1,0 +1,195 @@
+"""Replaces names of crewai and of Python. Each name is listed in NAMES, with the promises that need it.
+
+docs/development/crewai.md has the same list, with the tests. No other module sets a name of another package. If crewai
+can't run a crew with these replacements, all are undone and no further one is made (`give_up`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import pkgutil
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+STOP, BUDGET, JOURNAL, EVENTS, STORAGE = "stop", "budget", "journal", "events", "storage"
+HUMAN, LOAD, REDACTION, TELEMETRY, WARNINGS, MEMORY = (
+    "human answers",
+    "no run at load",
+    "redaction",
+    "telemetry",
+    "warnings",
+    "memory",
+)
+PROMISES = (STOP, BUDGET, JOURNAL, EVENTS, STORAGE, HUMAN, LOAD, REDACTION, TELEMETRY, WARNINGS, MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """`capability` is the one of `crewai.capabilities` that the replacement belongs to, "" for none.
+
+    A replacement that `stays` is not undone by `give_up`: no release of crewai can break it, or crews would share files
+    without it.
+    """
+
+    promises: tuple[str, ...]
+    capability: str = ""
+    stays: bool = False
+
+
+NAMES = {
+    "crewai:Task._execute_core": Name((JOURNAL, STOP, EVENTS), "task_journal"),
+    "crewai:Task._aexecute_core": Name((JOURNAL, STOP), "task_journal"),
+    "crewai.tasks.conditional_task:ConditionalTask.should_execute": Name((JOURNAL,), "task_journal"),
+    "crewai:Crew.kickoff": Name((JOURNAL,), "task_journal"),
+    "crewai:Crew.akickoff": Name((JOURNAL,), "task_journal"),
+    "crewai:Crew._execute_tasks": Name((JOURNAL,), "task_journal"),
+    "crewai:Crew._aexecute_tasks": Name((JOURNAL,), "task_journal"),
+    "crewai.flow.flow:Flow._execute_method": Name((JOURNAL, EVENTS, STOP), "flow_journal"),
+    "threading:Thread.start": Name((JOURNAL,), stays=True),
+    "concurrent.futures:ThreadPoolExecutor.submit": Name((JOURNAL,), stays=True),
+    "crewai:BaseLLM.__init__": Name((STOP, BUDGET), "token_usage"),
+    "crewai:BaseLLM.call": Name((STOP, BUDGET), "token_usage"),
+    "crewai:BaseLLM.acall": Name((STOP, BUDGET), "token_usage"),
+    "crewai:BaseLLM._track_token_usage_internal": Name((BUDGET,), "token_usage"),
+    "crewai.utilities.token_counter_callback:TokenCalcHandler.log_success_event": Name((BUDGET,), "token_usage"),
+    "crewai.events.stream_context:_stream_sinks": Name((EVENTS,), "events"),
+    "crewai.events.event_bus:crewai_event_bus.emit": Name((EVENTS,), "events"),
+    "crewai.hooks.dispatch:_emit_telemetry": Name((EVENTS,), "hooks"),
+    "crewai.flow.flow_config:flow_config.hitl_provider": Name((HUMAN,), "human_input"),
+    "crewai.flow.flow_config:flow_config.input_provider": Name((HUMAN,), "human_input"),
+    "crewai.core.providers.human_input:_provider": Name((HUMAN,), "human_input"),
+    "builtins:input": Name((HUMAN,), stays=True),
+    "crewai:Crew.*": Name((LOAD,), "import_guard"),
+    "crewai.flow.flow:Flow.*": Name((LOAD,), "import_guard"),
+    "crewai:Agent.*": Name((LOAD,), "import_guard"),
+    "crewai.lite_agent:LiteAgent.*": Name((LOAD,), "import_guard"),
+    "crewai.rag.chromadb.constants:DEFAULT_STORAGE_PATH": Name((STORAGE,), "storage_folder", stays=True),
+    "crewai.rag.chromadb.config:DEFAULT_STORAGE_PATH": Name((STORAGE,), "storage_folder", stays=True),
+    "crewai.rag.qdrant.constants:DEFAULT_STORAGE_PATH": Name((STORAGE,), "storage_folder", stays=True),
+    "crewai.rag.qdrant.config:DEFAULT_STORAGE_PATH": Name((STORAGE,), "storage_folder", stays=True),
+    "crewai.memory.storage.kickoff_task_outputs_storage:KickoffTaskOutputsSQLiteStorage.__init__.__defaults__": Name(
+        (STORAGE,), "storage_folder", stays=True
+    ),
+    "crewai.memory.storage.ltm_sqlite_storage:LTMSQLiteStorage.__init__.__defaults__": Name(
+        (STORAGE,), "storage_folder", stays=True
+    ),
+    "crewai.events.utils.console_formatter:ConsoleFormatter.print_panel": Name((REDACTION,), "events"),
+    "crewai.telemetry.telemetry:Telemetry.__init__": Name((TELEMETRY,), "telemetry_switch", stays=True),
+    "crewai.events.listeners.tracing.utils:is_first_execution": Name((TELEMETRY,), stays=True),
+    "crewai.events.listeners.tracing.trace_batch_manager:TraceBatchManager._initialize_backend_batch": Name(
+        (TELEMETRY,), stays=True
+    ),
+    "crewai.utilities.logger:Logger.log": Name((WARNINGS,)),
+    "logging:basicConfig": Name((WARNINGS,), stays=True),
+    "logging:lastResort": Name((WARNINGS,), stays=True),
+    "inspect:_signature_fromstr": Name((MEMORY,), stays=True),
+}
+"""The names that are replaced, as "module:attribute". A star stands for each public method that starts a run. A method
+of BaseLLM is replaced in its subclasses too. Older releases of crewai have some of them in other modules.
+"""
+
+ABSENT = object()
+
+
+class Given:
+    """Why all replacements were given up; "" as long as they are used. `undo` undoes those that last, newest last."""
+
+    up = ""
+    undo: list[tuple[str, Callable[[], None]]] = []  # noqa: RUF012 - there is one list for the process
+
+
+def give_up(why: str) -> None:
+    """Undoes all replacements except those that stay, and prevents later ones."""
+    Given.up = why
+    undo(*(key for key, name in NAMES.items() if not name.stays))
+
+
+def undo(*keys: str) -> None:
+    """Undoes the replacements of `replace_name` with these keys."""
+    for entry in reversed([one for one in Given.undo if one[0] in keys]):
+        Given.undo.remove(entry)
+        entry[1]()
+
+
+def is_off(key: str) -> bool:
+    return bool(Given.up) and not NAMES[key].stays
+
+
+def replace_name(key: str, make: Callable[[Any], Any], owner: Any = None) -> None:
+    """Replaces the name with `make(original)`, until it is undone.
+
+    `owner` is the object whose attribute it is, where this is another one than the key names.
+    """
+    if is_off(key):
+        return
+    owner, name = place_of(key, owner)
+    before = own(owner, name)
+    put(owner, name, make(getattr(owner, name)))
+    if not NAMES[key].stays:
+        Given.undo.append((key, partial(put, owner, name, before)))
+
+
+@contextlib.contextmanager
+def replaced(key: str, make: Callable[[Any], Any], owner: Any = None, name: str = "") -> Iterator[None]:
+    """Replaces the name with `make(original)` inside the `with` block.
+
+    What code inside the block has set in its place stays. Such code may call what it has found there, as libraries for
+    tracing do: after the block that is the original. `owner` is as for `replace_name`. `name` is its attribute, if the
+    key has a star.
+    """
+    if is_off(key):
+        yield
+        return
+    owner, attribute = place_of(key, owner)
+    name = name or attribute
+    before, used = own(owner, name), getattr(owner, name)
+    standing = StandIn(used, make(used))
+    put(owner, name, standing.place)
+    try:
+        yield
+    finally:
+        standing.current = used
+        if vars(owner).get(name, standing.place) is standing.place:
+            put(owner, name, before)
+
+
+def place_of(key: str, owner: Any = None) -> tuple[Any, str]:
+    path, _, name = key.rpartition("." if "." in key.partition(":")[2] else ":")
+    return (pkgutil.resolve_name(path) if owner is None else owner), name
+
+
+def own(owner: Any, name: str) -> Any:
+    """Returns what the object holds by this name. A class may inherit it, and then holds nothing (ABSENT)."""
+    return vars(owner).get(name, ABSENT) if isinstance(owner, type) else getattr(owner, name)
+
+
+def put(owner: Any, name: str, value: Any) -> None:
+    if value is ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, value)
+
+
+class StandIn:
+    """What stands in `place` of a function. It calls `current`. An object other than a function takes its place."""
+
+    def __init__(self, before: Any, current: Any) -> None:
+        self.current = current
+        self.place = current if not inspect.isfunction(before) else self._calling(before)
+
+    def _calling(self, before: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(before)
+        def call(*arguments: Any, **named: Any) -> Any:
+            return self.current(*arguments, **named)
+
+        @functools.wraps(before)
+        async def call_async(*arguments: Any, **named: Any) -> Any:
+            return await self.current(*arguments, **named)
+
+        return call_async if inspect.iscoroutinefunction(before) else call

@@ -1,0 +1,86 @@
+"""docs/development/crewai.md lists the names that Windlass replaces, and no module sets one that is not listed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from windlass_child.crewai.capabilities import CAPABILITIES
+from windlass_child.replacements import NAMES, PROMISES
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "development" / "crewai.md"
+CHILD = ROOT / "src" / "windlass_child"
+ROW = re.compile(r"^\| `(.+?)` \| (.+?) \| (\S+) \| (yes|no) \| `(\S+?)::(\S+?)` \|$", re.MULTILINE)
+
+OF_OBJECTS = {
+    "checks/clock.py": {"setattr(owner, name, later)"},  # in a process that only checks a project
+    "crewai/bus.py": {f"BUS.{name}" for name in ("_sync_executor", "_loop", "_loop_thread")}
+    | {f"BUS.{name}" for name in ("_executor_initialized", "_has_pending_events")},
+    "crewai/events.py": {"handler.is_first_time", "listener._listeners_setup", "telemetry._initialized"}
+    | {"telemetry.ready", "telemetry.trace_set"},
+    "crewai/guard.py": {"Aborted.__module__"},
+    "crewai/inputs.py": {"found.setdefault(name, Input(name, required=False)).default"},
+    "crewai/prewarm.py": {
+        "receiver.journal",
+        "setattr(llm, name, OpenAI(api_key='none', base_url=ADDRESS, http_client=client))",
+    },
+    "frameworks.py": {"spec.loader.exec_module"},  # of the import that is awaited
+    "journal/crew.py": {"step.output", "step.skipped", "task.agent", "task.output"},
+    "journal/flow_parts.py": {"object.__setattr__(state_of(self._flow), '__pydantic_fields_set__', set(held))"},
+    "journal/tasks.py": {"output.name", "output.description", "output.expected_output"},
+    "journal/value_codec.py": {"object.__setattr__(model, name, None)", "object.__setattr__(value, name, item)"},
+    "kinds/crew.py": {"fault.message"},
+    "kinds/importing.py": {"sys.path"},
+    "process/child.py": {"guard.daemon", "inbox.journal.has_files", "inbox.stopping.lease", "sys.argv"},
+    "process/declared_package.py": {"parser.optionxform"},
+    "process/error_text.py": {"one.stack"},
+    "process/own_package.py": {"sys.executable"},
+    "process/preload.py": {"sys.executable"},
+    "process/process_env.py": {"tempfile.tempdir"},
+}
+"""Attributes of objects that a module sets, by file: the state of an object, and no name that other code calls."""
+RESETS = {"crewai/shared_state.py", "process/left_open.py", "process/reuse.py", "replacements.py"}
+"""Modules that put attributes back to what they were, and the module of the replacements."""
+
+
+def set_in(file: Path) -> set[str]:
+    """Returns the attributes that the code sets on other objects than `self`."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(ast.unparse(node))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in SETTERS:
+            found.add(ast.unparse(node))
+    return {one for one in found if not one.startswith("self.")}
+
+
+SETTERS = {"setattr", "delattr", "__setattr__"}
+
+
+def test_no_module_sets_a_name_of_another_package() -> None:
+    files = {file.relative_to(CHILD).as_posix(): set_in(file) for file in CHILD.rglob("*.py")}
+    assert {name: found for name, found in files.items() if found and name not in RESETS} == OF_OBJECTS
+
+
+def test_the_page_lists_the_replaced_names() -> None:
+    rows = ROW.findall(PAGE.read_text("utf-8"))
+    listed = [(name, promises, capability, stays) for name, promises, capability, stays, _, _ in rows]
+    assert listed == [
+        (key, ", ".join(name.promises), name.capability or "-", "yes" if name.stays else "no")
+        for key, name in NAMES.items()
+    ]
+
+
+def test_the_page_explains_each_promise() -> None:
+    assert re.findall(r"^\| ([a-z ]+) \| [^|]+ \|$", PAGE.read_text("utf-8"), re.MULTILINE)[1:] == list(PROMISES)
+
+
+def test_each_name_has_a_test_that_exists() -> None:
+    for *_, file, test in ROW.findall(PAGE.read_text("utf-8")):
+        assert f"def {test}(" in (ROOT / file).read_text("utf-8")
+
+
+def test_each_capability_is_one_of_crewai() -> None:
+    assert {name.capability for name in NAMES.values()} <= {one.name for one in CAPABILITIES} | {""}
