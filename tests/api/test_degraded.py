@@ -54,7 +54,7 @@ def test_doctor_warns_of_it(tmp_path: Path) -> None:
 
 
 def test_doctor_fails_after_a_failed_warm_up(tmp_path: Path) -> None:
-    with pytest.raises(WindlassError, match=r"is ready, but not all of it works: warm_up\. The warm-up .* 1 interpreter"):
+    with pytest.raises(WindlassError, match=r"but not all of it works: warm_up\. The warm-up .* 1 interpreter"):
         finding_of(asyncio.run(ready([], 1)).content, tmp_path)
 
 

@@ -52,6 +52,14 @@ async def test_what_the_crew_sets_before_a_kickoff_is_not_required_but_what_it_r
     assert manifest.required_inputs == ["mood", "city", "file", "street-name"]
 
 
+async def test_what_is_returned_beside_the_inputs_is_not_required(bench: Bench, tmp_path: Path) -> None:
+    returned = """        return {**inputs, "year": 2024, "mood": "gay", "city": inputs["city"]}
+"""
+    code = PLACEHOLDERS.replace("        return inputs\n", returned).replace('        inputs["year"] = 2024\n', "")
+    manifest = await bench.inspect(crew_project(tmp_path, code))
+    assert manifest.required_inputs == ["city", "file", "street-name"]
+
+
 async def test_an_input_is_described_by_where_it_is_used(bench: Bench, tmp_path: Path) -> None:
     properties = (await bench.inspect(crew_project(tmp_path, PLACEHOLDERS))).inputs_schema["properties"]
     assert properties["mood"] == {"description": "Used in the expected_output of task first."}

@@ -88,8 +88,16 @@ def provided_by(preparations: Sequence[Callable[..., Any]]) -> set[str]:
     for preparation in preparations:
         with contextlib.suppress(OSError, TypeError, SyntaxError):  # the source is not available
             tree = ast.parse(textwrap.dedent(inspect.getsource(preparation)))
-            names |= keys(tree, ast.Store) - keys(tree, ast.Load)
+            names |= (keys(tree, ast.Store) | returned_keys(tree)) - keys(tree, ast.Load)
     return names
+
+
+def returned_keys(tree: ast.AST) -> set[str]:
+    """Returns the string keys of dictionaries in returned values: `return {**inputs, "key": value}`."""
+    returned = (node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value is not None)
+    written = (node for value in returned for node in ast.walk(value) if isinstance(node, ast.Dict))
+    found = (key.value for node in written for key in node.keys if isinstance(key, ast.Constant))
+    return {key for key in found if isinstance(key, str)}
 
 
 def keys(tree: ast.AST, context: type[ast.expr_context]) -> set[str]:

@@ -8,6 +8,7 @@ run as without Windlass, and `/ready`, `windlass doctor` and a warning of each k
 from __future__ import annotations
 
 import json
+from contextvars import copy_context
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def warm() -> None:
         executor = capabilities.optional("crewai.agents.agent_executor:AgentExecutor")
         if executor is not None:
             executor.flow_definition()
-        kick_off()
+        copy_context().run(kick_off)  # no run inherits the context variables of this one
     except Exception as error:  # noqa: BLE001 - code of crewai may raise anything; the server reports the failure
         replacements.give_up(one_line(f"crewai {crewai.__version__}: {type(error).__name__}: {text_of(error)}"))
     stop_threads()

@@ -279,6 +279,8 @@ def config_files(crew_class: Any) -> list[Path | None]:
 
 
 def preparations(crew: Any, found: Any) -> list[Any]:
-    members = vars(found).values() if isinstance(found, type) else ()
+    # older releases put the decorated class below one of their own
+    bases = found.__mro__ if isinstance(found, type) else ()
+    members = [method for base in bases for method in vars(base).values()]
     marked = [method for method in members if getattr(method, "is_before_kickoff", False)]
     return [getattr(method, "_meth", method) for method in marked] + list(getattr(crew, "before_kickoff_callbacks", ()))
