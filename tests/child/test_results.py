@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from windlass_child.kinds import results
+from windlass_child import results
 from windlass_child.process.error_text import ProjectFault, explain
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report

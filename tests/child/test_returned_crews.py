@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from crewai import LLM, Agent, Crew, Task
 
+from windlass_child import results
 from windlass_child.crewai import adapter
 from windlass_child.crewai.callbacks import names_of, refuse_async
-from windlass_child.kinds import results
 from windlass_child.kinds.function import returned_crew
 from windlass_child.process.error_text import InputsRefused, ProjectFault
 

@@ -15,6 +15,7 @@ ADAPTERS = [
     *(f"windlass_child/{framework}" for framework in FRAMEWORKS),
     "windlass_child/frameworks.py",
     "windlass_child/replacements.py",
+    "windlass_child/results.py",
     "windlass_child/journal",
     "windlass_child/kinds",
     "windlass/api/crewai_cli.py",

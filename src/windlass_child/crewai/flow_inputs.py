@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
+from windlass_child import results
 from windlass_child.crewai.capabilities import optional
-from windlass_child.kinds import results
-from windlass_child.kinds.models import schema_with_every_field
+from windlass_child.model_schemas import schema_with_every_field
 from windlass_child.process.error_text import field_problem
 
 MAKERS = ("__init__", "_create_initial_state", "model_post_init")

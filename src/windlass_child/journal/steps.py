@@ -22,9 +22,9 @@ from urllib.parse import quote
 from windlass_child.journal.fingerprint import Identity, Kind, task_key
 from windlass_child.journal.step_context import inheriting, step_here, task_keys, within
 from windlass_child.journal.value_codec import decoded, encoded
-from windlass_child.kinds.results import text_of_output
 from windlass_child.process.error_text import ProjectFault, text_of
 from windlass_child.process.messages import TaskEnded, TaskStarted
+from windlass_child.results import text_of_output
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from crewai import Crew
 
+from windlass_child import results
 from windlass_child.crewai import bus, capabilities, events, inputs, knowledge, texts
 from windlass_child.crewai.callbacks import names_of, refuse_async
 from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
 from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
 from windlass_child.journal.crew import CrewJournal
-from windlass_child.kinds import results
 from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
 from windlass_child.process import reuse
 from windlass_child.process.error_text import (

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from crewai.flow.flow import Flow
 from pydantic import ValidationError
 
-from windlass_child import frameworks
+from windlass_child import frameworks, results
 from windlass_child.crewai import bus, capabilities, events, flow_inputs
 from windlass_child.crewai.flow_methods import MethodFollower, described, hush
 from windlass_child.crewai.flow_shape import shape_of
 from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, flow_config
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
-from windlass_child.kinds import results
 from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
 from windlass_child.process import reuse
 from windlass_child.process.error_text import InputsRefused, ProjectFault, StartedAtImport, text_of

@@ -10,10 +10,9 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from windlass_child import frameworks
+from windlass_child import frameworks, results
 from windlass_child.journal import steps
 from windlass_child.journal.fingerprint import task_key
-from windlass_child.kinds import results
 from windlass_child.kinds.importing import entry_module, named_in
 from windlass_child.kinds.parameters import Definitions, built, hints_of, schema_of
 from windlass_child.process.error_text import InputsRefused, ProjectFault, text_of

@@ -80,7 +80,7 @@ def any_of(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def schema_of_model(model: Any, definitions: Definitions) -> dict[str, Any]:
-    from windlass_child.kinds.models import schema_with_every_field
+    from windlass_child.model_schemas import schema_with_every_field
 
     schema = schema_with_every_field(model, f"#/$defs/{model.__qualname__}.{{model}}")
     for name, definition in schema.pop("$defs", {}).items():

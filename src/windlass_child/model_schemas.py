@@ -11,7 +11,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import DEFAULT_REF_TEMPLATE, GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
-from windlass_child.kinds import results
+from windlass_child import results
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
