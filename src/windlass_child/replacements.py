@@ -2,9 +2,9 @@
 
 docs/development/crewai.md has the same list, with the tests. No other module sets a name of another package. If crewai
 can't run a crew with these replacements, all are undone and no further one is made (`give_up`).
-
-Decision: docs/decisions/child.md#each-replaced-name-of-crewai-is-in-one-list
 """
+
+# See docs/decisions/child.md#each-replaced-name-of-crewai-is-in-one-list
 
 from __future__ import annotations
 

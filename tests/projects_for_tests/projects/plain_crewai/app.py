@@ -144,7 +144,7 @@ def has_loop():
 @case("crew")
 def asyncio_run_in_a_tool():
     one = worker(using("own_loop", text="x"), tools=[own_loop])
-    return team(step("a", one), step("b", one))
+    return team(step("a", one), step("b", one, context=[]))
 
 
 SET = ContextVar("set", default="default")
@@ -172,7 +172,7 @@ def in_threads(text: str) -> str:
 def threads_and_context_variables():
     SET.set("of the module")
     one = worker(using("in_threads", text="x"), tools=[in_threads])
-    return team(step("a", one), step("b", one))
+    return team(step("a", one), step("b", one, context=[]))
 
 
 @case("crew")
