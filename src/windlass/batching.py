@@ -1,3 +1,5 @@
+"""Answers requests in batches: those that arrive while a batch is in progress share the next one."""
+
 # See docs/decisions/queue.md#requests-that-arrive-together-share-one-commit
 
 from __future__ import annotations

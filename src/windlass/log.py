@@ -68,8 +68,8 @@ EVENTS: dict[str, Event] = {
         "The framework of `interpreter` could not run a crew as Windlass runs it, for the reason `error`. Its crews "
         "run as they do without Windlass.",
     ),
-    "zygote.stopped": Event(INFO, "Such a process was stopped: it was idle, or the server stopped."),
-    "zygote.lost": Event(WARNING, "Such a process ended unexpectedly; another one replaces it."),
+    "zygote.stopped": Event(INFO, "A process that forks children was stopped: it was idle, or the server stopped."),
+    "zygote.lost": Event(WARNING, "A process that forks children ended unexpectedly; another one replaces it."),
     "zygote.refused": Event(
         ERROR, "A process that forks children did something that only hostile code does; it was ended."
     ),

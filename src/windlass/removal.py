@@ -73,8 +73,9 @@ def remove_here(folder: Path) -> None:
 class _Level:
     """A folder on the path from the top to the current folder.
 
-    `folders` are the names of its subfolders that are still to be emptied. `more` means that it has further subfolders
-    that were not listed; they are listed when some of the listed ones are removed, which `shrunk` records.
+    `folders` are the names of its subfolders that are still to be emptied. `more` means that the list is
+    incomplete: the folder has further subfolders. They are listed once some of the listed ones are removed. `shrunk`
+    records that this has happened.
     """
 
     name: str

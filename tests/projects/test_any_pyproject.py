@@ -112,4 +112,4 @@ def test_of_two_choices_the_one_that_counts_for_nothing_is_told_with_its_line(tm
     recognised, (found,) = declared_project(tmp_path)
     assert (recognised and recognised.project.kind) == "function"
     assert (found.code, found.level, found.line) == ("option", "warning", 3)
-    assert "crew counts for nothing beside entrypoint" in found.message
+    assert "crew has no effect beside entrypoint" in found.message

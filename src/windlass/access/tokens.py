@@ -1,3 +1,5 @@
+"""Creates, shows, rotates and revokes API tokens, and manages the users to whom they belong."""
+
 # See docs/decisions/api.md#the-token-pepper-is-kept-in-the-database
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""Opens the database in psql, or prints its URL."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Serves the offline model."""
+
 from __future__ import annotations
 
 import asyncio

@@ -255,7 +255,7 @@ def promote(slug: str, version: int, *, control: ControlSession, json_output: bo
 @json_option
 @server_options
 def rollback(slug: str, *, control: ControlSession, json_output: bool) -> None:
-    """Make the version current that was so before.
+    """Make the previous version current.
 
     Kickoffs finish on the version that accepted them.
     """

@@ -1,3 +1,5 @@
+"""Checks what Windlass needs on this machine, and shows how to fix it."""
+
 from __future__ import annotations
 
 from functools import partial

@@ -1,3 +1,5 @@
+"""Stops one kickoff, or all open ones."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

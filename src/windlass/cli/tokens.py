@@ -1,3 +1,5 @@
+"""Creates, shows, lists, rotates and revokes API tokens."""
+
 from __future__ import annotations
 
 import re

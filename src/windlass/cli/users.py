@@ -1,3 +1,5 @@
+"""Manages users, their roles and their sign-in."""
+
 from __future__ import annotations
 
 import shlex

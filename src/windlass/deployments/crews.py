@@ -1,3 +1,5 @@
+"""Finds the crew of an address, with its current version, for requests."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -152,7 +152,7 @@ class Deploys:
         return promoted
 
     async def roll_back(self, slug: str, current: int | None, by: Actor) -> int:
-        """Makes the version the current one that was so before, as ManagingStore.roll_back does."""
+        """Makes the previous version current, as ManagingStore.roll_back does."""
         number = await self._managing.roll_back(slug, current, Change(by, "deployment.rollback", slug))
         logger.event("deployment.promoted", deployment=slug, version=number)
         return number

@@ -208,7 +208,7 @@ class DevVariables:
 
 
 def credential_of(variable: SealedVariable, credentials: Sequence[CredentialRow]) -> CredentialRow | None:
-    """Returns the credential by which the variable names, or the default one of its provider."""
+    """Returns the credential that the variable names, or the default credential of its provider."""
     for one in credentials:
         if one.id == variable.credential_id or (one.is_default and one.provider == variable.provider):
             return one

@@ -1,3 +1,5 @@
+"""Defines the events of a kickoff as they are stored, and the types that the server treats in a special way."""
+
 # See docs/decisions/store.md#payloads-of-events-are-stored-unread
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""Makes and parses the ids of kickoffs, which have the time of their acceptance."""
+
 from __future__ import annotations
 
 import os

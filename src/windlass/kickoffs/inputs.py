@@ -1,3 +1,5 @@
+"""Checks the inputs of a kickoff against the schema of its crew."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

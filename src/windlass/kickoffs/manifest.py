@@ -1,3 +1,5 @@
+"""Describes what a version has: its kind, the schema of its inputs, and its tasks."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field

@@ -26,9 +26,9 @@ LARGE = 1 << 20
 """Bytes from which a value may be too large for a statement. A smaller value waits for the database without a limit."""
 MOST_GIVEN_UP = 3
 """Statements that are given up before a large value counts as one that can't be stored."""
-LESS = "Return less, or where it is stored."
+LESS = "Return a smaller value, or store it elsewhere and return its address."
 TRIES_OF_REMOVALS = 12
-"""Tries of a removal while a kickoff does not end. The last pause between two of them is an hour."""
+"""Attempts of a removal whose kickoffs have not ended. The last pause between two attempts is an hour."""
 BETWEEN_LOOKS = 10.0
 """Seconds between two searches for jobs whose worker has died."""
 
@@ -85,7 +85,8 @@ async def until_stored(
         try:
             return await step()
         except StatementGivenUp as error:
-            given_up -= size > LARGE and await answers()
+            if size > LARGE and await answers():
+                given_up -= 1
             if not given_up:
                 raise Unstorable("the database takes too long to store it, or has no room for it.", LESS) from error
         except DatabaseUnavailable:

@@ -1,3 +1,5 @@
+"""Runs one attempt of a kickoff: resolves its environment, follows its reports, and hands its end to run_ending.py."""
+
 from __future__ import annotations
 
 import asyncio

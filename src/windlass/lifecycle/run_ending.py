@@ -1,3 +1,5 @@
+"""Settles a run: decides between its final state and another attempt, and writes it with the last reports."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""Reads statuses in batches, and waits for the end of a kickoff."""
+
 # See docs/decisions/api.md#statuses-are-looked-up-in-batches
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""Claims kickoffs, renews their leases, stops their runs, and reaps those of other workers."""
+
 # See docs/decisions/queue.md#a-worker-checks-its-folders-before-a-claim
 
 from __future__ import annotations

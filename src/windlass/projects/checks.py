@@ -93,9 +93,9 @@ def passed_over(declared: Declared) -> Iterator[Finding]:
     """Yields a warning for each option that names an entrypoint, except the first. Only the first one is used."""
     options = [option.name for _, option, _ in chosen(declared)]
     for name in options[1:]:
-        message = f"in [tool.windlass], {name} counts for nothing beside {options[0]}."
+        message = f"in [tool.windlass], {name} has no effect beside {options[0]}."
         line = line_of(declared.file, "tool.windlass", name)
-        yield Finding("option", Level.WARNING, message, FILE, line, f"Take one of them out: {options[0]} or {name}.")
+        yield Finding("option", Level.WARNING, message, FILE, line, f"Remove one of them: {options[0]} or {name}.")
 
 
 def one_by_one(table: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

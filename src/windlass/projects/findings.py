@@ -1,3 +1,5 @@
+"""Lists the findings of `windlass check`, with their codes and levels."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
@@ -30,17 +32,17 @@ CODES: Mapping[str, str] = {
     "no_placeholder": "a text looks like a placeholder, such as { topic } or {items[0]}, and no input replaces it",
     "never_runs": "no kickoff can run it: no tasks, no start, a generator, a method that nothing starts",
     "no_crew": "the project declares no crew, flow or function, or its entrypoint does not exist",
-    "option": "an option in [tool.windlass] is unknown, or its value can't be",
+    "option": "an option in [tool.windlass] is unknown, or its value is not allowed",
     "package_version": "a package is installed in another version than the project wants",
     "pyproject": "pyproject.toml is missing, or can't be read",
     "python_version": "the project's interpreter does not satisfy requires-python",
     "runs_at_import": "a module starts a crew or a flow while it is imported, or while the crew is made",
     "several_crews": "there is more than one crew or flow, and none is chosen",
     "shared_agent": "two tasks run at the same time with one agent, which does one task at a time",
-    "unknown_agent": "a task names an agent that there is not",
-    "unknown_context": "a task's context names a task that there is not, or not before it",
+    "unknown_agent": "a task names an agent that does not exist",
+    "unknown_context": "a task's context names a task that does not exist or runs later",
     "unset_variable": "the code reads an environment variable at import that is not set",
-    "unstable_task_description": "a task's description is another one each time that the crew is built",
+    "unstable_task_description": "a task's description changes each time that the crew is built",
     "unused_input": "an input has a default and is in no text of the crew",
     "yaml_syntax": "a YAML file can't be read",
 }

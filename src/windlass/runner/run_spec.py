@@ -1,3 +1,5 @@
+"""Describes a run to the runner (RunSpec), configures the runner, and makes the message that starts a run."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

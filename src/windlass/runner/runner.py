@@ -1,3 +1,5 @@
+"""Runs crews: prepares a folder, forks a child or takes a kept one, follows it, and turns its end into an Outcome."""
+
 # See docs/decisions/runner.md#a-kickoff-that-lost-its-process-runs-in-a-zygote-of-its-own
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ logger = log.logger(__name__)
 class Place:
     """The folder of a run, and its share of the shared memory.
 
-    `key` is that of the runs that may use the same process.
+    `key` identifies the runs that may use the same process.
     """
 
     folder: Path

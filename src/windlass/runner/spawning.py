@@ -1,3 +1,5 @@
+"""Starts the process of a zygote, hardened and as the user of crews."""
+
 # See docs/decisions/runner.md#a-zygote-is-started-through-the-servers-interpreter
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""Starts a zygote, asks it for forks, and follows its children until they have ended."""
+
 from __future__ import annotations
 
 import asyncio

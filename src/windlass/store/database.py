@@ -1,3 +1,5 @@
+"""Connects to PostgreSQL: a pool of connections, statements with time limits, transactions, and named queries."""
+
 # See docs/decisions/store.md#each-connection-sets-what-the-store-depends-on
 
 from __future__ import annotations

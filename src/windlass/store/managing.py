@@ -170,7 +170,7 @@ class ManagingStore:
         return int(row["number"]) if row else None
 
     async def roll_back(self, slug: str, current: int | None, change: Change) -> int:
-        """Makes the version the current one that was so before. Returns its number.
+        """Makes the previous version current, and returns its number.
 
         Raises NoSuchDeployment, NoEarlierVersion, and AnotherVersion as `promote` does.
         """

@@ -76,7 +76,8 @@ class Batch:
 
     `usage` is the total of all attempts, None when it is unchanged. `model_calls` is the number of started model calls.
     `waiting_for` is what the run waits for now. With `process_started`, the process of the run has started. Without
-    `row_changes`, these and `usage` are as they were written last, and there are no warnings and entries.
+    `row_changes`, `usage`, `model_calls` and `waiting_for` have the values of the last write, and there are no
+    warnings and no journal entries.
     """
 
     events: Sequence[StoredEvent] = ()

@@ -49,7 +49,7 @@ class RetentionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Kickoffs that ended long enough ago. `until` is the latest of their ends, None when there are none."""
+    """Kickoffs whose retention has ended. `until` is the latest of the times at which they ended."""
 
     kickoffs: list[UUID]
     until: datetime | None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SECONDS = 0.2
-"""How long threads and descriptors that are about to end are waited for."""
+"""The longest wait for threads that are about to end, and for descriptors that are about to be closed."""
 PAUSE = 0.005
 LONGEST_LIST = 300
 """Characters of a list of names in a reason."""

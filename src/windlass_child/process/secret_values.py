@@ -152,7 +152,7 @@ def bounded(values: Mapping[str, str]) -> Iterator[tuple[Part, str]]:
 
 
 def parts_of(name: str, value: str, label: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yields the secret parts of a value, each with a label that is the same for another value of this structure."""
+    """Yields the secret parts of a value, each with a label. A value of the same structure has the same labels."""
     if "://" in value and not re.search(r"\s", value):
         for number, text in enumerate(secrets_in_url(value)):
             if text != value:

@@ -272,7 +272,7 @@ async def promote_version(caller: Developer, control: Control, slug: Slug, body:
 async def roll_back(
     caller: Developer, control: Control, slug: Slug, body: RollbackBody | None = None
 ) -> CurrentVersion:
-    """Makes the version the current one that was so before. A further rollback goes one more version back."""
+    """Makes the previous version current. A further rollback goes one more version back."""
     return CurrentVersion(version=await control.deploys.roll_back(slug, body.current if body else None, caller.actor))
 
 

@@ -98,7 +98,7 @@ class TicketAnswer(BaseModel):
     """A ticket for streams of the crew's events."""
 
     ticket: str = Field(description="For `?ticket=` of `GET /events/{kickoff_id}`.")
-    expires_in: int = Field(description="Seconds. A stream that is open then goes on.")
+    expires_in: int = Field(description="Seconds until the ticket can open no stream. An open stream continues.")
 
 
 class FilesAnswer(BaseModel):

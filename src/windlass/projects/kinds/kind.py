@@ -1,3 +1,5 @@
+"""Defines what a kind of project is to the server."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
