@@ -30,7 +30,7 @@ from windlass.api.control_api.dependencies import ControlApi
 from windlass.api.control_api.uploads import Uploads
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.openapi import crew_document
-from windlass.api.crew_api.routes import CrewApi
+from windlass.api.crew_api.routes import OPERATIONS, CrewApi
 from windlass.api.crewai_cli import CrewaiCli
 from windlass.api.metrics import Metrics
 from windlass.api.oidc import Oidc
@@ -171,7 +171,7 @@ class Crew:
     def __post_init__(self) -> None:
         found = self.deployment.version
         assert found is not None
-        self.document = crew_document(self.deployment.slug, found.manifest, self.path)
+        self.document = crew_document(self.deployment.slug, found.manifest, self.path, OPERATIONS)
 
     @property
     def base_url(self) -> str:

@@ -13,7 +13,7 @@ from windlass.api.bodies import DEEPEST
 from windlass.api.connections import LARGEST_HEAD
 from windlass.api.crew_api.answers import AttemptBody, StatusAnswer, TaskRecordBody
 from windlass.api.crew_api.openapi import crew_document
-from windlass.api.crew_api.routes import LONGEST_WAIT
+from windlass.api.crew_api.routes import LONGEST_WAIT, OPERATIONS
 from windlass.api.crew_api.schemas import UNSUPPORTED, KickoffRequest
 from windlass.config import Settings
 from windlass.kickoffs.manifest import Manifest
@@ -40,7 +40,7 @@ def test_the_endpoints() -> None:
     manifest = Manifest("function", "x", {}, ())
     documented = {
         (method.upper(), path)
-        for path, methods in crew_document("x", manifest, "").get("paths", {}).items()
+        for path, methods in crew_document("x", manifest, "", OPERATIONS).get("paths", {}).items()
         for method in methods
     }
     assert told == documented

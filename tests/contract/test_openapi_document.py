@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from api.described import resolved
 from windlass import __version__
 from windlass.api.crew_api.openapi import crew_document
+from windlass.api.crew_api.routes import OPERATIONS
 from windlass.api.crew_api.schemas import UNSUPPORTED, KickoffRequest
 from windlass.api.errors import TITLES
 from windlass.kickoffs.limits import BadLimit, Limits
@@ -74,7 +75,9 @@ Document = dict[str, Any]
 
 def document_of(inputs_schema: dict[str, Any]) -> Document:
     manifest = Manifest.from_json({"kind": "function", "name": "Work", "inputs_schema": inputs_schema, "tasks": []})
-    document: Document = json.loads(json.dumps(crew_document("work", manifest, "https://example.com/crews/work")))
+    document: Document = json.loads(
+        json.dumps(crew_document("work", manifest, "https://example.com/crews/work", OPERATIONS))
+    )
     return document
 
 

@@ -16,7 +16,26 @@ from windlass.access.tickets import VALID_SECONDS
 from windlass.api.application import address_of, source_of_request
 from windlass.api.bodies import read_list, read_object
 from windlass.api.cors import permission
+from windlass.api.crew_api.answers import (
+    ATTEMPTS_EXAMPLE,
+    EVENTS_EXAMPLE,
+    KICKOFFS_EXAMPLE,
+    AttemptsAnswer,
+    DeleteAnswer,
+    EventsAnswer,
+    FilesAnswer,
+    InputsAnswer,
+    KickoffAnswer,
+    KickoffListAnswer,
+    KickoffsAnswer,
+    StatusAnswer,
+    StopAllAnswer,
+    StopAnswer,
+    TicketAnswer,
+)
+from windlass.api.crew_api.event_stream import MEDIA_TYPE as STREAM
 from windlass.api.crew_api.event_stream import last_event_id, stream_response, wants_stream, with_first
+from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, FILE_EXAMPLE, STATUS_EXAMPLES
 from windlass.api.crew_api.files import file_response, find_file, zip_response
 from windlass.api.crew_api.kickoff_requests import (
     MEMBER,
@@ -28,8 +47,28 @@ from windlass.api.crew_api.kickoff_requests import (
     new_kickoff,
     query_of,
 )
-from windlass.api.crew_api.openapi import crew_document
-from windlass.api.crew_api.schemas import LARGEST_BATCH, EventsQuery, KickoffsQuery, StopRequest, StreamQuery
+from windlass.api.crew_api.openapi import crew_document, ref
+from windlass.api.crew_api.operations import (
+    JSON,
+    Call,
+    Content,
+    Operation,
+    header,
+    in_query,
+    json_of,
+    operation,
+    operations_of,
+    routes_of,
+)
+from windlass.api.crew_api.schemas import (
+    LARGEST_BATCH,
+    EventsQuery,
+    KickoffRequest,
+    KickoffsQuery,
+    KickoffsRequest,
+    StopRequest,
+    StreamQuery,
+)
 from windlass.api.crew_api.views import (
     Part,
     attempts_body,
@@ -86,6 +125,28 @@ MARGIN = 10.0
 WAITING = {State.PENDING, State.PENDING_HUMAN_INPUT}
 SECONDS = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+DELETED = "The kickoff is deleted for good, with its events, journal, files, attempts and task records."
+BINARY, FILE_CONTENT = {"type": "string", "format": "binary"}, "# Tides\n"
+WAIT = in_query(
+    "wait",
+    "Seconds to hold the answer, at most, until the kickoff ends or waits for a human.",
+    type="number",
+    minimum=0,
+    maximum=60,
+)
+STREAM_EXAMPLE = (
+    f'id: 1\ndata: {{"seq":1,"attempt":1,"type":"task_started","at":"{AT}","payload":{{"task_name":"plan"}}}}\n\n'
+    f'event: end\ndata: {{"kickoff_id":"{EXAMPLE_ID}","status":"completed","state":"SUCCESS"}}\n\n'
+)
+
+
+def idempotency_key(description: str) -> dict[str, Any]:
+    return header("Idempotency-Key", description, type="string", minLength=1, maxLength=255)
+
+
+def inputs_example(inputs: dict[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {name: {} for name in inputs}, "required": list(inputs)}
+    return {"inputs": list(inputs), "schema": schema}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,98 +172,150 @@ class CrewApi:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/kickoff", self.kickoff, methods=["POST"]),
-            Route("/kickoffs", self.kickoffs, methods=["GET", "POST"]),
-            Route("/kickoffs/{kickoff_id}", self.delete, methods=["DELETE"]),
-            Route("/status/{kickoff_id}", self.status, methods=["GET"]),
-            Route("/attempts/{kickoff_id}", self.attempts, methods=["GET"]),
-            Route("/events/{kickoff_id}", self.events, methods=["GET"]),
-            Route("/stream-tickets", self.stream_ticket, methods=["POST"]),
-            Route("/files/{kickoff_id}.zip", self.files_as_zip, methods=["GET"]),
-            Route("/files/{kickoff_id}", self.files, methods=["GET"]),
-            Route("/files/{kickoff_id}/{path:path}", self.file, methods=["GET"]),
-            Route("/stop", self.stop_all, methods=["POST"]),
-            Route("/stop/{kickoff_id}", self.stopped, methods=["POST"]),
-            Route("/inputs", self.inputs, methods=["GET"]),
-            Route("/", self.healthy, methods=["GET"]),
             Route("/openapi.json", self.openapi, methods=["GET"]),
             Route("/docs", self.docs, methods=["GET"]),
             Route("/docs/{name}", assets, methods=["GET"]),
-            Route("/{kickoff_id}/status", self.status, methods=["GET"]),
+            *routes_of(self, OPERATIONS),
         ]
 
-    async def healthy(self, request: Request) -> Response:
-        await self._authenticated(request)
+    @operation("GET", "/", "Check that the crew is served", None, Content("text/plain", {"type": "string"}, "Healthy"))
+    async def healthy(self, _: Call) -> Response:
         return PlainTextResponse("Healthy")
 
-    async def inputs(self, request: Request) -> Response:
-        crew, _ = await self._authenticated(request, Scope.READ)
-        manifest = crew.manifest
+    @operation("GET", "/inputs", "Get the inputs of the crew", Scope.READ, json_of(InputsAnswer, inputs_example))
+    async def inputs(self, call: Call) -> Response:
+        manifest = call.crew.manifest
         warnings = {"warnings": list(manifest.warnings)} if manifest.warnings else {}
         return answer({"inputs": manifest.required_inputs, "schema": manifest.inputs_schema, **warnings})
 
-    async def kickoff(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.RUN)
-        body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
-        new = new_kickoff(body, key_in(request.headers), crew, _starter(request, token), self.rules)
+    @operation(
+        "POST",
+        "/kickoff",
+        "Start the crew",
+        Scope.RUN,
+        json_of(KickoffAnswer, {"kickoff_id": EXAMPLE_ID}),
+        errors=(409, 413, 422),
+        body=json_of(KickoffRequest, lambda inputs: {"inputs": inputs}),
+        parameters=[idempotency_key("The same key within 24 h returns the same kickoff.")],
+    )
+    async def kickoff(self, call: Call) -> Response:
+        body = await read_object(call.request, largest=self.largest_body, seconds=self.request_timeout)
+        new = new_kickoff(body, key_in(call.request.headers), call.crew, _starter(call), self.rules)
         kickoff = await self.acceptor.accept(new)
         return Response(b'{"kickoff_id":"%s"}' % str(kickoff).encode(), media_type="application/json")
 
-    async def kickoffs(self, request: Request) -> Response:
-        return await (self.start_kickoffs if request.method == "POST" else self.list_kickoffs)(request)
-
-    async def start_kickoffs(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.RUN)
+    @operation(
+        "POST",
+        "/kickoffs",
+        "Start the crew many times",
+        Scope.RUN,
+        json_of(KickoffsAnswer, BATCH_ANSWER),
+        errors=(413,),
+        body=Content(
+            JSON,
+            {"anyOf": [ref("KickoffsRequest"), ref("KickoffsRequest/properties/kickoffs")]},
+            lambda inputs: {"kickoffs": [{"inputs": inputs}, {"inputs": inputs, "meta": {"order": 7}}]},
+        ),
+        models=[KickoffsRequest],
+        parameters=[
+            idempotency_key("The same key within 24 h returns the same kickoffs, by their places in the list.")
+        ],
+    )
+    async def kickoffs(self, call: Call) -> Response:
         batch = await read_list(
-            request, MEMBER, most=LARGEST_BATCH, largest=self.largest_body, seconds=self.request_timeout
+            call.request, MEMBER, most=LARGEST_BATCH, largest=self.largest_body, seconds=self.request_timeout
         )
-        key = key_in(request.headers)
-        answers = await accept_each(batch, key, crew, _starter(request, token), self.rules, self.acceptor)
+        key = key_in(call.request.headers)
+        answers = await accept_each(batch, key, call.crew, _starter(call), self.rules, self.acceptor)
         return await json_text([json.dumps({MEMBER: answers}, separators=(",", ":"))])
 
-    async def status(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.READ)
-        wait = _wait(request)
-        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token, wait)
-        manifest = await self._manifest(kickoff, crew)
-        waiting = await self._waiting(kickoff, token)
-        profile = token.profile or crew.profile
+    @operation(
+        "GET",
+        "/status/{kickoff_id}",
+        "Get the status of a kickoff",
+        Scope.READ,
+        json_of(StatusAnswer, examples=STATUS_EXAMPLES),
+        parameters=[WAIT],
+    )
+    async def status(self, call: Call) -> Response:
+        wait = _wait(call.request)
+        kickoff = await self._of(call, wait)
+        manifest = await self._manifest(kickoff, call.crew)
+        waiting = await self._waiting(kickoff, call.token)
+        profile = call.token.profile or call.crew.profile
         return await self._status_answer(kickoff, status_body(kickoff, manifest.tasks, profile, waiting), profile)
 
-    async def attempts(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.READ)
-        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
-        return answer(attempts_body(kickoff.id, await self.statuses.attempts(kickoff.id), asker=token.asker))
+    @operation(
+        "GET",
+        "/attempts/{kickoff_id}",
+        "Get the attempts of a kickoff",
+        Scope.READ,
+        json_of(AttemptsAnswer, ATTEMPTS_EXAMPLE),
+    )
+    async def attempts(self, call: Call) -> Response:
+        kickoff = await self._of(call)
+        return answer(attempts_body(kickoff.id, await self.statuses.attempts(kickoff.id), asker=call.token.asker))
 
-    async def list_kickoffs(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.READ)
-        query = query_of(KickoffsQuery, request)
+    @operation(
+        "GET",
+        "/kickoffs",
+        "List the kickoffs that the token may see",
+        Scope.READ,
+        json_of(KickoffListAnswer, KICKOFFS_EXAMPLE),
+        query=KickoffsQuery,
+    )
+    async def list_kickoffs(self, call: Call) -> Response:
+        query = query_of(KickoffsQuery, call.request)
         states = None if query.state is None else [state for state in State if state.state_on_the_wire == query.state]
         wanted = KickoffFilter(
-            deployment=crew.deployment_id, states=states, owner=token.asker, user=query.user, before=query.cursor
+            deployment=call.crew.deployment_id,
+            states=states,
+            owner=call.token.asker,
+            user=query.user,
+            before=query.cursor,
         )
         return answer(kickoffs_body(await self.statuses.listed(wanted, query.limit)))
 
-    async def events(self, request: Request) -> Response:
-        if wants_stream(request):
-            return await self.event_stream(request)
-        crew, token = await self._authenticated(request, Scope.READ)
-        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
-        query = query_of(EventsQuery, request)
-        events = await self.statuses.events(kickoff.id, query.after, query.limit, asker=token.asker)
+    @operation(
+        "GET",
+        "/events/{kickoff_id}",
+        "Get a page of the events of a kickoff, or all as a stream",
+        Scope.READ,
+        json_of(EventsAnswer, EVENTS_EXAMPLE),
+        Content(STREAM, {"type": "string"}, STREAM_EXAMPLE),
+        description=f"With `Accept: {STREAM}`, the answer is a stream of Server-Sent Events: the stored events, then "
+        "each new one until the kickoff ends. The message `end` is the last one. The query is `after`, and `ticket` in "
+        "place of the header Authorization.",
+        query=EventsQuery,
+        parameters=[
+            header(
+                "Last-Event-ID",
+                "For a stream: only events with a larger `seq`. It overrides `after`.",
+                type="integer",
+                minimum=0,
+            )
+        ],
+        responses={"204": {"description": "For a stream: the kickoff has ended, and has no further events."}},
+        by_ticket=True,
+    )
+    async def events(self, call: Call) -> Response:
+        if wants_stream(call.request):
+            return await self._event_stream(call)
+        kickoff = await self._of(call)
+        query = query_of(EventsQuery, call.request)
+        events = await self.statuses.events(kickoff.id, query.after, query.limit, asker=call.token.asker)
         return await json_text(events_body(kickoff, events, query.after))
 
-    async def event_stream(self, request: Request) -> Response:
-        crew, token = await self._may_stream(request)
-        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
-        query, last = query_of(StreamQuery, request), last_event_id(request)
+    async def _event_stream(self, call: Call) -> Response:
+        kickoff = await self._of(call)
+        query, last = query_of(StreamQuery, call.request), last_event_id(call.request)
 
         async def is_valid() -> bool:
-            now = await self.access.by_digest(token.digest)
+            now = await self.access.by_digest(call.token.digest)
             return now is not None and now.allows(Scope.READ)
 
         after = query.after if last is None else last
-        pages = await self.streams.open(kickoff.id, crew.deployment_id, after, token.asker, is_valid)
+        pages = await self.streams.open(kickoff.id, call.crew.deployment_id, after, call.token.asker, is_valid)
         if last is not None and kickoff.state.ended:
             first = await anext(pages, None)
             if first is None or first.is_last:
@@ -210,16 +323,21 @@ class CrewApi:
             pages = with_first(first, pages)
         return stream_response(kickoff.id, pages)
 
-    async def stream_ticket(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.READ)
-        ticket = self.tickets.issue(token.digest, crew.deployment_id)
+    @operation(
+        "POST",
+        "/stream-tickets",
+        "Get a ticket, with which a browser opens a stream",
+        Scope.READ,
+        json_of(TicketAnswer, {"ticket": "AAAAAGlo5hQ...", "expires_in": VALID_SECONDS}),
+        description="`EventSource` can't send a header. It opens `/events/{kickoff_id}?ticket=...` with a ticket, "
+        f"which has the rights of the request's token for this crew, for {VALID_SECONDS} seconds.",
+    )
+    async def stream_ticket(self, call: Call) -> Response:
+        ticket = self.tickets.issue(call.token.digest, call.crew.deployment_id)
         return answer({"ticket": ticket, "expires_in": VALID_SECONDS})
 
-    async def _may_stream(self, request: Request) -> tuple[Crew, TokenRow]:
-        """Returns the crew, and the token of the request or of the ticket in its query."""
-        ticket = request.query_params.get("ticket")
-        if ticket is None:
-            return await self._authenticated(request, Scope.READ)
+    async def _by_ticket(self, request: Request, ticket: str) -> Call:
+        """Returns the crew and the token for which the ticket was issued."""
         source = source_of_request(request.scope)
         self.access.failures.check(source)
         given = self.tickets.read(ticket)
@@ -231,67 +349,156 @@ class CrewApi:
         if not token.allows(Scope.READ):
             raise _forbidden(Scope.READ, token)
         self.rates.take(crew.deployment_id, crew.rate_limit, token.id)
-        return crew, token
+        return Call(request, crew, token)
 
-    async def files(self, request: Request) -> Response:
-        kickoff = await self._with_files(request)
+    @operation(
+        "GET",
+        "/files/{kickoff_id}.zip",
+        "Get all files of a kickoff as one zip",
+        Scope.READ,
+        Content("application/zip", BINARY, FILE_CONTENT),
+    )
+    async def files_as_zip(self, call: Call) -> Response:
+        kickoff = await self._of(call)
+        files = await self.stored_files.of(kickoff.id) if kickoff.file_count else []
+        return zip_response(self.stored_files, kickoff.id, files, call.request)
+
+    @operation(
+        "GET",
+        "/files/{kickoff_id}",
+        "List the files that the run of a kickoff wrote",
+        Scope.READ,
+        json_of(FilesAnswer, {"kickoff_id": EXAMPLE_ID, "files": [FILE_EXAMPLE]}),
+    )
+    async def files(self, call: Call) -> Response:
+        kickoff = await self._of(call)
         files = await self.stored_files.of(kickoff.id) if kickoff.file_count else []
         return answer({"kickoff_id": str(kickoff.id), "files": listed(files)})
 
-    async def file(self, request: Request) -> Response:
-        kickoff = await self._with_files(request)
-        file = await find_file(self.stored_files, kickoff, request.path_params["path"])
-        return file_response(self.stored_files, kickoff.id, file, request)
+    @operation(
+        "GET",
+        "/files/{kickoff_id}/{path:path}",
+        "Get the content of one file",
+        Scope.READ,
+        Content("*/*", BINARY, FILE_CONTENT),
+        parameters=[
+            header("If-None-Match", "The ETag of a known content: the same content gets 304."),
+            header("Range", "One range of bytes, such as `bytes=0-1023`."),
+            header("If-Range", "The ETag for which the range holds; for another content the answer is the whole file."),
+        ],
+        responses={
+            "206": {
+                "description": "The requested range of the file",
+                "content": {"*/*": {"schema": BINARY, "example": FILE_CONTENT}},
+            },
+            "304": {"description": "The file has the ETag that `If-None-Match` names.", "content": {}},
+            "416": {"$ref": "#/components/responses/416"},
+        },
+    )
+    async def file(self, call: Call) -> Response:
+        kickoff = await self._of(call)
+        file = await find_file(self.stored_files, kickoff, call.request.path_params["path"])
+        return file_response(self.stored_files, kickoff.id, file, call.request)
 
-    async def files_as_zip(self, request: Request) -> Response:
-        kickoff = await self._with_files(request)
-        files = await self.stored_files.of(kickoff.id) if kickoff.file_count else []
-        return zip_response(self.stored_files, kickoff.id, files, request)
-
-    async def stopped(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.RUN)
-        before = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
-        state = before.state if before.state.ended else await self.stops.stop(before.id, _actor(request, token))
+    @operation(
+        "POST",
+        "/stop/{kickoff_id}",
+        "Stop a kickoff",
+        Scope.RUN,
+        json_of(
+            StopAnswer,
+            {
+                "kickoff_id": EXAMPLE_ID,
+                "status": "running",
+                "state": "STARTED",
+                "message": "It is being stopped: its processes are gone within 5 seconds.",
+            },
+        ),
+    )
+    async def stop(self, call: Call) -> Response:
+        before = await self._of(call)
+        state = before.state if before.state.ended else await self.stops.stop(before.id, _actor(call))
         if state is None:
             raise no_such_kickoff()
         return answer(stop_body(before, state, self.stop_grace))
 
-    async def stop_all(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.RUN)
-        body = await read_object(request, largest=self.largest_body, seconds=self.request_timeout)
+    @operation(
+        "POST",
+        "/stop",
+        "Stop all kickoffs that match",
+        Scope.RUN,
+        json_of(
+            StopAllAnswer,
+            {
+                "stopped": 42,
+                "message": "42 kickoffs are stopped. The processes of those that ran are gone within 5 seconds.",
+            },
+        ),
+        errors=(413,),
+        body=json_of(StopRequest, {"state": "PENDING", "user": "ann", "before": AT}),
+    )
+    async def stop_all(self, call: Call) -> Response:
+        body = await read_object(call.request, largest=self.largest_body, seconds=self.request_timeout)
         members = members_of(StopRequest, body)
         states = [State(members.state)] if members.state else OPEN
-        kickoffs = StopFilter(crew.deployment_id, states, token.asker, members.user, members.before)
-        stopped = await self.stops.stop_all(kickoffs, _actor(request, token))
+        kickoffs = StopFilter(call.crew.deployment_id, states, call.token.asker, members.user, members.before)
+        stopped = await self.stops.stop_all(kickoffs, _actor(call))
         return answer(stop_all_body(stopped, self.stop_grace))
 
-    async def delete(self, request: Request) -> Response:
-        crew, token = await self._authenticated(request, Scope.ADMIN)
-        stop, by = _flag(request, "stop"), _actor(request, token)
-        kickoff = await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
+    @operation(
+        "DELETE",
+        "/kickoffs/{kickoff_id}",
+        "Delete a kickoff permanently, with all its data",
+        Scope.ADMIN,
+        json_of(DeleteAnswer, {"kickoff_id": EXAMPLE_ID, "message": DELETED}),
+        errors=(409,),
+        parameters=[
+            in_query(
+                "stop",
+                "Stop the kickoff first if it has not ended. Otherwise an open kickoff gets 409.",
+                type="boolean",
+                default=False,
+            )
+        ],
+    )
+    async def delete(self, call: Call) -> Response:
+        stop, by = _flag(call.request, "stop"), _actor(call)
+        kickoff = await self._of(call)
         if stop and not kickoff.state.ended:
             await self.stops.stop(kickoff.id, by)
-            kickoff = await self._find(kickoff.id, crew, token, self.stop_grace + MARGIN)
+            kickoff = await self._find(kickoff.id, call.crew, call.token, self.stop_grace + MARGIN)
         if not kickoff.state.ended:
             raise not_ended(kickoff.id, stopping=stop)
         if not await self.deletions.delete([kickoff.id], by):
             raise no_such_kickoff()
-        message = "The kickoff is deleted for good, with its events, journal, files, attempts and task records."
-        return answer({"kickoff_id": str(kickoff.id), "message": message})
+        return answer({"kickoff_id": str(kickoff.id), "message": DELETED})
+
+    @operation(
+        "GET",
+        "/{kickoff_id}/status",
+        "Get the status of a kickoff, at the path of older clients",
+        Scope.READ,
+        json_of(StatusAnswer, examples=STATUS_EXAMPLES),
+        parameters=[WAIT],
+    )
+    async def status_of_old_clients(self, call: Call) -> Response:
+        return await self.status(call)
 
     async def openapi(self, request: Request) -> Response:
         crew = await self._crew(request)
-        return answer(crew_document(crew.slug, crew.manifest, request.app.base_url(request)))
+        return answer(crew_document(crew.slug, crew.manifest, request.app.base_url(request), OPERATIONS))
 
     async def docs(self, request: Request) -> Response:
         crew = await self._crew(request)
         return docs_page(f"API of the crew {crew.slug}")
 
-    async def _authenticated(self, request: Request, scope: Scope | None = None) -> tuple[Crew, TokenRow]:
+    async def authenticated(self, request: Request, operation: Operation) -> Call:
         """Returns the crew and the token. Raises Problem 401 first, so that nothing is revealed without a valid token,
         then 404 for an unknown crew, then 403 for a token without the scope.
         """
-        source = source_of_request(request.scope)
+        if operation.by_ticket and wants_stream(request) and "ticket" in request.query_params:
+            return await self._by_ticket(request, request.query_params["ticket"])
+        source, scope = source_of_request(request.scope), operation.scope
         token = await self.access.token(_only(request, "authorization"), source)
         if token is None:
             raise unauthorized()
@@ -302,7 +509,7 @@ class CrewApi:
         if scope and not token.allows(scope):
             raise _forbidden(scope, token)
         self.rates.take(crew.deployment_id, crew.rate_limit, token.id)
-        return crew, token
+        return Call(request, crew, token)
 
     async def permission(self, slug: str, origin: str) -> Headers:
         """Returns the response headers that permit pages of this origin to use the crew."""
@@ -348,9 +555,9 @@ class CrewApi:
             return crew.manifest
         return await self.crews.manifest(kickoff.version_id) or crew.manifest
 
-    async def _with_files(self, request: Request) -> KickoffStatus:
-        crew, token = await self._authenticated(request, Scope.READ)
-        return await self._find(parse_id(request.path_params["kickoff_id"]), crew, token)
+    async def _of(self, call: Call, wait: float = 0) -> KickoffStatus:
+        """Returns the kickoff that the path names. Raises Problem 404."""
+        return await self._find(parse_id(call.request.path_params["kickoff_id"]), call.crew, call.token, wait)
 
     async def _find(self, kickoff: UUID | None, crew: Crew, token: TokenRow, wait: float = 0) -> KickoffStatus:
         """Waits for `wait` seconds at most until the kickoff has ended."""
@@ -365,16 +572,19 @@ class CrewApi:
         return found
 
 
+OPERATIONS = operations_of(CrewApi)
+
+
 def answer(value: Any) -> Response:
     return Response(json.dumps(value, separators=(",", ":")), media_type="application/json")
 
 
-def _actor(request: Request, token: TokenRow) -> Actor:
-    return token.actor(address_of(request.scope))
+def _actor(call: Call) -> Actor:
+    return call.token.actor(address_of(call.request.scope))
 
 
-def _starter(request: Request, token: TokenRow) -> Starter:
-    return Starter(token.asker, _actor(request, token))
+def _starter(call: Call) -> Starter:
+    return Starter(call.token.asker, _actor(call))
 
 
 def _forbidden(scope: Scope, token: TokenRow) -> Problem:
