@@ -98,7 +98,7 @@ def test_names_that_stand_twice_are_told_where_they_stand_again(tmp_path: Path) 
         ("config_unused", "src/a/config/tasks.yaml", 2),
         ("config_unused", "src/a/config/tasks.yaml", 4),
     ]
-    assert found[1]["message"] == "the task 'one' stands here again: that in line 1 counts for nothing."
+    assert found[1]["message"] == "the task 'one' is defined again. The definition in line 1 has no effect."
 
 
 def test_a_member_that_crewai_does_not_know_is_told_with_the_nearest_that_it_does(tmp_path: Path) -> None:

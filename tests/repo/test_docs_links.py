@@ -87,6 +87,20 @@ def test_the_files_that_the_pages_for_developers_name_exist() -> None:
     assert [path for path in sorted(named) if not (ROOT / path.partition(": ")[2]).exists()] == []
 
 
+def test_the_architecture_names_each_package_and_module_of_the_top_level() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    listed = {
+        name for row in re.findall(r"^\| (`[^|]+) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    there = {
+        entry.stem
+        for package in ("windlass", "windlass_child")
+        for entry in (ROOT / "src" / package).iterdir()
+        if (entry.suffix == ".py" or (entry / "__init__.py").exists()) and not entry.name.startswith("__")
+    }
+    assert there - listed == set()
+
+
 def test_the_page_of_places_has_a_section_for_each_row_of_its_table() -> None:
     page = DOCS / "development" / "index.md"
     rows = re.findall(r"^\| \[([^]]+)\]\(#[\w-]+\) \|", page.read_text("utf-8"), re.MULTILINE)

@@ -194,8 +194,10 @@ def twice(node: Any, called: str, file: str) -> Iterator[Found]:
     lines: dict[str, int] = {}
     for name, _ in pairs(node):
         if name.value in lines and name.value != MERGE:
-            message = f"{called} {name.value!r} stands here again: that in line {lines[name.value]} counts for nothing."
-            yield warning("config_unused", message, file, line_of(name), "Give one another name, or take it out.")
+            message = (
+                f"{called} {name.value!r} is defined again. The definition in line {lines[name.value]} has no effect."
+            )
+            yield warning("config_unused", message, file, line_of(name), "Rename one of them, or remove it.")
         lines[name.value] = line_of(name)
 
 

@@ -1,3 +1,5 @@
+"""Imports the module of a project's entrypoint, and makes the crew or flow that it names."""
+
 # See docs/decisions/child.md#the-module-of-the-entrypoint-is-imported-with-kickoffs-refused
 
 from __future__ import annotations

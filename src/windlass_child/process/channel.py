@@ -1,3 +1,5 @@
+"""Sends and receives frames and descriptors on a Unix socket."""
+
 from __future__ import annotations
 
 import errno

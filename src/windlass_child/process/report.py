@@ -1,3 +1,5 @@
+"""Sends what happens in a run to the server: events, task records, journal entries, warnings, the result."""
+
 # See docs/decisions/journal.md#a-large-output-is-sent-and-written-once
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""Writes sizes as people read them."""
+
 from __future__ import annotations
 
 UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))

@@ -1,3 +1,5 @@
+"""Shortens values and texts that are too long to be sent."""
+
 from __future__ import annotations
 
 import json

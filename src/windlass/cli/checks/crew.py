@@ -1,3 +1,5 @@
+"""Checks the interpreter of a project, and whether its crew can be loaded."""
+
 # See docs/decisions/commands.md#a-check-runs-a-function-in-the-projects-interpreter
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+"""Defines a finding of `windlass doctor`, and checks what the machine offers."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Checks the database, and a running server of this home."""
+
 from __future__ import annotations
 
 import asyncio
