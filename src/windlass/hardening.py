@@ -3,6 +3,8 @@
 These are the crews, when they run as the server's user.
 """
 
+# See docs/decisions/store.md#programs-of-postgresql-read-the-password-from-a-descriptor
+
 from __future__ import annotations
 
 import os

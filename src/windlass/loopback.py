@@ -1,7 +1,5 @@
 """The addresses of this machine."""
 
-# See docs/decisions/api.md#no-limit-counts-by-the-address-of-a-proxy
-
 from __future__ import annotations
 
 import ipaddress

@@ -193,6 +193,7 @@ def address_of(scope: Scope) -> str:
     return str(client[0])[:LONGEST_SOURCE] if client else source_of(None).name
 
 
+# See docs/decisions/api.md#no-limit-counts-by-the-address-of-a-proxy
 def source_of_request(scope: Scope) -> Source:
     client = scope.get("client")
     return source_of(client[0] if client else None)

@@ -1,7 +1,5 @@
 """Keeps the files of sources on this machine, so that runs can read them."""
 
-# See docs/decisions/deployments.md#a-checkout-is-read-only-and-compared-once
-
 from __future__ import annotations
 
 import asyncio

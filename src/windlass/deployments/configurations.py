@@ -68,6 +68,7 @@ def _reason(fault: Mapping[str, Any]) -> str:
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
+# See docs/decisions/secrets.md#a-changed-address-needs-the-secret-members-again
 def merged(model: type[BaseModel], stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the stored configuration with the given members, and without stored ones that the model does not have.
     An empty value removes a member, but keeps a secret one.

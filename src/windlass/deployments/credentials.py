@@ -1,7 +1,5 @@
 """Credentials: how the server proves to secret managers who it is (docs/how-to/secrets.md)."""
 
-# See docs/decisions/secrets.md#a-changed-address-needs-the-secret-members-again
-
 from __future__ import annotations
 
 import asyncio

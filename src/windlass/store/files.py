@@ -1,7 +1,5 @@
 """Stores the files of kickoffs, in chunks. Only this module knows where content is stored."""
 
-# See docs/decisions/store.md#the-number-of-files-is-a-column-of-kickoffs
-
 from __future__ import annotations
 
 import asyncio

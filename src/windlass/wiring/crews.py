@@ -1,7 +1,5 @@
 """Builds the parts that a worker needs for its crews: the runner, and their environments under `windlass dev`."""
 
-# See docs/decisions/security.md#crews-get-a-list-of-variables
-
 from __future__ import annotations
 
 import os

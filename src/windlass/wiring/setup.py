@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from windlass.projects.bounded_reader import BoundedReader
     from windlass.wiring.infrastructure import Notify
 
+# See docs/decisions/security.md#two-users-build-packages
 BUILDER, SECOND_BUILDER = "windlass-build", "windlass-build-2"
 """The users that build packages for root. Each has one build at a time."""
 UNNAMED_BUILDER, SECOND_UNNAMED_BUILDER = 59_998, 59_997

@@ -1,3 +1,5 @@
+-- See docs/decisions/store.md#the-number-of-files-is-a-column-of-kickoffs
+
 -- Files are listed only after all of their parts are stored: `append` comes before `apply`, which is in one transaction with the journal
 -- entry or the end of the run.
 
