@@ -37,6 +37,7 @@ from windlass.api.oidc import Oidc
 from windlass.api.server import HttpServer
 from windlass.api.streaming_json import LargeAnswers
 from windlass.dashboard.dashboard import Dashboard
+from windlass.dashboard.pages import Pages
 from windlass.deployments.builds import Builds
 from windlass.deployments.credentials import Credentials
 from windlass.deployments.crews import Crews
@@ -323,7 +324,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             *CrewaiCli(control).routes(),
             *Oidc(identity).routes(),
             *Metrics(access, overview, public_url is None).routes(),
-            *dashboard.routes(),
+            *Pages(dashboard).routes(),
         ]
         app = Application(api, routes, Addresses(root, domain), public_url=public_url, hosts=hosts)
         http_server = HttpServer(app, host, 0, trusted_proxies=trusted_proxies, headers_within=seconds, limits=limits)

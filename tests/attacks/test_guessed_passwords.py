@@ -16,7 +16,7 @@ from dashboard.people import PASSWORD, user
 from windlass.access.authentication import Rate, RateLimits
 from windlass.access.openid import OpenId, RoleRules
 from windlass.access.sessions import TRIES_PER_MINUTE
-from windlass.dashboard.openid import OpenIdClient
+from windlass.dashboard.openid_client import OpenIdClient
 from windlass.rights import Role
 from windlass.secrets.secret import Secret
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dashboard.browser import PHONE, SCHEMES, WIDE, needs_a_browser
-from windlass.dashboard.dashboard import PAGES
+from windlass.dashboard.pages import PAGES
 
 if TYPE_CHECKING:
     from dashboard.browser import Tab, Tabs

@@ -14,7 +14,7 @@ from joserfc.jwk import OctKey, RSAKey
 from dashboard.identity_provider import CLIENT, SECRET, IdentityProvider
 from dashboard.people import Visitor, user
 from windlass.access.openid import OpenId, RoleRules
-from windlass.dashboard.openid import OpenIdClient
+from windlass.dashboard.openid_client import OpenIdClient
 from windlass.errors import SettingsError
 from windlass.rights import Role
 from windlass.secrets.secret import Secret

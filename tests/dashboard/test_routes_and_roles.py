@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from dashboard.people import Visitor
-from windlass.dashboard.dashboard import PAGES, Dashboard
+from windlass.dashboard.dashboard import Dashboard
+from windlass.dashboard.pages import PAGES
 from windlass.dashboard.templating import Templates
 from windlass.kickoffs.ids import new_id
 from windlass.rights import Role

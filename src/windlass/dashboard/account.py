@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from windlass.access.authentication import TooManyRequests
 from windlass.access.sessions import SHORTEST_PASSWORD, BadPassword, SignInRefused
-from windlass.dashboard.routes import EXACT_TIMES, THEME, THEMES, TIMES, Routes
+from windlass.dashboard.cookies import EXACT_TIMES, THEME, THEMES, TIMES
+from windlass.dashboard.routes import Routes
 from windlass.dashboard.sign_in import after
 from windlass.kickoffs.ids import parse_id
 from windlass.rights import Role

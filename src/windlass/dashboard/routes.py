@@ -10,7 +10,7 @@ import secrets
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -22,6 +22,7 @@ from windlass.api.application import source_of_request
 from windlass.api.bodies import read_body
 from windlass.api.control_api.uploads import uploaded_form
 from windlass.api.errors import Problem, bad_request
+from windlass.dashboard.cookies import NOTICE
 from windlass.rights import SCOPES_OF_ROLE, Role
 from windlass.store.audit import Actor
 
@@ -41,14 +42,6 @@ NOT_FOUND = 404
 MOST_FIELDS = 2000
 SHORTEST_COMPRESSED, COMPRESSION, MOST_BLURRED = 1000, 5, 100
 """The bytes from which on a page is compressed, the level of gzip, and the most bytes that blur the length."""
-NOTICE = "windlass_notice"
-"""The cookie with the sentence that the next page shows."""
-LONGEST_NOTICE = 3500
-"""Characters of a notice as the cookie has it. Browsers keep 4,096 bytes."""
-THEME = "windlass_theme"
-THEMES = ("auto", "light", "dark")
-TIMES, EXACT_TIMES = "windlass_times", "exact"
-"""The cookie, and its value for times in full."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -169,26 +162,6 @@ def compress(response: Response, accepted: str) -> None:
     response.body = packed.getvalue()
     response.headers["Content-Encoding"] = "gzip"
     response.headers["Content-Length"] = str(len(response.body))
-
-
-class Notices:
-    """Signs the notices in cookies, so that another site of the same domain can't write one."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def write(self, text: str) -> str:
-        while len(quote(text)) > LONGEST_NOTICE:
-            text = text[: len(text) * 3 // 4]
-        return f"{self._signature(text)}.{quote(text)}"
-
-    def read(self, cookie: str | None) -> str | None:
-        signature, _, quoted = (cookie or "").partition(".")
-        text = dict(parse_qsl(f"text={quoted}")).get("text") if quoted else None
-        return text if text and hmac.compare_digest(signature, self._signature(text)) else None
-
-    def _signature(self, text: str) -> str:
-        return hmac.digest(self._key, text.encode(), "sha256").hex()[:32]
 
 
 class Routes:

@@ -16,8 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from markupsafe import Markup
 
 from windlass import __version__
+from windlass.dashboard.cookies import EXACT_TIMES, THEME, THEMES, TIMES
 from windlass.dashboard.output import indented
-from windlass.dashboard.routes import EXACT_TIMES, THEME, THEMES, TIMES
 from windlass.dashboard.static_files import load
 from windlass.rights import Role
 

@@ -28,7 +28,8 @@ from windlass.api.oidc import Oidc
 from windlass.api.server import HttpServer, check_free
 from windlass.api.streaming_json import LargeAnswers
 from windlass.dashboard.dashboard import Dashboard
-from windlass.dashboard.openid import OpenIdClient
+from windlass.dashboard.openid_client import OpenIdClient
+from windlass.dashboard.pages import Pages
 from windlass.deployments.building import Building
 from windlass.deployments.builds import Builds
 from windlass.deployments.checkouts import Checkouts
@@ -284,7 +285,7 @@ class Services:
                 *control_routes(control),
                 *CrewaiCli(control).routes(),
                 *Oidc(infrastructure.identity).routes(),
-                *self.dashboard.routes(),
+                *Pages(self.dashboard).routes(),
                 *self._metrics(control),
             ],
             addresses,
