@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from windlass.cli.commands import COMMANDS
+from windlass.cli.commands import COMMANDS, SECTIONS
 from windlass.cli.commands import windlass as root
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ SLOW = {
 def test_the_help_lists_every_command_with_its_first_sentence(windlass: Command) -> None:
     lines = {" ".join(line.split()) for line in windlass("--help").out.splitlines()}
     assert {f"{name} {sentence}" for name, (_, sentence) in COMMANDS.items()} <= lines
+
+
+def test_the_help_has_the_commands_by_their_sections(windlass: Command) -> None:
+    titles = [line.removesuffix(":") for line in windlass("--help").out.splitlines() if line.endswith(":")]
+    assert titles == ["Options", *SECTIONS]
 
 
 def test_an_unknown_command_gets_the_most_similar_one(windlass: Command) -> None:

@@ -10,44 +10,57 @@ import click
 
 from windlass.cli.exit_codes import ReaderGone
 
-COMMANDS = {
-    "dev": ("serving", "Serve the crews of projects, everything in one process."),
-    "serve": ("serving", "Serve many deployed crews, everything in one process."),
-    "check": ("project", "Find all errors of a project in one run."),
-    "setup": ("project", "Make the environment of a project from its files."),
-    "init": ("project", "Create a project that runs on the offline model."),
-    "deploy": ("deploy", "Deploy a project to a server."),
-    "deployments": ("deployments", "List the crews of the server, and manage one."),
-    "env": ("variables", "List, set and remove the variables of a deployment."),
-    "credentials": ("credentials", "Manage the credentials for secret managers."),
-    "login": ("login", "Log in to a server, so that commands use it."),
-    "login-crewai": ("login_crewai", "Let `crewai deploy` deploy to a server."),
-    "logout": ("login", "Log out of a server: forget its address and token."),
-    "profiles": ("login", "List the servers that you are logged in to, and choose one."),
-    "api": ("serving", "Serve the API of every crew, as one of many processes."),
-    "worker": ("serving", "Run kickoffs, as one of many processes."),
-    "inputs": ("kickoff", "Show the inputs of a crew."),
-    "kickoff": ("kickoff", "Start a crew."),
-    "status": ("status", "Show the progress of a kickoff, or its result."),
-    "why": ("status", "Explain why a kickoff waits, what it does, or why it ended."),
-    "show": ("status", "Show a kickoff in full, with its tasks and attempts."),
-    "logs": ("logs", "Show what a kickoff did: its events, oldest first."),
-    "files": ("files", "List the files that a run wrote, or download them."),
-    "stop": ("stop", "Stop a kickoff, or all open ones with --all."),
-    "kickoffs": ("kickoffs", "List kickoffs, or delete some for good."),
-    "open": ("dashboard", "Open the dashboard, or the page of a crew or a kickoff."),
-    "tokens": ("tokens", "Create, show, list, rotate and revoke API tokens."),
-    "identity": ("identity", "Show who the server is to cloud providers and Vault."),
-    "users": ("users", "Manage users, their roles and their sign-in to the dashboard."),
-    "audit": ("audit", "Show who changed what on the server."),
-    "db": ("db", "Open the database in psql, or print its URL."),
-    "keys": ("keys", "Show and rotate the master keys, which encrypt what is stored."),
-    "backup": ("backups", "Write the embedded database to FILE."),
-    "restore": ("backups", "Restore the embedded database from FILE, a backup."),
-    "demo-llm": ("demo_llm", "Serve the offline model, for crews without an API key."),
-    "doctor": ("doctor", "Check what Windlass needs, and show how to fix it."),
+SECTIONS = {
+    "Projects": {
+        "init": ("project", "Create a project that runs on the offline model."),
+        "check": ("project", "Find all errors of a project in one run."),
+        "setup": ("project", "Make the environment of a project from its files."),
+        "dev": ("serving", "Serve the crews of projects, everything in one process."),
+    },
+    "Servers": {
+        "serve": ("serving", "Serve many deployed crews, everything in one process."),
+        "api": ("serving", "Serve the API of every crew, as one of many processes."),
+        "worker": ("serving", "Run kickoffs, as one of many processes."),
+        "doctor": ("doctor", "Check what Windlass needs, and show how to fix it."),
+        "demo-llm": ("demo_llm", "Serve the offline model, for crews without an API key."),
+    },
+    "Deployments": {
+        "deploy": ("deploy", "Deploy a project to a server."),
+        "deployments": ("deployments", "List the crews of the server, and manage one."),
+        "env": ("variables", "List, set and remove the variables of a deployment."),
+        "credentials": ("credentials", "Manage the credentials for secret managers."),
+    },
+    "Kickoffs": {
+        "inputs": ("kickoff", "Show the inputs of a crew."),
+        "kickoff": ("kickoff", "Start a crew."),
+        "status": ("status", "Show the progress of a kickoff, or its result."),
+        "why": ("status", "Explain why a kickoff waits, what it does, or why it ended."),
+        "show": ("status", "Show a kickoff in full, with its tasks and attempts."),
+        "logs": ("logs", "Show what a kickoff did: its events, oldest first."),
+        "files": ("files", "List the files that a run wrote, or download them."),
+        "stop": ("stop", "Stop a kickoff, or all open ones with --all."),
+        "kickoffs": ("kickoffs", "List kickoffs, or delete some for good."),
+        "open": ("dashboard", "Open the dashboard, or the page of a crew or a kickoff."),
+    },
+    "Access": {
+        "login": ("login", "Log in to a server, so that commands use it."),
+        "logout": ("login", "Log out of a server: forget its address and token."),
+        "profiles": ("login", "List the servers that you are logged in to, and choose one."),
+        "login-crewai": ("login_crewai", "Let `crewai deploy` deploy to a server."),
+        "tokens": ("tokens", "Create, show, list, rotate and revoke API tokens."),
+        "users": ("users", "Manage users, their roles and their sign-in to the dashboard."),
+        "audit": ("audit", "Show who changed what on the server."),
+        "identity": ("identity", "Show who the server is to cloud providers and Vault."),
+    },
+    "Data": {
+        "backup": ("backups", "Write the embedded database to FILE."),
+        "restore": ("backups", "Restore the embedded database from FILE, a backup."),
+        "db": ("db", "Open the database in psql, or print its URL."),
+        "keys": ("keys", "Show and rotate the master keys, which encrypt what is stored."),
+    },
 }
-"""Maps a command to its module and the first sentence of its help. `windlass --help` imports no command."""
+"""Maps a command to its module and the first sentence of its help, by sections. `windlass --help` imports none."""
+COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
 
 
 LONGEST_NAME = 40
@@ -76,8 +89,10 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", sentence) for name, (_, sentence) in section.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
