@@ -24,11 +24,6 @@ LONG = 60.0
 Waiting = asyncio.Task[KickoffStatus | None]
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.store.database.POOL_WAIT_SECONDS", 0.2)
-
-
 class WatchedRun:
     def __init__(self, rows: Rows, listener: Listener) -> None:
         self.rows = rows

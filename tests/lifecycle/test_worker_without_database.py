@@ -29,7 +29,7 @@ LEASE = 1.0
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.store.database.POOL_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("windlass.store.database.POOL_WAIT_SECONDS", 1.0)
     monkeypatch.setattr("windlass.lifecycle.background_tasks.BETWEEN_ATTEMPTS", 0.02)
     monkeypatch.setattr("windlass.lifecycle.worker.SHUTDOWN_SECONDS", 1.0)
 

@@ -238,16 +238,9 @@ class Versions:
 
     def _of_files(self, settings: Mapping[str, Any]) -> Iterator[str]:
         for key in ("path", "version_file", "version-file", "write_to"):
-            pattern = ASSIGNED
-            with contextlib.suppress(re.error):
-                pattern = (
-                    re.compile(settings["pattern"], re.MULTILINE)
-                    if isinstance(settings.get("pattern"), str)
-                    else pattern
-                )
             text = self._files.text(settings.get(key))
-            if found := pattern.search(text):
-                yield found.groupdict().get("version") or next(iter(found.groups()), "") or ""
+            if found := ASSIGNED.search(text):
+                yield found[1]
             yield from map(str, filter(None, [Source(text).value(Source(text).names.get("__version__"))]))
 
     def _attribute(self, module: str, attribute: str, depth: int = DEEPEST) -> Any:
