@@ -271,3 +271,6 @@ async def test_a_misspelt_input_of_a_closed_set_gives_the_kickoff_a_warning_with
         "message": "The crew has no input sentence: its value is not used. Did you mean sentences?",
     }
     assert "warnings" not in await crew.status(await crew.kickoff({"topic": "tea"}))
+    refused = (await crew.post({"inputs": {"topc": "tea"}})).json()
+    assert refused["message"].endswith("The crew has no input topc: its value is not used. Did you mean topic?")
+    assert refused["details"] == {"missing_inputs": ["topic"]}

@@ -86,6 +86,12 @@ def test_without_an_id_or_with_more_than_an_address_before_it_the_usage_is_told(
 
 
 @pytest.mark.parametrize("name", ["status", "stop", "why", "show"])
+def test_an_address_alone_is_no_id(windlass: Command, name: str) -> None:
+    ended = windlass(name, "http://127.0.0.1:9/crews/tea")
+    assert (ended.code, "Give a kickoff's id after the URL." in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["status", "stop", "why", "show"])
 def test_an_address_before_the_id_that_is_none_is_a_usage_error(windlass: Command, name: str) -> None:
     ended = windlass(name, "127.0.0.1:8000", KICKOFF)
     assert ended.code == 2

@@ -78,6 +78,10 @@ class KickoffAt:
 
 def kickoff_at(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> KickoffAt:
     match values:
+        case (url,) if "://" in url:
+            raise click.UsageError(
+                "Give a kickoff's id after the URL. `windlass kickoffs list URL` lists them.", context
+            )
         case (kickoff_id,):
             return KickoffAt(None, kickoff_id)
         case (url, kickoff_id):

@@ -139,10 +139,9 @@ def _check_inputs(inputs: Any, crew: Crew) -> None:
         raise bad_request('The member `inputs` is not an object: send {"inputs": {name: value, ...}}.')
     match crew.check(inputs):
         case Missing(names):
-            listed = ", ".join(names)
-            raise Problem(
-                422, f"Required inputs are missing: {listed}. GET /inputs describes them.", {"missing_inputs": names}
-            )
+            said = [f"Required inputs are missing: {', '.join(names)}. GET /inputs describes them."]
+            said += [_unknown_input(*one) for one in crew.check.unknown(inputs).items() if one[1] in names]
+            raise Problem(422, " ".join(said), {"missing_inputs": names})
         case Invalid(reasons):
             raise bad_request("Some inputs do not match the crew's schema: see GET /inputs.", invalid_inputs=reasons)
 
