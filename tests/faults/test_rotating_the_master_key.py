@@ -66,7 +66,8 @@ def test_a_rotation_that_is_killed_goes_on_and_a_run_goes_on_from_its_journal(
         rotation.send_signal(signal.SIGKILL)
         rotation.wait()
     assert {one["id"]: one["values"].get("journal.record") for one in keys(server)}[old] == 1
-    assert server.status(kickoff)["state"] == "STARTED", "the server reads values of both keys"
+    status = server.status(kickoff)
+    assert status["state"] == "STARTED", ("the server reads values of both keys", status)
     assert server.command("keys", "drop", old).returncode == 1
     again = server.command("keys", "rotate")
     assert (again.returncode, f"windlass keys drop {old}" in again.stderr) == (0, True), again.stderr
