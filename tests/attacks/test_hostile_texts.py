@@ -11,7 +11,9 @@ import pytest
 
 from dashboard.made_runs import started
 from dashboard.people import Visitor
+from windlass.api.crew_api.kickoff_requests import AT_A_TIME
 from windlass.dashboard.output import MOST_LINES, MOST_RENDERED, Value, markdown
+from windlass.kickoffs.inputs import InputsCheck
 from windlass.kickoffs.tracebacks import own_frames
 from windlass.projects import poetry
 from windlass.projects.git import FAILURES
@@ -137,3 +139,23 @@ def test_the_reasons_of_git_and_vault_are_found_as_before() -> None:
     lines = "remote: a line\nremote: Repository not found.\n"
     reasons = [reason for pattern, reason, _ in FAILURES if re.search(pattern, lines)]
     assert reasons == ["there is no repository at this address, or it is private"]
+
+
+@pytest.mark.parametrize(("number", "length"), [(30, 32), (100, 58), (1000, 32)])
+def test_similar_inputs_of_a_batch_are_searched_in_bounded_time(number: int, length: int) -> None:
+    """The crew and the client choose names that differ by their numbers alone. The event loop turns after AT_A_TIME."""
+
+    def name(number: int) -> str:
+        at = number % (length - 5)
+        return f"{'a' * (at + 1)}{number:04d}{'a' * (length - at - 5)}"
+
+    declared: dict[str, Any] = {name(one): {} for one in range(number)}
+    check = InputsCheck.of({"type": "object", "properties": declared, "additionalProperties": False})
+    given = {name(5000 + one): 1 for one in range(5)}
+    assert len(check.unknown(given)) == 5
+    assert cpu_seconds(lambda: [check.unknown(given) for _ in range(AT_A_TIME)]) < 1
+
+
+def test_the_similar_input_of_a_wrong_name_is_found() -> None:
+    check = InputsCheck.of({"properties": {"audience": {}, "topic": {}}, "additionalProperties": False})
+    assert check.unknown({"audiense": 1, "topic": 1, "x" * 33: 1}) == {"audiense": "audience", "x" * 33: None}

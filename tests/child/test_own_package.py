@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from projects_for_tests.making import Bench, written
 from windlass.kickoffs.states import State
+from windlass_child.process.declared_package import parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -308,6 +310,34 @@ async def test_nothing_that_a_project_declares_leaves_the_folder_or_fails_a_run(
     outcome = await bench.run(written(tmp_path / "project", project))
     assert outcome.state is State.SUCCESS, outcome.error
     assert not {"y", "z", "ok"} & set(outcome.json)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"setup.py": 'setup(name="x", package_dir={"": "\\ud800"})'},
+        {"setup.py": f'setup(name="x", version=0x{"f" * 6000})'},
+        {"setup.py": f'setup(name="x", entry_points={{"a": {{"b": 0x{"f" * 6000}}}}})'},
+        {"pyproject.toml": f"[build-system]\nbuild-backend = 0x{'f' * 6000}\n[project]\nname = 'x'\n"},
+    ],
+)
+async def test_values_that_no_file_can_hold_fail_no_run(bench: Bench, tmp_path: Path, own: dict[str, str]) -> None:
+    pyproject = own.get("pyproject.toml", "") + '\n[tool.windlass]\nentrypoint = "work:run"\n'
+    project = own | {"pyproject.toml": pyproject, "work.py": "def run():\n    return 1\n"}
+    outcome = await bench.run(written(tmp_path / "project", project))
+    assert (outcome.state, outcome.json) == (State.SUCCESS, 1), outcome.error
+
+
+async def test_sections_of_long_lines_are_read_at_once() -> None:
+    """Each of these lines takes configparser minutes."""
+    spaces = " " * 500_000
+    text = f"[a]\nb{spaces}c\nd{spaces}e = f\n{'[' * 500_000}\n[g]\nh =\n" + " i\n" * 100_000 + "j = k = l\n"
+    before = time.thread_time()
+    found = parsed(text)
+    assert time.thread_time() - before < 2
+    assert list(found["a"].values()) == ["f"]
+    assert found["g"]["h"].split() == ["i"] * 100_000
+    assert found["g"]["j"] == "k = l"
 
 
 async def test_a_process_that_is_reused_has_the_package_of_each_run(bench: Bench, tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ OF_OBJECTS = {
     "kinds/crew.py": {"fault.message"},
     "kinds/importing.py": {"sys.path"},
     "process/child.py": {"guard.daemon", "inbox.journal.has_files", "inbox.stopping.lease", "sys.argv"},
-    "process/declared_package.py": {"parser.optionxform"},
     "process/error_text.py": {"one.stack"},
     "process/own_package.py": {"sys.executable"},
     "process/preload.py": {"sys.executable"},

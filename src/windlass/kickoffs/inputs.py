@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 Inputs = dict[str, Any]
 LONGEST_REASON = 200
 MOST_UNKNOWN = 5
-MOST_COMPARED, LONGEST_NAME = 100, 60
-"""Bounds of the search for a similar name, whose time grows with the number and the length of names."""
+LONGEST_NAME = 60
+MOST_COMPARED, LONGEST_COMPARED = 30, 32
+"""Bounds of the search for a similar name. Its time grows with the number of names, and faster with their length. It is
+made for each kickoff of a batch, and both the crew and the client choose names.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,9 @@ class InputsCheck:
         }
 
     def _similar(self, name: str) -> str | None:
-        if self.names is None or len(name) > LONGEST_NAME or len(self.names) > MOST_COMPARED:
+        if self.names is None or len(name) > LONGEST_COMPARED or len(self.names) > MOST_COMPARED:
             return None
-        known = sorted(one for one in self.names if len(one) <= LONGEST_NAME)
+        known = sorted(one for one in self.names if len(one) <= LONGEST_COMPARED)
         return next(iter(get_close_matches(name, known, 1)), None)
 
 

@@ -32,7 +32,7 @@ def of_module(module: Module) -> Iterator[Finding]:
         own = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         own |= {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)}
         for node in ast.walk(function):
-            if (name := changed_by(node)) in names - own:
+            if (name := changed_by(node)) in names and name not in own:
                 names.discard(name)
                 message = f"{function.name}() adds to {name}, which the module keeps: with reuse, kickoffs share it."
                 hint = f"Make {name} in the function, or remove reuse from [tool.windlass]."

@@ -6,7 +6,6 @@ No code of the project runs for this. What only a build finds out is missing, an
 from __future__ import annotations
 
 import ast
-import configparser
 import contextlib
 import os
 import re
@@ -115,15 +114,14 @@ class Files:
     def setup_cfg(self) -> dict[str, Any]:
         """Returns the values of setup.cfg by the names of the arguments of setup()."""
         parser = parsed(self.text("setup.cfg"))
-        options, metadata = (dict(parser[one]) if parser.has_section(one) else {} for one in ("options", "metadata"))
-        groups = parser["options.entry_points"] if parser.has_section("options.entry_points") else {}
+        options, metadata, groups = (parser.get(one, {}) for one in ("options", "metadata", "options.entry_points"))
         found = {
             "name": metadata.get("name"),
             "version": metadata.get("version"),
             "package_dir": pairs(lines(options.get("package_dir", options.get("package-dir", "")))),
             "scripts": lines(options.get("scripts", "")),
             "entry_points": {group: lines(text) for group, text in groups.items()},
-            "where": parser.get("options.packages.find", "where", fallback=None),
+            "where": parser.get("options.packages.find", {}).get("where"),
         }
         return {name: value for name, value in found.items() if value}
 
@@ -322,8 +320,7 @@ def is_point(name: str, value: object) -> bool:
 def of_setup(points: object) -> dict[str, dict[str, str]]:
     """Returns the entry points of setup(): a table of lines by their groups, or the text of an entry_points.txt."""
     if isinstance(points, str):
-        parser = parsed(points)
-        return {group: dict(parser[group]) for group in parser.sections()}
+        return parsed(points)
     found = points if isinstance(points, dict) else {}
     return {
         str(group): pairs(lines(of_group) if isinstance(of_group, str) else of_group)
@@ -331,12 +328,31 @@ def of_setup(points: object) -> dict[str, dict[str, str]]:
     }
 
 
-def parsed(text: str) -> configparser.ConfigParser:
-    parser = configparser.ConfigParser(interpolation=None, strict=False, delimiters=("=",))
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # the names of commands keep their case
-    with contextlib.suppress(configparser.Error):
-        parser.read_string(text)
-    return parser
+def parsed(text: str) -> dict[str, dict[str, str]]:
+    """Returns the values of a text of sections, as setup.cfg and entry_points.txt are, by their sections and names.
+
+    configparser searches each line with an expression whose time grows with the square of its length.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    section: dict[str, list[str]] | None = None
+    value: list[str] | None = None
+    depth = 0
+    for line in text.split("\n"):
+        content = line.strip()
+        if not content or content[0] in "#;":
+            continue
+        own_depth = len(line) - len(line.lstrip())
+        if value is not None and own_depth > depth:
+            value.append(content)
+            continue
+        depth, value = own_depth, None
+        header, is_header, _ = content[1:].rpartition("]")
+        name, is_value, first = content.partition("=")
+        if content[0] == "[" and is_header:
+            section = found.setdefault(header, {})
+        elif is_value and section is not None:
+            value = section[name.strip()] = [first.strip()]
+    return {title: {name: "\n".join(own) for name, own in named.items()} for title, named in found.items()}
 
 
 def scripts_of(files: Files, declared: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Path]:

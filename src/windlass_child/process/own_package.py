@@ -53,15 +53,13 @@ def variables(root: str, folder: str, given: dict[str, str]) -> dict[str, str]:
 
 def made(root: str, folder: str) -> list[str]:
     """Makes the environment. Returns the entries of sys.path for it, none without an environment."""
-    package = package_in(Path(root))
-    if package is None:
-        return []
     sites = [entry for entry in sys.path if entry.rpartition("/")[2] in SITES and entry not in _entered]
-    if any(is_installed(package.name, site) for site in sites):
-        return []
     try:
+        package = package_in(Path(root))
+        if package is None or any(is_installed(package.name, site) for site in sites):
+            return []
         write(Path(folder), root, sites, package)
-    except OSError:  # for example a full disk: the run may do without
+    except (OSError, ValueError):  # a full disk, or a number or a text that no file can hold: the run may do without
         return []
     known = [entry for entry in sys.path if entry not in _entered]
     return [f"{folder}/lib/{MINOR}/site-packages", *(one for one in map(str, package.folders) if one not in known)]
