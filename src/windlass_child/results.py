@@ -23,6 +23,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
@@ -44,6 +45,7 @@ UNFIT: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (inspect.isroutine, "a function", "Call it, and return its result."),
     (lambda value: isinstance(value, functools.partial), "a function", "Call it, and return its result."),
     (inspect.ismodule, "a module", RESULTS),
+    (lambda value: isinstance(value, Future), "a future", "Return its result()."),
     (lambda value: isinstance(value, Iterator), "an iterator", "Return a list, for example."),
 )
 """Values that are no results: how to recognise one, its name, and what to do."""

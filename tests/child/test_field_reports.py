@@ -357,6 +357,27 @@ async def test_events_of_crews_in_threads_carry_their_own_crew(bench: Bench, tmp
     assert begun == {(f"task {name}", f"crew {name}") for name in "abcd"}
 
 
+BYTES = """
+class Tide(BaseModel):
+    raw: bytes = b"\\xff"
+
+class Chart(Flow[Tide]):
+    @start()
+    def draw(self):
+        return {"raw": self.state.raw}
+"""
+
+
+async def test_bytes_in_the_state_of_a_flow_leave_its_events(bench: Bench, tmp_path: Path) -> None:
+    heard = Heard()
+    project = flow_project(tmp_path, "from pydantic import BaseModel\n" + BYTES)
+    outcome = await bench.run(project, heard=heard)
+    assert outcome.state is State.SUCCESS, outcome
+    for kind in ("method_execution_started", "method_execution_finished", "flow_finished"):
+        assert len(heard.events(kind)) == 1, kind
+    assert [one.code for one in heard.of(Warned)] == ["result_not_json"]
+
+
 LISTENING = (
     PRELUDE
     + """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,9 +77,10 @@ def test_what_can_be_no_result_is_told_and_nothing_is_said_to_be_taken(value: An
         ({"f": generated}, "returned a function at f"),
         (pytest, "returned a module, which is no result"),
         (map(str, [1]), "returned an iterator"),
+        ([Future()], "returned a future at [0]"),
         (ROUND, "the result contains itself at [0]"),
     ],
-    ids=["coroutine", "class", "function", "module", "iterator", "circle"],
+    ids=["coroutine", "class", "function", "module", "iterator", "future", "circle"],
 )
 def test_what_is_no_result_is_refused_at_every_depth(value: Any, words: str) -> None:
     with pytest.raises(ProjectFault) as caught:

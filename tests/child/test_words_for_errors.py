@@ -14,9 +14,10 @@ import pytest
 from projects_for_tests.making import Bench, Heard, function_project, written
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason
+from windlass_child.checks.findings import finding
 from windlass_child.process import error_text
 from windlass_child.process.error_text import explain
-from windlass_child.process.messages import TaskEnded
+from windlass_child.process.messages import Project, TaskEnded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,6 +222,26 @@ async def test_a_missing_package_of_a_namespace_is_named_with_the_namespace(benc
         (tmp_path / "packages" / "brew").mkdir(parents=True, exist_ok=True)
         words.append(await error_of(bench, tmp_path / "project", code))
     assert all(one.startswith("the package 'brew.pot' is not installed in ") for one in words), words
+
+
+EXTRA = 'OpenTea client not available, to install: uv add "brew[green-tea]"'
+
+
+ASK = f"raise ImportError({EXTRA!r})"
+
+
+@pytest.mark.parametrize("code", [ASK, f"try: import brewing\nexcept ImportError: {ASK}"], ids=["alone", "chained"])
+def test_a_missing_extra_is_to_be_named_among_the_dependencies(tmp_path: Path, code: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(compile(code, str(tmp_path / "work.py"), "exec"), {})
+    hint = f"Add 'brew[green-tea]' to the project's dependencies, and run: windlass setup {tmp_path}"
+    assert explain(caught.value, "run", str(tmp_path)).hint == hint
+    assert finding(caught.value, Project("function", str(tmp_path), "work:run"))["hint"] == hint
+
+
+def test_a_missing_package_of_a_deployed_project_is_added_by_a_deploy() -> None:
+    told = explain(ModuleNotFoundError("No module named 'brew'", name="brew"), "run", f"/var/home/sources/{'a' * 64}")
+    assert told.hint == "Name its package among the project's dependencies, and run: windlass deploy PATH"
 
 
 @functions

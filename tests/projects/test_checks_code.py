@@ -77,6 +77,32 @@ def test_a_context_that_names_no_task_is_told_with_its_line(tmp_path: Path) -> N
     assert told(found) == [("unknown_context", "src/a/config/tasks.yaml", 4)]
 
 
+RENAMED = CREW.replace("@agent", "@person").replace("@project.task()", "@step")
+ASSIGNED = """\
+@CrewBase
+class Tides:
+    def _ann(self): return Agent(config=self.agents_config["ann"])
+    ann = agent(_ann)
+    def _one(self): return Task(config=self.tasks_config["one"])
+    one = task(_one)
+"""
+
+
+@pytest.mark.parametrize("crew", [RENAMED, ASSIGNED], ids=["renamed", "assigned"])
+def test_agents_and_tasks_may_be_marked_under_other_names(tmp_path: Path, crew: str) -> None:
+    tasks = "one: {agent: ann, context: [one]}\ntwo: {agent: eve, context: [none]}\n"
+    found = of_configs(tmp_path, tasks, crew=crew)
+    assert told(found) == [
+        ("unknown_agent", "src/a/config/tasks.yaml", 2),
+        ("unknown_context", "src/a/config/tasks.yaml", 2),
+    ]
+
+
+def test_an_agent_is_no_task_of_a_context_and_a_task_no_agent(tmp_path: Path) -> None:
+    found = of_configs(tmp_path, "one: {agent: one, context: [ann]}\n")
+    assert [code for code, *_ in told(found)] == ["unknown_agent", "unknown_context"]
+
+
 @pytest.mark.parametrize(
     ("text", "line"), [("one: [\ntwo: 3\n", 3), ("one:\n  a: b: c\n", 2), ("- one\n", 1), ("a: &x 1\nb: *y\n", 2)]
 )

@@ -108,15 +108,42 @@ def test_a_class_that_needs_arguments_is_listed_with_a_function_to_write(tmp_pat
     assert (
         "Trip (main.py:2, a class that makes a crew in run(), but its constructor needs origin, days)" in fault.message
     )
-    assert "`def kickoff(origin, days): return Trip(origin, days).run()`" in fault.hint
+    assert "`def kickoff(origin, days): return Trip(origin=origin, days=days).run()`" in fault.hint
     assert 'entrypoint = "main:kickoff"' in fault.hint
 
 
 def test_a_method_with_arguments_is_called_with_them_in_the_function_to_write(tmp_path: Path) -> None:
     code = TRIP.replace("def run(self)", "def run(self, days, topic, tone='dry')")
-    assert "`def kickoff(origin, days, topic): return Trip(origin, days).run(days, topic)`" in (
-        fault_of(written(tmp_path, {"main.py": code})).hint
-    )
+    function = "def kickoff(origin, days, topic): return Trip(origin=origin, days=days).run(days=days, topic=topic)"
+    assert f"`{function}`" in fault_of(written(tmp_path, {"main.py": code})).hint
+
+
+NEEDY = """
+class Trip{base}:
+    def __init__(self, origin, days, tone="dry"): ...
+{body}
+"""
+CREW_METHOD = "    {mark}\n    def crew(self{more}): return Crew()"
+START = "    @start()\n    def go(self): ..."
+
+
+@pytest.mark.parametrize(
+    ("code", "function"),
+    [
+        (
+            "@CrewBase" + NEEDY.format(base="", body=CREW_METHOD.format(mark="@crew", more="")),
+            "def kickoff(origin, days): return Trip(origin=origin, days=days).crew()",
+        ),
+        (
+            NEEDY.format(base="", body=CREW_METHOD.format(mark="", more=", topic")),
+            "def kickoff(origin, days, topic): return Trip(origin=origin, days=days).crew(topic=topic)",
+        ),
+        (NEEDY.format(base="(Flow)", body=START), "def kickoff(origin, days): return Trip(origin=origin, days=days)"),
+    ],
+    ids=["crew class", "plain class", "flow"],
+)
+def test_the_function_to_write_gives_each_class_its_arguments(tmp_path: Path, code: str, function: str) -> None:
+    assert f"`{function}`" in fault_of(written(tmp_path, {"main.py": code})).hint
 
 
 @pytest.mark.parametrize("code", ["input('Topic? ')", "import sys; sys.argv[1]", "argparse.ArgumentParser()"])

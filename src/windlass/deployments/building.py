@@ -28,7 +28,6 @@ from windlass.projects.virtual_environments import pausing
 from windlass.runner import Output
 from windlass.runner.inspection import LoadFailed
 from windlass.store.builds import NewVersion
-from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Warned
 from windlass_child.process.sizes import size_in_words
 
@@ -54,9 +53,6 @@ MOST_ATTEMPTS = 5
 """A build whose worker was lost is begun again so often."""
 MOST_PRINTED = 10 << 20
 """Bytes that a project may print while it is loaded."""
-ADD_PACKAGE = (
-    "Add the package to the dependencies of the project, in the file that names its packages, and deploy again."
-)
 
 logger = log.logger(__name__)
 
@@ -329,9 +325,7 @@ def _without(root: Path, error: WindlassError) -> WindlassError:
 
 
 def for_deployer(root: Path, text: str) -> str:
-    """Returns a text with paths from the project's folder, and without the command that makes an environment there."""
-    if setup_command(str(root)) in text:
-        return ADD_PACKAGE
+    """Returns a text with paths from the project's folder."""
     text = text.replace(f"windlass deploy {root} ", "windlass deploy . ")
     return text.replace(f"{root}/", "").replace(str(root), "the project")
 

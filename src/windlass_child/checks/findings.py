@@ -12,6 +12,7 @@ from windlass_child.process.error_text import (
     explain,
     is_installed,
     missing,
+    of_an_extra,
     of_the_project,
     sentence,
     unset_variable,
@@ -68,7 +69,8 @@ def finding(fault: BaseException, project: Project) -> Found:
         message = f"the code reads the variable {name} when it is loaded, and it is not set."
     if isinstance(fault, ProjectFault) and KINDS[project.kind].is_declaration and not place:
         code, place = "declaration_invalid" if code == ProjectFault.code else code, project.entrypoint
-    return error(code, sentence(message), **place_in(place), hint=explained.hint or what_to_do(fault, place))
+    hint = of_an_extra(fault, root) or explained.hint or what_to_do(fault, place)
+    return error(code, sentence(message), **place_in(place), hint=hint)
 
 
 def what_to_do(fault: BaseException, place: str) -> str:

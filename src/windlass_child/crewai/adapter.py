@@ -175,7 +175,7 @@ def without_kickoffs() -> contextlib.AbstractContextManager[None]:
 
 
 RUNNABLES = {
-    "Crew": 'Write `crew = "module:function"` under [tool.windlass], or return the result of its kickoff().',
+    "Crew": "Return the result of its kickoff().",
     "Flow": "Return the result of its kickoff(), or name the class of the flow as the entrypoint.",
     "BaseAgent": "Return the result of its kickoff(...).",
     "LiteAgent": "Return the result of its kickoff(...).",

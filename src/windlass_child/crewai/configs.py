@@ -30,6 +30,7 @@ USUAL = {
     "tasks": ("description", "expected_output", "agent", "context", "tools", "output_file", "async_execution"),
 }
 """The members that hints name. crewai knows about 50, most of them internal."""
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
 MERGE = "<<"
 """The key with which YAML merges the members of another mapping."""
 CONFIG = {"agents": "config/agents.yaml", "tasks": "config/tasks.yaml"}
@@ -60,6 +61,19 @@ class CrewClass:
 
     def methods(self, mark: str) -> set[str]:
         return {node.name for node in self.node.body if isinstance(node, ast.FunctionDef) and mark in marks(node)}
+
+    def may_have(self, name: str, mark: str) -> bool:
+        """Returns whether the class may have an agent or a task of this name. The names of decorators do not decide:
+        `from crewai.project import task as step` renames one, and `research = task(make)` has none.
+        """
+        other = {"agent": "task", "task": "agent"}[mark]
+        for node in self.node.body:
+            if isinstance(node, Definition):
+                if node.name == name and node.decorator_list and other not in marks(node):
+                    return True
+            elif isinstance(node, ast.Assign) and name in {getattr(one, "id", None) for one in node.targets}:
+                return True
+        return False
 
     def lines_that_read(self, kind: str) -> list[int]:
         """Returns the lines that read self.agents_config or self.tasks_config."""
@@ -154,7 +168,7 @@ def of_tasks(crew: CrewClass, tasks: dict[str, Any], agents: dict[str, Any] | No
         if (agent := members.get("agent")) is not None and isinstance(agent.value, str) and agent.value:
             yield from of_agent(crew, name, agent, methods, agents, file)
         for context in sequence(members.get("context")):
-            if isinstance(context.value, str) and crew.stands_alone and context.value not in crew.methods("task"):
+            if isinstance(context.value, str) and crew.stands_alone and not crew.may_have(context.value, "task"):
                 message = (
                     f"the context of the task {name} names {context.value!r}, and {crew.node.name} has no such @task."
                 )
@@ -166,7 +180,7 @@ def of_agent(
     crew: CrewClass, task: str, agent: Any, methods: set[str], agents: dict[str, Any] | None, file: str
 ) -> Iterator[Found]:
     """Checks the agent of a task. crewai finds the agent by the name of a method of the class."""
-    if agent.value in methods or not crew.stands_alone:
+    if not crew.stands_alone or crew.may_have(agent.value, "agent"):
         return
     if agents is not None and agent.value in agents:
         message = f"the task {task} names the agent {agent.value!r}, and {crew.node.name} has no method of that name."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 from functools import partial
@@ -104,14 +105,14 @@ def is_internal(source: Any, event: Any) -> bool:
 
 def dumped(event: Any) -> dict[str, Any]:
     if DUMPS_ANYTHING:
-        payload: dict[str, Any] = event.model_dump(
-            mode="json", fallback=replacement, exclude=LEFT_OUT, exclude_none=True
-        )
-    else:
-        payload = json.loads(
-            json.dumps(event.model_dump(exclude=LEFT_OUT, exclude_none=True), skipkeys=True, default=replacement)
-        )
-    return payload
+        with contextlib.suppress(ValueError):  # bytes that are not UTF-8, for which pydantic asks no fallback
+            payload: dict[str, Any] = event.model_dump(
+                mode="json", fallback=replacement, exclude=LEFT_OUT, exclude_none=True
+            )
+            return payload
+    values = event.model_dump(exclude=LEFT_OUT, exclude_none=True)
+    plain: dict[str, Any] = json.loads(json.dumps(values, skipkeys=True, default=replacement))
+    return plain
 
 
 def replacement(value: object) -> str:

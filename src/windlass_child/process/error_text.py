@@ -70,6 +70,9 @@ OF_THE_CODE = (NameError, AttributeError, ImportError, SyntaxError)
 NO_TEXT = "without a message"
 UNREADABLE = "(its text could not be made)"
 
+EXTRA = re.compile(r"\b[A-Za-z][\w.-]*\[[a-z][a-z0-9-]*\]")
+DEPLOYED = re.compile(r"/sources/[0-9a-f]{64}(?:/|$)")
+"""The end of the path of a deployed version's folder, or the beginning of a path in it."""
 CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 MOST_FOLDERS, DEEPEST = 500, 3
 """The limits of a search for the modules of a project."""
@@ -274,7 +277,7 @@ def instead_of_an_answer(question: str, root: Path) -> str:
 
 
 def remedy(error: BaseException, root: Path) -> str:
-    return of_this_error(error, root) or of_a_cause(error) or of_its_text(error)
+    return of_this_error(error, root) or of_an_extra(error, root) or of_a_cause(error) or of_its_text(error)
 
 
 def of_this_error(error: BaseException, root: Path) -> str:
@@ -284,6 +287,18 @@ def of_this_error(error: BaseException, root: Path) -> str:
         return how_to_write(str(error.filename), root)
     unset = unset_variable(error)
     return f"Set {unset} among the crew's variables." if unset else ""
+
+
+def of_an_extra(error: BaseException, root: Path) -> str:
+    """Returns the hint for an extra of a package that an import error asks for, as frameworks do for clients of models.
+
+    The command in such a text installs into another environment than the project's.
+    """
+    if not isinstance(error, ImportError):
+        return ""
+    texts = (made(str, cause)[:LONGEST_TRACE] for cause in chain(error))
+    found = next(filter(None, (EXTRA.search(text) for text in texts if "install" in text)), None)
+    return f"Add {found[0]!r} to the project's dependencies, and run: {setup_command(root)}" if found else ""
 
 
 def of_a_cause(error: BaseException) -> str:
@@ -456,7 +471,11 @@ def interpreter() -> str:
 
 
 def setup_command(root: Path | str) -> str:
-    """Returns the command that installs the packages of a project, into an environment of its own."""
+    """Returns the command that installs the packages of a project, into an environment of its own. For a deployed
+    project, whose folder is one of the server's, it is the command that deploys it again.
+    """
+    if DEPLOYED.search(str(root)):
+        return "windlass deploy PATH"
     return f"windlass setup {shlex.quote(str(root))}"
 
 

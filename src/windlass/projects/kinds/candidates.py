@@ -192,13 +192,15 @@ class ModuleReader:
         needs = wanted_by_constructor(node)
         built = {"needs": needs, "unfit": f"its constructor needs {', '.join(needs)}" if needs else ""}
         methods = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
-        marked = next((one.name for one in methods if "crew" in marks(one) or one.name == "crew"), None)
+        marked = next((one for one in methods if "crew" in marks(one) or one.name == "crew"), None)
+        if marked:
+            built |= {"method": marked.name, "method_needs": tuple(required(marked.args)[1:])}
         if "CrewBase" in marks(node):
             yield self._candidate("crew class", node, node.name, **built)
         elif is_flow(node):
             yield self._candidate("flow class", node, node.name, **built)
         elif marked and self._makes_crew(node):
-            yield self._candidate("plain class", node, node.name, method=marked, **built)
+            yield self._candidate("plain class", node, node.name, **built)
         elif maker := next((one for one in methods if self._makes_crew(one)), None):
             built["unfit"] = built["unfit"] or "no option names a method"
             call = () if maker.name == "__init__" else tuple(required(maker.args)[1:])

@@ -273,9 +273,11 @@ class Choice:
 
     def _write_a_function(self, found: Candidate) -> str:
         """Returns the hint for a project whose crew is made by code that can't be an entrypoint."""
-        if found.form == "maker" and found.method != "__init__":
-            taken = ", ".join(dict.fromkeys([*found.needs, *found.method_needs]))
-            made, call = ", ".join(found.needs), ", ".join(found.method_needs)
+        taken = ", ".join(dict.fromkeys([*found.needs, *found.method_needs]))
+        made, call = (", ".join(f"{one}={one}" for one in names) for names in (found.needs, found.method_needs))
+        if found.form == "flow class":  # a function's result that is a flow or a crew is run
+            code = f"def kickoff({taken}): return {found.name}({made})"
+        elif found.method and found.method != "__init__":
             code = f"def kickoff({taken}): return {found.name}({made}).{found.method}({call})"
         else:
             code = "def kickoff(topic): ..."
