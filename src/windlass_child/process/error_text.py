@@ -70,7 +70,8 @@ OF_THE_CODE = (NameError, AttributeError, ImportError, SyntaxError)
 NO_TEXT = "without a message"
 UNREADABLE = "(its text could not be made)"
 
-EXTRA = re.compile(r"\b[A-Za-z][\w.-]*\[[a-z][a-z0-9-]*\]")
+EXTRA = re.compile(r"[A-Za-z][\w.-]*\[[a-z][a-z0-9-]*\]")
+QUOTES = str.maketrans("\"'`", "   ")
 DEPLOYED = re.compile(r"/sources/[0-9a-f]{64}(?:/|$)")
 """The end of the path of a deployed version's folder, or the beginning of a path in it."""
 CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
@@ -297,8 +298,9 @@ def of_an_extra(error: BaseException, root: Path) -> str:
     if not isinstance(error, ImportError):
         return ""
     texts = (made(str, cause)[:LONGEST_TRACE] for cause in chain(error))
-    found = next(filter(None, (EXTRA.search(text) for text in texts if "install" in text)), None)
-    return f"Add {found[0]!r} to the project's dependencies, and run: {setup_command(root)}" if found else ""
+    words = (word for text in texts if "install" in text for word in text.translate(QUOTES).split())
+    found = next(filter(EXTRA.fullmatch, words), None)
+    return f"Add {found!r} to the project's dependencies, and run: {setup_command(root)}" if found else ""
 
 
 def of_a_cause(error: BaseException) -> str:
