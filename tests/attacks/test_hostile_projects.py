@@ -24,7 +24,8 @@ from lifecycle.waiting import until
 from projects.archives import zipped
 from projects_for_tests.making import written
 from windlass.errors import ProjectError
-from windlass.projects import bounded_reader
+from windlass.lifecycle.worker_config import WorkerConfig
+from windlass.projects import TrustedProjects, bounded_reader
 from windlass.projects.bounded_reader import BoundedReader
 from windlass.projects.findings import Finding, Level
 from windlass.projects.kinds import recognise
@@ -159,6 +160,33 @@ async def test_hostile_projects_hold_up_no_other_one_for_ever(open_folder: Path,
         asked = (reader.recognised(root) for root in (hostile, hostile, hostile, good))
         ended = await asyncio.gather(*asked, return_exceptions=True)
     assert [isinstance(one, ProjectError) for one in ended] == [True, True, True, False]
+
+
+def worker_of(account: Account | None, root: Path) -> WorkerConfig:
+    trusted = TrustedProjects.of((), [root])
+    return WorkerConfig(1, lease=15.0, renewal=3.75, max_losses=3, projects=trusted, reader=BoundedReader(account))
+
+
+async def test_a_worker_does_not_parse_the_file_of_a_trusted_folder(open_folder: Path, account: Account | None) -> None:
+    root = written(open_folder / "hostile", FAILING["a key with many dots"][0])
+    worker = worker_of(account, root)
+    async with responsive():
+        with pytest.raises(ProjectError):
+            await worker.code_of(str(root), declares=True)
+    code = await worker.code_of(str(root), declares=False)
+    assert (code.root, code.interpreter) == (root.resolve(), Path(sys.executable))
+
+
+async def test_a_worker_reads_the_interpreter_from_the_file(open_folder: Path, account: Account | None) -> None:
+    python = open_folder / "tea" / "kept" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    root = written(open_folder / "tea", {"pyproject.toml": '[tool.windlass]\npython = "kept"\n'})
+    assert (await worker_of(account, root).code_of(str(root), declares=True)).interpreter == python
+    for text in ("[tool", '[tool.windlass]\npython = "missing"'):
+        written(root, {"pyproject.toml": text})
+        with pytest.raises(ProjectError):
+            await worker_of(account, root).code_of(str(root), declares=True)
 
 
 async def test_a_project_is_recognised_as_in_this_process(open_folder: Path, account: Account | None) -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from windlass.errors import ProjectError
 from windlass.projects import recognise
 from windlass.projects.checks import declared_project, line_of
-from windlass.projects.interpreter import declared_python
 from windlass.projects.kinds import declared
 from windlass.projects.packages import document_of
 from windlass_child.checks import packages
@@ -90,7 +89,7 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
     text = '\ufeff[project]\nname = "tides"\n[tool.windlass]\npython = "3.12"\n'
     (tmp_path / "pyproject.toml").write_text(text, "utf-8")
     assert declared.read(tmp_path).document["project"] == {"name": "tides"}
-    assert declared_python(tmp_path) == "3.12"
+    assert declared.read(tmp_path).text("tool", "windlass", "python") == "3.12"
     assert document_of(tmp_path / "pyproject.toml")["project"] == {"name": "tides"}
     assert line_of(tmp_path / "pyproject.toml", "project", "name") == 2
 

@@ -127,19 +127,3 @@ def test_shims_of_pyenv_and_broken_links_are_no_interpreters(tmp_path: Path, mon
     monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:{tmp_path / 'bin'}")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert on_this_machine() == [Path(os.path.realpath(OWN))]
-
-
-def test_a_worker_reads_the_option_from_the_file_and_not_from_the_row(tmp_path: Path) -> None:
-    python = environment(tmp_path / "kept")
-    written(tmp_path, {"pyproject.toml": '[tool.windlass]\npython = "kept"\n'})
-    assert Interpreters().of_kickoff(tmp_path, declares=True) == python
-    assert Interpreters().of_kickoff(tmp_path, declares=False) == OWN
-    written(tmp_path, {"pyproject.toml": "[tool.windlass]\n"})
-    assert Interpreters().of_kickoff(tmp_path, declares=True) == OWN
-
-
-@pytest.mark.parametrize("text", ["[tool", "tool = 1", '[tool.windlass]\npython = "missing"'])
-def test_a_worker_refuses_a_file_that_names_no_interpreter(tmp_path: Path, text: str) -> None:
-    written(tmp_path, {"pyproject.toml": text})
-    with pytest.raises(ProjectError):
-        Interpreters().of_kickoff(tmp_path, declares=True)

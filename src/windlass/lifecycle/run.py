@@ -247,7 +247,8 @@ class Run:
         source = self.claimed.source
         if source.get("snapshot"):
             return await unless_ended(self._terminator, self._deployed_code)
-        return self._config.code_of(source["root"], declares=self._options.python is not None)
+        declares = self._options.python is not None
+        return await unless_ended(self._terminator, lambda: self._config.code_of(source["root"], declares=declares))
 
     async def _deployed_code(self) -> Code:
         if self._config.deployed is None:

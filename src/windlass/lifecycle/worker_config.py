@@ -11,6 +11,7 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.files import FileLimits
 from windlass.kickoffs.limits import Limits
 from windlass.projects import Interpreters, Options, ServedCode, TrustedProjects
+from windlass.projects.bounded_reader import BoundedReader
 from windlass.runner.crew_access import FolderChecks
 from windlass.store.claiming import Claimed
 
@@ -77,8 +78,9 @@ class WorkerConfig:
 
     It runs `slots` kickoffs at once. `lease` and `renewal` are in seconds. `limits` are for runs whose deployment sets
     none. `files` limits the files of a kickoff that are stored. `projects` are those whose code the worker may run,
-    `interpreters` chooses their interpreters, and `code` has the folders of their code. `deployments` are the slugs of
-    the deployments whose kickoffs it runs, None for all. While `fault` returns a fault, the worker claims nothing.
+    `interpreters` chooses their interpreters, `code` has the folders of their code, and `reader` reads their files.
+    `deployments` are the slugs of the deployments whose kickoffs it runs, None for all. While `fault` returns a fault,
+    the worker claims nothing.
     """
 
     slots: int
@@ -90,23 +92,25 @@ class WorkerConfig:
     projects: TrustedProjects = field(default_factory=lambda: TrustedProjects.of(()))
     interpreters: Interpreters = field(default_factory=Interpreters)
     code: ServedCode = field(default_factory=ServedCode)
+    reader: BoundedReader = field(default_factory=BoundedReader)
     deployed: Deployed | None = None
     deployments: tuple[str, ...] | None = None
     fault: Check = nothing
     _checks: FolderChecks[Code] = field(default_factory=FolderChecks, init=False, repr=False, compare=False)
 
-    def code_of(self, root: str, *, declares: bool) -> Code:
+    async def code_of(self, root: str, *, declares: bool) -> Code:
         """Returns the code of a project in a folder of this machine. `declares` is whether the project sets the
         option `python`.
 
-        Checks the folder and chooses the interpreter, unless it did so a moment ago (FolderChecks). Raises
-        ProjectError.
+        Checks the folder and chooses the interpreter, unless it did so a moment ago (FolderChecks). The option is read
+        from the project's file: everyone with write access to the database can write a row. Raises ProjectError.
         """
         state = self._checks.state_of(root, declares)
         found = self._checks.recent(state)
         if found is None:
             place = self.projects.checked(Path(root))  # before any file in it is read
+            declared = await self.reader.python(self.code.place(place)) if declares else None
             # The interpreter is the one found on this machine. The one in the row is only for display.
-            found = Code(place, self.interpreters.of_kickoff(place, declares=declares))
+            found = Code(place, self.interpreters.of(place, declared).path)
             self._checks.remember(state, found)
         return Code(self.code.place(found.root), found.interpreter)

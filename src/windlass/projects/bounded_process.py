@@ -19,6 +19,7 @@ from windlass.errors import WindlassError
 from windlass.projects.checks import declared_project
 from windlass.projects.findings import from_json
 from windlass.projects.kinds import recognise
+from windlass.projects.kinds.declared import read
 from windlass.projects.packages import packages_in
 from windlass.projects.reader import findings_of, needs_of
 from windlass.projects.virtual_environments import VERSIONS
@@ -96,8 +97,12 @@ def text_of(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=lambda date: date.isoformat())
 
 
+def python(root: str) -> str | None:
+    return read(Path(root)).text("tool", "windlass", "python")
+
+
 QUESTIONS: dict[str, Callable[..., Any]] = {
-    one.__name__: one for one in (recognised, declared, needs, findings, packages, inputs)
+    one.__name__: one for one in (recognised, declared, needs, findings, packages, inputs, python)
 }
 
 

@@ -56,7 +56,7 @@ LARGEST_ANSWER, LARGEST_SETTINGS, LONGEST_LIST = 8 << 20, 256 << 10, 10_000
 PACKAGE_FILES = {PYPROJECT, UV_LOCK, POETRY_LOCK, REQUIREMENTS}
 UV_FILES = {PYPROJECT, UV_LOCK, REQUIREMENTS, CONSTRAINTS}
 UV_ARGUMENTS = {"-r", "-c", "--no-deps", *SYNC, *UV_FILES, *(one for given in ARGUMENTS.values() for one in given)}
-LONGEST_ERROR, LONGEST_FAULT, LONGEST_NAME, LONGEST_ENTRYPOINT = 4000, 200, 200, 1000
+LONGEST_ERROR, LONGEST_FAULT, LONGEST_NAME, LONGEST_ENTRYPOINT, LONGEST_PYTHON = 4000, 200, 200, 1000, 4096
 CHUNK = 64 << 10
 LOOK_SECONDS, END_SECONDS = 0.02, 2.0
 """Seconds between two looks whether a process has ended, and the longest time for that after its last line."""
@@ -194,6 +194,11 @@ class BoundedReader:
     async def findings(self, project: Project, reported: list[Finding]) -> list[Finding]:
         root, given = Path(project.root), [one.to_json() for one in reported]
         return await self._answer(TypeAdapter(list[Finding]), "findings", root, asdict(project), given)
+
+    async def python(self, root: Path) -> str | None:
+        """Returns the option `python` in the project's pyproject.toml."""
+        form: TypeAdapter[str | None] = TypeAdapter(Annotated[str, Field(max_length=LONGEST_PYTHON)] | None)
+        return await self._answer(form, "python", root, str(root))
 
     async def packages(self, root: Path) -> Packages | None:
         """Returns the packages as `projects.packages.packages_in` does."""

@@ -9,7 +9,6 @@ import pwd
 import re
 import stat
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ OLDEST, NEWEST = (3, 10), (3, 13)
 ENVIRONMENTS = (".venv", "venv")
 CONFIGURATION = "pyvenv.cfg"
 VERSION = re.compile(r"\d+(?:\.\d+){0,2}")
-LARGEST_PYPROJECT, LARGEST_VERSION = 1 << 20, 1 << 10
+LARGEST_VERSION = 1 << 10
 PREFERRED = ".python-version"
 
 
@@ -88,13 +87,6 @@ class Interpreters:
         if self.active is not None:
             return Interpreter(python_in(self.active, "Unset VIRTUAL_ENV, or activate another."), "$VIRTUAL_ENV")
         return Interpreter(Path(sys.executable), "Windlass's own, as the project has no .venv")
-
-    def of_kickoff(self, root: Path, *, declares: bool) -> Path:
-        """Returns the interpreter for a run on this machine. `declares` is whether the project has the option `python`.
-
-        The option is read from the project's file: everyone with write access to the database can write a row.
-        """
-        return self.of(root, declared_python(root) if declares else None).path
 
 
 def is_environment(folder: Path) -> bool:
@@ -181,19 +173,6 @@ def configuration_of(python: Path) -> str:
             return file.read(1 << 16).decode("utf-8", "replace") if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
     except OSError:
         return ""
-
-
-def declared_python(root: Path) -> str | None:
-    """Returns the option `python` in the project's pyproject.toml. Raises ProjectError when the file can't be read."""
-    file = root / "pyproject.toml"
-    try:
-        document = tomllib.loads(
-            (read_file(root, file.name, LARGEST_PYPROJECT) or b"").decode("utf-8").removeprefix("\ufeff")
-        )
-        value = document.get("tool", {}).get("windlass", {}).get("python")
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise ProjectError(f"{file} can't be read: {error}.", "Correct it.") from None
-    return value if isinstance(value, str) else None
 
 
 def preferred_python(root: Path) -> str | None:

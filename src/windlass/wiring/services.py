@@ -232,6 +232,7 @@ class Services:
             deployments=None if deployments is None else tuple(deployments),
             deployed=DeployedCode(self._checkouts, self._environments, self.resolver),
             fault=self._folder_check,
+            reader=self._reader,
         )
         listener, key_ring = self.infrastructure.listener, self.infrastructure.key_ring
         worker = Worker(store, listener, runner, environments, key_ring, config, observers=observers)
