@@ -14,7 +14,6 @@ from dashboard.people import Visitor
 from windlass.api.crew_api.kickoff_requests import AT_A_TIME
 from windlass.dashboard.output import MOST_LINES, MOST_RENDERED, Value, markdown
 from windlass.kickoffs.inputs import InputsCheck
-from windlass.kickoffs.tracebacks import own_frames
 from windlass.projects import poetry
 from windlass.projects.git import FAILURES
 from windlass.rights import Role
@@ -22,6 +21,7 @@ from windlass.runner.incoming import too_deep
 from windlass.secrets.oidc import BadSigningKey, keys_of_variable
 from windlass.secrets.provider import first_meaning
 from windlass.secrets.providers.vault.manager import HANDSHAKES
+from windlass_child.process.server_paths import ServerPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ SECONDS = 3.0
 """The CPU time for a page. It takes less than 0.5 s; each of these texts has taken 4 to 70 s."""
 LONG = 200_000
 SLASHES = "/" * 60_000
+SERVER_PATHS = ServerPaths(f"/var/home/sources/{'a' * 64}", "/var/home/environments/b/bin/python", "/var/home/runs/c")
 CELLS = "|a" * 1000 + "|\n" + "|-" * 1000 + "|\n" + "a\n" * 65 + "\n"
 MANY_TABLES = ("|a" * 31 + "|\n" + "|-" * 31 + "|\n" + "a\n" * 260 + "\n") * 3
 BOMBS = {
@@ -113,9 +114,9 @@ def test_a_table_of_more_columns_is_shown_as_text() -> None:
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (own_frames, SLASHES),
-        (own_frames, "/sources/" * (LONG // 9)),
-        (own_frames, "a/" * LONG),
+        (SERVER_PATHS.out_of, SLASHES),
+        (SERVER_PATHS.out_of, "/var/home/sources/" * (LONG // 9)),
+        (SERVER_PATHS.out_of, "a/" * LONG),
         (lambda text: first_meaning(HANDSHAKES, text), "400 " + "role " * 40_000),
         (lambda text: poetry.satisfies("3.11", text), ">=3.9" + " " * 45_000 + ","),
         (lambda text: poetry.satisfies("3.11", text), "1 |" * LONG),

@@ -241,7 +241,8 @@ def test_a_missing_extra_is_to_be_named_among_the_dependencies(tmp_path: Path, c
 
 def test_a_missing_package_of_a_deployed_project_is_added_by_a_deploy() -> None:
     told = explain(ModuleNotFoundError("No module named 'brew'", name="brew"), "run", f"/var/home/sources/{'a' * 64}")
-    assert told.hint == "Name its package among the project's dependencies, and run: windlass deploy PATH"
+    assert told.message == "the package 'brew' is not installed."
+    assert told.hint == "Name its package among the project's dependencies, and deploy the project again."
 
 
 @functions

@@ -6,22 +6,21 @@ import asyncio
 import json
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
 from deployments.builds_of_tests import CODE, PROJECT, Server
 from projects_for_tests.making import written
 from projects_for_tests.wheels import source, wheel
+from windlass.deployments.building import for_deployer
 from windlass.deployments.deployed_code import Removal
 from windlass.deployments.registration import Registration
 from windlass.deployments.task_identities import made_up
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import State
 from windlass.wiring.dev import refuse_deployed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NEEDS = PROJECT.replace("dependencies = []", 'dependencies = ["tiny"]')
 OF_A_SECRET = """
@@ -450,6 +449,68 @@ async def test_the_error_for_several_crews_has_a_command_for_each(server: Server
     crew = "from crewai import Crew\none = Crew(agents=[], tasks=[])\ntwo = Crew(agents=[], tasks=[])\n"
     build = await server.queued({"pyproject.toml": '[project]\nname = "tea"\n', "crew.py": crew})
     await server.building().run(str(build))
-    assert str((await server.ended(build)).hint).endswith(
+    commands = (
         "windlass deploy . --entrypoint crew.py:one --name one; windlass deploy . --entrypoint crew.py:two --name two"
     )
+    hint = str((await server.ended(build)).hint)
+    assert hint == (
+        'Add to pyproject.toml: [tool.windlass] crew = "crew:one", and deploy the project again. '
+        f"To deploy each under its own name: {commands}"
+    )
+    place = {"type": "git", "url": "https://git.test/it's.git", "ref": "main", "subfolder": "app"}
+    found = for_deployer(Path("/var/x"), place, None, "run: windlass deploy /var/x --name two")
+    assert found == """run: windlass deploy 'https://git.test/it'"'"'s.git' --ref main --subfolder app --name two"""
+
+
+OF_THE_SERVER = """
+import importlib, sys, tiny
+from pathlib import Path
+
+def run(case: str) -> str:
+    if case == "package":
+        import no_such_package
+    if case == "module":
+        importlib.import_module("tiny.nothing")
+    if case == "files":
+        here = Path.cwd()
+        raise RuntimeError(f"{tiny.__file__} {__file__}: {here}, {here}/a b.txt, {here.parent}/home, {sys.prefix}/x")
+    if case == "exit":
+        class Odd:
+            def __repr__(self): return f"in {tiny.__file__}"
+        raise SystemExit(Odd())
+    return case
+"""
+
+
+async def test_errors_of_a_deployed_crew_have_no_paths_of_the_server(server: Server) -> None:
+    wheel(server.wheels, "tiny")
+    needs = {"pyproject.toml": NEEDS}
+    build = await server.build(needs, OF_THE_SERVER)
+    assert build.state == "ready", build.error
+    await server.worker()
+    errors = {}
+    for case in ("package", "module", "files", "exit"):
+        kickoff = await server.kickoff(case=case)
+        errors[case] = str((await server.result(kickoff)).error)
+        events = await server.database.rows(
+            "SELECT payload::text AS text FROM events WHERE kickoff_id = %(id)s", {"id": kickoff}
+        )
+        for text in (errors[case], *(one["text"] for one in events)):
+            assert str(server.folder) not in text, (case, text)
+    assert errors["package"] == (
+        "the package 'no_such_package' is not installed (imported at work.py:7). "
+        "Name its package among the project's dependencies, and deploy the project again."
+    )
+    assert "and deploy the project again." in errors["module"]
+    assert errors["exit"].startswith("the crew's code ended its process with sys.exit(in .../lib/"), errors["exit"]
+    site = f".../lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    assert errors["files"] == (
+        f"RuntimeError: {site}/tiny.py work.py: the working folder, a b.txt, .../home, .../x (work.py:12)"
+    )
+    failed = await server.build(needs, "import no_such_package\n")
+    assert failed.error == "the package 'no_such_package' is not installed (imported at work.py:1)."
+    assert failed.hint == "Name its package among the project's dependencies, and deploy the project again."
+    missing = await server.build({"pyproject.toml": f"{NEEDS}[tool.uv]\npackage = false\n"}, "import tiny.nothing\n")
+    for one in (build, failed, missing):
+        shown = [f"{one.error} {one.hint}", *await server.log(one)]
+        assert not [line for line in shown if str(server.folder) in line or sys.prefix in line]

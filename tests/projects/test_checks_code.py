@@ -272,6 +272,26 @@ def test_what_fails_while_a_project_is_loaded_is_told_with_its_place(
     assert "work.py" not in found["message"]
 
 
+@pytest.mark.parametrize("line", ["from brew import pot", "import brew.pot", "from brew.pot.lid import top"])
+def test_a_missing_package_of_a_namespace_is_a_missing_package(
+    tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "packages" / "brew").mkdir(parents=True)
+    (tmp_path / "project").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+    found = findings.finding(failed(tmp_path / "project", line), function(tmp_path / "project"))
+    assert told([found]) == [("missing_package", "work.py", 1)]
+    assert found["message"].startswith("the package 'brew.pot' is not installed in ")
+
+
+def test_a_name_that_an_installed_package_does_not_have_is_a_missing_module(tmp_path: Path) -> None:
+    found = [
+        findings.finding(failed(tmp_path, line), function(tmp_path))
+        for line in ("import pydantic.no", "from pydantic import no")
+    ]
+    assert [one["code"] for one in found] == ["missing_module", "missing_module"]
+
+
 def test_a_project_of_two_crews_is_told_as_such(tmp_path: Path) -> None:
     fault = ProjectFault("a.py has two of them", "Choose one.", "several_crews")
     assert told([findings.finding(fault, function(tmp_path))]) == [("several_crews", None, None)]

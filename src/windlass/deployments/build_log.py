@@ -13,7 +13,7 @@ from windlass.store.builds import NewLine
 from windlass_child.process.redaction import Redaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from windlass.store.builds import BuildStore, BuildTurn, Level
 
@@ -35,6 +35,8 @@ class BuildLog:
         self._store = store
         self._turn = turn
         self._redaction = Redaction({})
+        self.readable: Callable[[str], str] = str
+        """Makes texts of the build readable for the people who deploy."""
         self._written = turn.lines
         self._lines: list[NewLine] = []
         self._lines_left, self._bytes_left = MOST_LINES - turn.lines, MOST_BYTES
@@ -50,7 +52,7 @@ class BuildLog:
         self._redaction = Redaction({**of_server, **own}, [f"SECRET_{name}" for name in secrets])
 
     def masked(self, text: str) -> str:
-        return self._redaction.text(text)[:LONGEST_ERROR]
+        return self._redaction.text(self.readable(text))[:LONGEST_ERROR]
 
     def add(self, message: str, level: Level = "info") -> None:
         """Adds a line of the build itself, which is kept in any case."""

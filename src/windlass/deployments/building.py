@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import shlex
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from windlass import config, log
@@ -29,6 +31,7 @@ from windlass.runner import Output
 from windlass.runner.inspection import LoadFailed
 from windlass.store.builds import NewVersion
 from windlass_child.process.messages import Warned
+from windlass_child.process.server_paths import ServerPaths
 from windlass_child.process.sizes import size_in_words
 
 if TYPE_CHECKING:
@@ -179,13 +182,12 @@ class Building:
         snapshot = turn.snapshot or await self._fetch(turn, variables, lines)
         lines.add(f"the files have the digest {snapshot[:12]}")
         root = await self._checkouts.get(snapshot)
-        try:
-            loaded = await self._prepare(turn, root, snapshot, variables, lines)
-            lines.add("loading the project")
-            manifest = await self._load(loaded, lines)
-            await self._check_identities(loaded, manifest, variables, lines)
-        except WindlassError as error:
-            raise _without(root, error) from error
+        lines.readable = partial(for_deployer, root, turn.origin, None)
+        loaded = await self._prepare(turn, root, snapshot, variables, lines)
+        lines.readable = partial(for_deployer, root, turn.origin, loaded.prepared.interpreter)
+        lines.add("loading the project")
+        manifest = await self._load(loaded, lines)
+        await self._check_identities(loaded, manifest, variables, lines)
         project = loaded.recognised.project
         source = {
             "kind": project.kind,
@@ -228,7 +230,7 @@ class Building:
             deployment=str(turn.deployment_id),
         )
         if prepared.key is None:
-            lines.add(f"the project names no packages: it runs on {prepared.interpreter}")
+            lines.add("the project names no packages: it runs on the server's Python")
         else:
             lines.add(f"the environment of its packages is {prepared.key}")
         environment = self._crew_environments.of_deployment(variables)
@@ -260,7 +262,7 @@ class Building:
             loaded.root, self._runner, loaded.environment, interpreter, self._reader, loaded.entrypoint
         )
         for line in (line for one in found for line in one.lines()):
-            lines.add(for_deployer(loaded.root, line))
+            lines.add(line)
 
     async def _check_identities(
         self, loaded: Loaded, manifest: Manifest, variables: Mapping[str, str], lines: BuildLog
@@ -316,18 +318,20 @@ class Building:
         )
 
 
-def _without(root: Path, error: WindlassError) -> WindlassError:
-    """Returns the error as the deployer can use it."""
-    message, hint = for_deployer(root, error.message), for_deployer(root, error.hint)
-    if isinstance(error, LoadFailed):
-        return LoadFailed(message, hint, for_deployer(root, error.trace))
-    return ProjectError(message, hint)
+def for_deployer(root: Path, origin: Mapping[str, Any], interpreter: Path | None, text: str) -> str:
+    """Returns a text about the files in `root` for people who deploy them from `origin`, maybe from another machine:
+    without the server's paths, and with commands that name the origin.
+    """
+    text = text.replace(f"windlass deploy {root} ", f"windlass deploy {_place(origin)} ")
+    return ServerPaths(str(root), str(interpreter or sys.executable)).out_of(text)
 
 
-def for_deployer(root: Path, text: str) -> str:
-    """Returns a text with paths from the project's folder."""
-    text = text.replace(f"windlass deploy {root} ", "windlass deploy . ")
-    return text.replace(f"{root}/", "").replace(str(root), "the project")
+def _place(origin: Mapping[str, Any]) -> str:
+    """Returns the arguments of `windlass deploy` for an origin. For a folder, the command is run in that folder."""
+    if origin.get("type") != "git":
+        return "."
+    options = [(f"--{name}", str(origin[name])) for name in ("ref", "subfolder") if origin.get(name)]
+    return shlex.join([str(origin["url"]), *(word for option in options for word in option)])
 
 
 @contextmanager

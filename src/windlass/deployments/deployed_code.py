@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from windlass import log
 from windlass.errors import ProjectError
 from windlass.lifecycle.worker_config import Code
+from windlass_child.process.server_paths import ServerPaths
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from windlass.deployments.checkouts import Checkouts
@@ -41,7 +45,8 @@ class DeployedCode:
         try:
             async with asyncio.timeout(SECONDS):
                 root = await self._checkouts.get(claimed.source["snapshot"])
-                return Code(root, await self._interpreter(claimed, options, root))
+                with _readable(root):
+                    return Code(root, await self._interpreter(claimed, options, root))
         except TimeoutError:
             raise ProjectError(
                 f"the environment of the project was not made within {SECONDS / 60:g} minutes on this machine.",
@@ -73,6 +78,16 @@ class DeployedCode:
                 "Deploy the project again.",
             )
         return prepared.interpreter
+
+
+@contextmanager
+def _readable(root: Path) -> Iterator[None]:
+    """Takes the paths of this machine out of errors, which those who started the kickoff read."""
+    paths = ServerPaths(str(root), sys.executable)
+    try:
+        yield
+    except ProjectError as error:
+        raise ProjectError(paths.out_of(error.message), paths.out_of(error.hint)) from error
 
 
 def ignore(_: str) -> None:

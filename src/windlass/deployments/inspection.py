@@ -17,9 +17,8 @@ from windlass.projects.findings import Finding, Level, from_json, in_order
 from windlass.projects.kinds import folder_of, function_project, kind_named
 from windlass.projects.reader import DirectReader
 from windlass.runner import RunSpec, Terminator
-from windlass.runner.inspection import while_loading
+from windlass.runner.inspection import how_to_install, while_loading
 from windlass.runner.run_spec import discard
-from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Warned
 
 if TYPE_CHECKING:
@@ -110,8 +109,7 @@ def of_env_line(line: int) -> Finding:
 
 
 def of_interpreter(error: WindlassError, root: str) -> Finding:
-    hint = error.hint or f"Make the project's environment: {setup_command(root)}"
-    return Finding("interpreter", Level.ERROR, error.message, hint=hint)
+    return Finding("interpreter", Level.ERROR, error.message, hint=error.hint or how_to_install(root))
 
 
 @dataclass

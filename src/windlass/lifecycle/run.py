@@ -38,6 +38,7 @@ from windlass_child.process.messages import (
     Warned,
 )
 from windlass_child.process.secret_values import SecretValues
+from windlass_child.process.server_paths import ServerPaths
 from windlass_child.process.truncation import beginning
 
 if TYPE_CHECKING:
@@ -238,7 +239,9 @@ class Run:
             return failure(Reason.SECRETS, beginning(str(error), LONGEST_WORDS))
         except WindlassError as error:
             return failure(Reason.ERROR, str(error))
-        return await self._runner.run(spec, self._handle, self._terminator, self.lease_handle)
+        outcome = await self._runner.run(spec, self._handle, self._terminator, self.lease_handle)
+        paths = ServerPaths(spec.project.root, str(spec.interpreter))  # errors of the server's own, and of a preload
+        return replace(outcome, error=outcome.error and paths.out_of(outcome.error))
 
     async def _code(self) -> Code | None:
         """Returns None when the end of the run was requested meanwhile. Raises WindlassError when the code can't be

@@ -17,6 +17,7 @@ from windlass.runner.run_context import at_the_latest
 from windlass.runner.zygote import FrameworkMissing
 from windlass_child.process.error_text import setup_command
 from windlass_child.process.messages import Failed, Inspected
+from windlass_child.process.server_paths import is_deployed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +73,13 @@ def manifest_in(ended: Ended) -> Manifest:
     raise ProjectError(f"while the project was loaded {words_for(ended.status)}")
 
 
+def how_to_install(root: str) -> str:
+    """Returns the hint for a framework that the project's interpreter does not have."""
+    if is_deployed(root):
+        return "Name it among the project's dependencies, and deploy the project again."
+    return f"Make the project's environment: {setup_command(root)}"
+
+
 @contextlib.contextmanager
 def named_as(given: Project, used: Project) -> Iterator[None]:
     """Names in a ProjectError the command that installs a missing framework, and the project's own folder, not the
@@ -83,5 +91,5 @@ def named_as(given: Project, used: Project) -> Iterator[None]:
         missing = isinstance(error, FrameworkMissing)
         if not missing and given.root == used.root:
             raise
-        hint = f"Make the project's environment: {setup_command(given.root)}" if missing else error.hint
+        hint = how_to_install(given.root) if missing else error.hint
         raise ProjectError(error.message.replace(used.root, given.root), hint.replace(used.root, given.root)) from error

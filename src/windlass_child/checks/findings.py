@@ -10,10 +10,8 @@ from windlass_child.process.error_text import (
     ProjectFault,
     chain,
     explain,
-    is_installed,
     missing,
     of_an_extra,
-    of_the_project,
     sentence,
     unset_variable,
     where,
@@ -60,8 +58,7 @@ def place_in(text: str) -> Place:
 def finding(fault: BaseException, project: Project) -> Found:
     root = Path(project.root)
     code = code_of(fault, root)
-    named = {"missing_package": absent, "missing_module": not_there}.get(code)
-    missing_one = next((one for one in chain(fault) if named and named(one, root)), fault)
+    missing_one = next((one for one in chain(fault) if not_there(one, root) == code), fault)
     explained = explain(missing_one, "load", project.root)
     place = next(filter(None, (where(one, root) for one in chain(fault))), "")
     message = explained.message.replace(f" (imported at {place})", "").replace(f" ({place})", "")
@@ -101,9 +98,8 @@ def code_of(fault: BaseException, root: Path) -> str:
         return "unset_variable"
     if isinstance(fault, ProjectFault) and fault.code != ProjectFault.code:
         return fault.code
-    if any(absent(one, root) for one in chain(fault)):
-        return "missing_package"
-    return "missing_module" if any(not_there(one, root) for one in chain(fault)) else ProjectFault.code
+    codes = {not_there(one, root) for one in chain(fault)}
+    return next((code for code in ("missing_package", "missing_module") if code in codes), ProjectFault.code)
 
 
 def unset(fault: BaseException) -> str | None:
@@ -111,17 +107,10 @@ def unset(fault: BaseException) -> str | None:
     return next((name for one in chain(fault) if (name := unset_variable(one))), None)
 
 
-def absent(fault: BaseException, root: Path) -> bool:
-    """Returns whether a package is not installed."""
-    if not isinstance(fault, ModuleNotFoundError) or not fault.name or of_the_project(fault.name, root):
-        return False
-    top, inner, _ = fault.name.partition(".")
-    return not (inner and is_installed(top))
-
-
-def not_there(fault: BaseException, root: Path) -> bool:
-    """Returns whether an import failed because the project or a package is without that module or name."""
-    return isinstance(fault, ImportError) and not absent(fault, root) and missing(fault, "", root) is not None
+def not_there(fault: BaseException, root: Path) -> str | None:
+    """Returns the code for an import of a package, a module or a name that is not there, and None for other faults."""
+    words = missing(fault, "", root) if isinstance(fault, ImportError) else None
+    return words.code if words else None
 
 
 def comes_of_a_declaration(fault: BaseException) -> bool:

@@ -9,7 +9,8 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.checks.findings import Found, warning
-from windlass_child.process.error_text import interpreter, setup_command
+from windlass_child.process.error_text import in_interpreter, interpreter, setup_command
+from windlass_child.process.server_paths import PYTHON, is_deployed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,17 +32,23 @@ def findings(root: Path) -> Iterator[Found]:
     reader = toml()
     if not text or reader is None:
         return
-    hint = f"Install the project's packages into an environment of its own: {setup_command(root)}"
+    hint, place = how_to_install(root), in_interpreter(root)
     for wanted in dependencies(reader.loads(text)):
         if (name := NAME.match(wanted)) is None or not asked_for(wanted):
             continue
         line = next((number for number, line in enumerate(text.splitlines(), 1) if wanted in line), None)
         if (found := installed(name[0])) is None:
-            message = f"the package {name[0]!r} is not installed in {interpreter()}."
+            message = f"the package {name[0]!r} is not installed{place}."
             yield warning("missing_package", message, FILE, line, hint)
         elif not fits(wanted, found):
-            message = f"{name[0]} {found} is installed in {interpreter()}, and the project wants {wanted!r}."
+            message = f"{name[0]} {found} is installed{place}, and the project wants {wanted!r}."
             yield warning("package_version", message, FILE, line, hint)
+
+
+def how_to_install(root: Path) -> str:
+    if is_deployed(root):
+        return "Update the project's lock file, if it has one, and deploy the project again."
+    return f"Install the project's packages into an environment of its own: {setup_command(root)}"
 
 
 def toml() -> Any:
@@ -54,19 +61,20 @@ def toml() -> Any:
 
 def of_wanted(root: Path, wanted: list[dict[str, Any]]) -> Iterator[Found]:
     """Yields warnings for requirements that the server has read: those of poetry, of requirements.txt and on Python."""
-    hint = f"Install the project's packages into an environment of its own: {setup_command(root)}"
+    hint, where = how_to_install(root), in_interpreter(root)
     for one in wanted:
         place = one["file"], one["line"]
         if one["name"] == "python":
             version = platform.python_version()
             if not within(one["specifier"], version) and not within(one["specifier"], version.rpartition(".")[0]):
-                message = f"{interpreter()} is Python {version}, and the project wants {one['shown']}."
+                python = PYTHON if is_deployed(root) else interpreter()
+                message = f"{python} is Python {version}, and the project wants {one['shown']}."
                 yield warning("python_version", message, *place, hint)
         elif (found := installed(one["name"])) is None:
-            message = f"the package {one['name']!r} is not installed in {interpreter()}."
+            message = f"the package {one['name']!r} is not installed{where}."
             yield warning("missing_package", message, *place, hint)
         elif not within(one["specifier"], found):
-            message = f"{one['name']} {found} is installed in {interpreter()}, and the project wants {one['shown']}."
+            message = f"{one['name']} {found} is installed{where}, and the project wants {one['shown']}."
             yield warning("package_version", message, *place, hint)
 
 

@@ -24,7 +24,7 @@ from windlass_child.journal.journal import Journal
 from windlass_child.process import library_logs, reuse
 from windlass_child.process.budget import Stopping, check_result
 from windlass_child.process.channel import Channel
-from windlass_child.process.error_text import text_of
+from windlass_child.process.error_text import interpreter, text_of
 from windlass_child.process.frames import BadMessage
 from windlass_child.process.lease import wait_for
 from windlass_child.process.messages import (
@@ -55,6 +55,7 @@ from windlass_child.process.process_env import (
 from windlass_child.process.prompts import REFUSE
 from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report, end_with_the_lease, end_with_the_worker, end_without_reader
+from windlass_child.process.server_paths import ServerPaths
 from windlass_child.process.working_folder import fill, has_files
 
 WIND_DOWN_SECONDS = 5.0
@@ -192,7 +193,8 @@ def prepared(order: Inspect | Run, channel: Channel, inbox: Inbox) -> Report:
     refuse_input()
     redaction = Redaction(environment(), order.process_environment.secrets)
     refuse = isinstance(order, Run) and order.secret_in_prompt == REFUSE
-    report = Report(channel, redaction, inbox.stopping, inbox.journal, refuse_secrets=refuse)
+    paths = ServerPaths(order.project.root, interpreter(), order.process_environment.folder)
+    report = Report(channel, redaction, inbox.stopping, inbox.journal, refuse_secrets=refuse, paths=paths)
     report.restore_journal()
     inbox.journal.has_files = partial(has_files, order.project.root, folder)
     if isinstance(order, Run):
@@ -266,7 +268,7 @@ def execute(order: Inspect | Run, report: Report) -> bool:
         if isinstance(order, Inspect):
             warnings = [*crew.warnings(), *in_prompts]
             report.warn_all(warnings)
-            report.send(Inspected({**crew.manifest(), "warnings": [in_manifest(one) for one in warnings]}))
+            report.send(Inspected({**crew.manifest(), "warnings": [in_manifest(one, report) for one in warnings]}))
         else:
             stage = "run"
             report.warn_all(in_prompts)
@@ -306,8 +308,8 @@ def is_unfinished(thread: threading.Thread) -> bool:
     return frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != IDLE
 
 
-def in_manifest(warning: Warned) -> dict[str, str]:
-    return {"code": warning.code, "message": warning.message}
+def in_manifest(warning: Warned, report: Report) -> dict[str, str]:
+    return {"code": warning.code, "message": report.shown(warning.message)}
 
 
 def wind_down() -> None:

@@ -13,9 +13,10 @@ import sys
 import traceback
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from windlass_child.process.messages import Failed
+from windlass_child.process.server_paths import is_deployed
 from windlass_child.process.working_folder import PACKAGE
 
 if TYPE_CHECKING:
@@ -72,8 +73,6 @@ UNREADABLE = "(its text could not be made)"
 
 EXTRA = re.compile(r"[A-Za-z][\w.-]*\[[a-z][a-z0-9-]*\]")
 QUOTES = str.maketrans("\"'`", "   ")
-DEPLOYED = re.compile(r"/sources/[0-9a-f]{64}(?:/|$)")
-"""The end of the path of a deployed version's folder, or the beginning of a path in it."""
 CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 MOST_FOLDERS, DEEPEST = 500, 3
 """The limits of a search for the modules of a project."""
@@ -202,7 +201,7 @@ def words_for(error: BaseException, root: Path) -> tuple[str, str]:
         code = made(repr, error.code)
         return f"the crew's code ended its process with sys.exit({code})", "Return instead of exiting."
     if isinstance(error, ImportError) and (words := missing(error, where(error, root), root)):
-        return words
+        return words.message, words.hint
     if (question := asked_at_terminal(error)) is not None:
         return nobody_answered(question), instead_of_an_answer(question, root)
     return f"{type(error).__name__}: {own_text(error, root)}", remedy(error, root)
@@ -273,7 +272,7 @@ def asked_at_terminal(error: BaseException) -> str | None:
 
 def instead_of_an_answer(question: str, root: Path) -> str:
     if re.search(r"\b(?:install|missing|package)", question, re.IGNORECASE):
-        return f"Name the package among the project's dependencies, and run: {setup_command(root)}"
+        return f"Name the package among the project's dependencies, and {install(root)}"
     return f"Make it an input of the kickoff, {INSTEAD_OF_A_PERSON}"
 
 
@@ -300,7 +299,7 @@ def of_an_extra(error: BaseException, root: Path) -> str:
     texts = (made(str, cause)[:LONGEST_TRACE] for cause in chain(error))
     words = (word for text in texts if "install" in text for word in text.translate(QUOTES).split())
     found = next(filter(EXTRA.fullmatch, words), None)
-    return f"Add {found!r} to the project's dependencies, and run: {setup_command(root)}" if found else ""
+    return f"Add {found!r} to the project's dependencies, and {install(root)}" if found else ""
 
 
 def of_a_cause(error: BaseException) -> str:
@@ -348,8 +347,16 @@ def raised_by_the_project(error: BaseException, root: Path) -> BaseException | N
     return next((cause for cause in chain(error) if where(cause, root)), None)
 
 
-def missing(error: ImportError, place: str, root: Path) -> tuple[str, str] | None:
-    """Returns the message and the hint for an import of something that is not there, or None for other errors.
+class NotThere(NamedTuple):
+    """The words for an import of something that is not there. `code` is that of the finding."""
+
+    code: str
+    message: str
+    hint: str
+
+
+def missing(error: ImportError, place: str, root: Path) -> NotThere | None:
+    """Returns the words for an import of something that is not there, or None for other errors.
 
     No hint names a package to install that may be a module of the project itself: someone else may own that name.
     """
@@ -368,7 +375,7 @@ def missing(error: ImportError, place: str, root: Path) -> tuple[str, str] | Non
     return not_in_release(named[2].partition(".")[0], f"{named[1]} in {named[2]}", at, root)
 
 
-def missing_module(name: str, at: str, root: Path) -> tuple[str, str]:
+def missing_module(name: str, at: str, root: Path) -> NotThere:
     top, inner, _ = name.partition(".")
     if of_the_project(name, root):
         return hidden(name, at, root) or missing_in_project(name, at, root)
@@ -379,7 +386,7 @@ def missing_module(name: str, at: str, root: Path) -> tuple[str, str]:
     return missing_package(top, at, root)
 
 
-def hidden(name: str, at: str, root: Path) -> tuple[str, str] | None:
+def hidden(name: str, at: str, root: Path) -> NotThere | None:
     """Returns the words for a module of the project that can't be imported, because a module of Python or of a package
     with the same name is loaded. None if that is not the case.
     """
@@ -388,18 +395,19 @@ def hidden(name: str, at: str, root: Path) -> tuple[str, str] | None:
     if not loaded or inside(loaded, root) is not None:
         return None
     own = places_in(top, root)[0]
-    return f"{own} of the project is not imported, because {loaded} has the same name{at}", f"Rename {own}."
+    message = f"{own} of the project is not imported, because {loaded} has the same name{at}"
+    return NotThere("missing_module", message, f"Rename {own}.")
 
 
-def missing_in_project(name: str, at: str, root: Path) -> tuple[str, str]:
+def missing_in_project(name: str, at: str, root: Path) -> NotThere:
     there = ", ".join(places_in(name.partition(".")[0], root)[:3])
     hint = f"There is {there}. Modules are looked for in the project's folder and in src: correct the import."
-    return f"the project has no module {name!r}{at}", hint
+    return NotThere("missing_module", f"the project has no module {name!r}{at}", hint)
 
 
-def not_in_release(top: str, what: str, at: str, root: Path) -> tuple[str, str]:
-    hint = f"Change the import, or require a release that has it and run: {setup_command(root)}"
-    return f"{release_of(top)} has no {what}{at}", hint
+def not_in_release(top: str, what: str, at: str, root: Path) -> NotThere:
+    hint = f"Change the import, or require a release that has it and {install(root)}"
+    return NotThere("missing_module", f"{release_of(top)} has no {what}{at}", hint)
 
 
 def release_of(top: str) -> str:
@@ -411,12 +419,13 @@ def release_of(top: str) -> str:
         return f"{found[0]} {metadata.version(found[0])}" if found else top
 
 
-def without_metadata(name: str, at: str, root: Path) -> tuple[str, str]:
+def without_metadata(name: str, at: str, root: Path) -> NotThere:
     """Returns the words for a read of the metadata of a package, such as its version, that is not installed."""
     if plain(name) != plain(own_name(root)):
         return missing_package(name, at, root)
     message = f"the project itself, {name}, is no package, so it has no metadata{at}"
-    return message, "Write [build-system] in its pyproject.toml, or package = true below [tool.uv]."
+    hint = "Write [build-system] in its pyproject.toml, or package = true below [tool.uv]."
+    return NotThere("missing_package", message, hint)
 
 
 def own_name(root: Path) -> str:
@@ -454,10 +463,18 @@ def is_installed(top: str) -> bool:
         return False
 
 
-def missing_package(package: str, at: str, root: Path) -> tuple[str, str]:
-    message = f"the package {package!r} is not installed in {interpreter()}{at}"
+def missing_package(package: str, at: str, root: Path) -> NotThere:
+    message = f"the package {package!r} is not installed{in_interpreter(root)}{at}"
     known = f" ({DISTRIBUTIONS[package]})" if package in DISTRIBUTIONS else ""
-    return message, f"Name its package{known} among the project's dependencies, and run: {setup_command(root)}"
+    hint = f"Name its package{known} among the project's dependencies, and {install(root)}"
+    return NotThere("missing_package", message, hint)
+
+
+def in_interpreter(root: Path | str) -> str:
+    """Returns " in " and the interpreter that packages are installed in, and "" for a deployed project: its
+    environment is the server's.
+    """
+    return "" if is_deployed(root) else f" in {interpreter()}"
 
 
 def interpreter() -> str:
@@ -472,12 +489,15 @@ def interpreter() -> str:
     return EXECUTABLE
 
 
-def setup_command(root: Path | str) -> str:
-    """Returns the command that installs the packages of a project, into an environment of its own. For a deployed
-    project, whose folder is one of the server's, it is the command that deploys it again.
+def install(root: Path | str) -> str:
+    """Returns what installs changed dependencies of a project, as the end of a sentence: a command that makes an
+    environment of its own, or another deploy.
     """
-    if DEPLOYED.search(str(root)):
-        return "windlass deploy PATH"
+    return "deploy the project again." if is_deployed(root) else f"run: {setup_command(root)}"
+
+
+def setup_command(root: Path | str) -> str:
+    """Returns the command that installs the packages of a project, into an environment of its own."""
     return f"windlass setup {shlex.quote(str(root))}"
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from windlass_child.journal.journal import Sends
     from windlass_child.process.messages import Message
     from windlass_child.process.redaction import Redaction
+    from windlass_child.process.server_paths import ServerPaths
 
 
 LONGEST_WARNING = 2000
@@ -55,10 +56,14 @@ class Report:
         journal: Journal | None = None,
         *,
         refuse_secrets: bool = False,
+        paths: ServerPaths | None = None,
     ) -> None:
-        """With `refuse_secrets`, a prompt with the value of a secret variable ends the run."""
+        """With `refuse_secrets`, a prompt with the value of a secret variable ends the run. `paths` are left out of
+        errors and warnings.
+        """
         self._channel = channel
         self._redaction = redaction
+        self._paths = paths
         self._chunks = Chunks(redaction.secrets)
         self.prompts = Prompts(redaction.secrets, refuse=refuse_secrets)
         self.stopping = stopping or Stopping()
@@ -126,14 +131,22 @@ class Report:
 
     def _send_event(self, name: str, payload: dict[str, Any], at: float) -> None:
         # Cut after the redaction: the redaction does not recognise half a secret.
-        self.send(Event(self._redaction.secrets.masked(name), at, shortened(self._redaction.plain(payload))))
+        masked = self._redaction.plain(payload)
+        if self._paths:
+            masked = self._paths.out_of_event(masked)
+        self.send(Event(self._redaction.secrets.masked(name), at, shortened(masked)))
 
     def _send_held_chunks(self) -> None:
         for name, payload in self._chunks.end():
             self._send_event(name, payload, time.time())
 
     def warn(self, code: str, message: str, task: int | None = None) -> None:
-        self.send(Warned(code, beginning(self._redaction.text(message), LONGEST_WARNING), task))
+        self.send(Warned(code, beginning(self.shown(message), LONGEST_WARNING), task))
+
+    def shown(self, text: str) -> str:
+        """Returns the text of an error or a warning as others may read it."""
+        text = self._redaction.text(text)
+        return self._paths.out_of(text) if self._paths else text
 
     def warn_all(self, warnings: Iterable[Warned]) -> None:
         for warning in warnings:
@@ -197,7 +210,7 @@ class Report:
     def fail(self, error: BaseException, stage: str, root: str) -> None:
         """Reports the end of the run by an exception. `root` is the project's folder."""
         self._send_held_chunks()
-        self.send(explain(error, stage, root, self._redaction.text))
+        self.send(explain(error, stage, root, self.shown))
 
 
 CLOSED = b"the crew's code closed the socket that its process reports on; look for os.closerange or os.close\n"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from windlass.projects.kinds.candidates import KINDS, Candidate, Candidates, names_in
 from windlass.projects.kinds.code import Code, is_main_guard
 from windlass.projects.kinds.declared import FILE, Unrecognised
+from windlass_child.process.server_paths import is_deployed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -250,10 +251,14 @@ class Choice:
 
     def _several(self, found: list[Candidate], kind: str) -> Unrecognised:
         message = f"{self._declared.root} has more than one {kind}: {listed(found)}."
+        add, deploys = self._add(found[0].kind, found[0].entrypoint), "; ".join(self._deploys(found))
+        if is_deployed(self._declared.root):  # its folder may be a repository, which is not on the deployer's machine
+            hint = f"{add}, and deploy the project again. To deploy each under its own name: {deploys}"
+            return Unrecognised(message, hint, "several_crews")
         places = [shlex.quote(f"{self._declared.root / one.file}:{one.name}") for one in found[:MOST_LISTED]]
-        hint = f"{self._add(found[0].kind, found[0].entrypoint)}, or name one: windlass dev {places[0]}"
         each = f"To serve each under its own name: windlass dev {' '.join(places)}"
-        return Unrecognised(message, f"{hint}. {each}, or {'; '.join(self._deploys(found))}", "several_crews")
+        hint = f"{add}, or name one: windlass dev {places[0]}. {each}, or {deploys}"
+        return Unrecognised(message, hint, "several_crews")
 
     def _deploys(self, found: list[Candidate]) -> list[str]:
         """Returns the commands that deploy each of these under a name of its own."""
