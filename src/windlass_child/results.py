@@ -45,10 +45,30 @@ UNFIT: tuple[tuple[Callable[[Any], bool], str, str], ...] = (
     (inspect.isroutine, "a function", "Call it, and return its result."),
     (lambda value: isinstance(value, functools.partial), "a function", "Call it, and return its result."),
     (inspect.ismodule, "a module", RESULTS),
+    (lambda value: isinstance(value, BaseException), "an exception", "Raise it, or return its text."),
     (lambda value: isinstance(value, Future), "a future", "Return its result()."),
-    (lambda value: isinstance(value, Iterator), "an iterator", "Return a list, for example."),
 )
 """Values that are no results: how to recognise one, its name, and what to do."""
+
+A_LOCK, A_FILE, A_PROCESS = ("a lock", RESULTS), ("a file", "Return its content."), ("a process", "Return its output.")
+HANDLES: dict[str, tuple[str, str]] = {
+    "threading:Thread": ("a thread", "Wait for it, and return what it made."),
+    "_thread:lock": A_LOCK,
+    "_thread:RLock": A_LOCK,
+    **{f"threading:{name}": A_LOCK for name in ("_RLock", "Condition", "Semaphore", "Event", "Barrier")},
+    **{f"asyncio.locks:{name}": A_LOCK for name in ("Lock", "Condition", "Semaphore", "Event")},
+    **{f"multiprocessing.synchronize:{name}": A_LOCK for name in ("SemLock", "Condition", "Event")},
+    "_io:_IOBase": A_FILE,
+    "tempfile:_TemporaryFileWrapper": A_FILE,
+    "tempfile:SpooledTemporaryFile": A_FILE,
+    "_socket:socket": ("a socket", "Return what was received."),
+    "subprocess:Popen": A_PROCESS,
+    "multiprocessing.process:BaseProcess": A_PROCESS,
+    "asyncio.subprocess:Process": A_PROCESS,
+    "concurrent.futures._base:Executor": ("a pool of workers", "Return the results of its work."),
+    "multiprocessing.pool:Pool": ("a pool of workers", "Return the results of its work."),
+}
+"""Classes of the standard library whose objects end with the run, by module and name: their names, and what to do."""
 
 LISTS = (list, tuple, AbstractSet, deque, range, ValuesView)
 TEXTS = (
@@ -160,7 +180,13 @@ def refuse(value: Any, place: str = "") -> None:
         if is_one(value):
             if inspect.iscoroutine(value):
                 value.close()  # Python warns of a coroutine that is not awaited
-            raise no_result(called, hint, place)
+            text = f", {type(value).__name__}: {text_of(value)}" if isinstance(value, BaseException) else ""
+            raise no_result(f"{called}{text}", hint, place)
+    for base in type(value).__mro__:
+        if handle := HANDLES.get(f"{base.__module__}:{base.__qualname__}"):
+            raise no_result(*handle, place)
+    if isinstance(value, Iterator):
+        raise no_result("an iterator", "Return a list, for example.", place)
     for adapter in frameworks.adapters():
         if name := adapter.runnable(value):
             raise no_result(f"a {name} object", adapter.how_to_run(name), place)

@@ -274,3 +274,14 @@ async def test_a_misspelt_input_of_a_closed_set_gives_the_kickoff_a_warning_with
     refused = (await crew.post({"inputs": {"topc": "tea"}})).json()
     assert refused["message"].endswith("The crew has no input topc: its value is not used. Did you mean topic?")
     assert refused["details"] == {"missing_inputs": ["topic"]}
+
+
+async def test_an_input_like_one_that_is_not_given_is_a_warning_where_others_may_be_used(server: Server) -> None:
+    crew = await server.crew(inputs_schema={"type": "object", "properties": {"topic": {}}, "required": []})
+    kickoff = await crew.kickoff({"topics": "tea", "x": 5})
+    assert (await crew.status(kickoff))["warnings"] == [
+        {
+            "code": "unknown_input",
+            "message": "The crew names no input topics, although it may use it. Did you mean topic?",
+        }
+    ]

@@ -60,6 +60,18 @@ async def test_what_is_returned_beside_the_inputs_is_not_required(bench: Bench, 
     assert manifest.required_inputs == ["city", "file", "street-name"]
 
 
+async def test_a_crew_uses_no_other_inputs_unless_code_of_the_project_gets_them(bench: Bench, tmp_path: Path) -> None:
+    callback = PLACEHOLDERS[PLACEHOLDERS.index("    @before_kickoff") : PLACEHOLDERS.index("    @after_kickoff")]
+    plain = PLACEHOLDERS.replace(callback, "")
+    assert "prepare" not in plain
+    own = plain.replace("return Crew(", "return Own(").replace("@CrewBase", "class Own(Crew):\n    pass\n\n@CrewBase")
+    found = [
+        (await bench.inspect(crew_project(tmp_path / name, code))).inputs_schema.get("additionalProperties")
+        for name, code in (("callback", PLACEHOLDERS), ("own", own), ("plain", plain))
+    ]
+    assert found == [None, None, False]
+
+
 async def test_an_input_is_described_by_where_it_is_used(bench: Bench, tmp_path: Path) -> None:
     properties = (await bench.inspect(crew_project(tmp_path, PLACEHOLDERS))).inputs_schema["properties"]
     assert properties["mood"] == {"description": "Used in the expected_output of task first."}

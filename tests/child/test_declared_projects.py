@@ -91,6 +91,7 @@ def test_a_json_crew_is_described(zygote: DrivenZygote, tmp_path: Path) -> None:
             "unused": {"description": "Has a default, and is in no text.", "default": [1, 2]},
         },
         "required": ["hour"],
+        "additionalProperties": False,
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from projects_for_tests.crews import flow_project, running
+from windlass.kickoffs.inputs import InputsCheck
 from windlass_child.process.messages import (
     Abort,
     Budget,
@@ -131,6 +132,120 @@ def test_inputs_are_the_fields_of_the_state(
     code = f"{state}\n    @start()\n    def begin(self):\n        return 1\n"
     found = schema_of(zygote, tmp_path, code)
     assert (found["properties"], found["required"]) == (properties, [])
+
+
+LATE = """
+from __future__ import annotations
+from typing import TYPE_CHECKING
+from pydantic import BaseModel
+from crewai.flow.flow import Flow, start
+
+if TYPE_CHECKING:
+    from datetime import date
+
+class S(BaseModel):
+    days: int = 1
+    when: date | None = None
+
+class Plain(Flow[S]):
+    _skip_auto_memory = True
+    {own}
+
+    @start()
+    def begin(self):
+        return self.state.days
+"""
+
+
+MADE = """def _create_initial_state(self):
+        from datetime import date
+        S.model_rebuild(_types_namespace={"date": date})
+        return S()
+"""
+
+
+def written_late(folder: Path, own: str, rest: str = "") -> Project:
+    root = flow_project(folder / "project", "")
+    (root / "main.py").write_text(LATE.format(own=own) + rest)
+    return Project("flow", str(root), "main")
+
+
+def test_a_state_of_a_type_that_is_not_known_at_run_time_is_refused_by_deploy_check_and_run(
+    zygote: DrivenZygote, tmp_path: Path
+) -> None:
+    project = written_late(tmp_path, "pass")
+    child = zygote.fork()
+    child.inspect(project, tmp_path / "folder")
+    refused = child.failure()
+    words = "no kickoff can run Plain: the type of its state is not complete: `S` is not fully defined; you should "
+    assert refused.message.startswith(f"{words}define `date`")
+    assert refused.hint.startswith("Import the name outside of `if TYPE_CHECKING:`")
+    examined = zygote.fork()
+    examine = Project("function", project.root, "windlass_child.checks:examine")
+    examined.run(examine, tmp_path / "check", inputs={"kind": "flow", "root": project.root, "entrypoint": "main"})
+    answer = examined.answer()
+    assert isinstance(answer, Succeeded), answer
+    (found,) = [one for one in json.loads(answer.structured or "")["findings"] if one["level"] == "error"]
+    assert (found["code"], found["message"], found["hint"]) == ("never_runs", refused.message, refused.hint)
+
+
+@pytest.mark.parametrize(
+    ("own", "rest"),
+    [
+        ("pass", "from datetime import date\nS.model_rebuild()\n"),
+        (MADE, ""),
+    ],
+    ids=["rebuilt", "made by the flow"],
+)
+def test_a_state_whose_type_becomes_known_runs(zygote: DrivenZygote, tmp_path: Path, own: str, rest: str) -> None:
+    project = written_late(tmp_path, own, rest)
+    child = zygote.fork()
+    child.inspect(project, tmp_path / "folder")
+    answer = child.answer()
+    assert isinstance(answer, Inspected), answer
+    assert set(answer.manifest["inputs_schema"]["properties"]) == {"days", "when"}
+    assert running(zygote, project, tmp_path / "run", inputs={"days": 4}).answer() == Succeeded("4", structured="4")
+
+
+OTHERS = """
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+class S(BaseModel):
+    {member}
+    days: int = 1
+
+class Plain(Flow[{state}]):
+    {own}
+
+    @start()
+    def begin(self):
+        return 1
+"""
+TAKES = "def kickoff(self, inputs=None, **more): return super().kickoff({'days': inputs['day']})"
+
+
+@pytest.mark.parametrize(
+    ("member", "state", "own", "others"),
+    [
+        ("x: str = ''", "S", "pass", False),
+        ("model_config = ConfigDict(extra='forbid')", "S", "pass", False),
+        ("@model_validator(mode='after')\n    def check(self): return self", "S", "pass", False),
+        ("model_config = ConfigDict(extra='allow')", "S", "pass", True),
+        ("@model_validator(mode='before')\n    @classmethod\n    def f(cls, given): return given", "S", "pass", None),
+        ("x: int = Field(1, validation_alias=AliasChoices('y', 'z'))", "S", "pass", None),
+        ("x: str = ''", "S", TAKES, None),
+        ("x: str = ''", "dict", "pass", None),
+    ],
+    ids=["fields", "forbid", "validator after", "allow", "validator before", "aliases", "own kickoff", "dictionary"],
+)
+def test_a_state_of_a_type_takes_its_fields_and_the_id(
+    zygote: DrivenZygote, tmp_path: Path, member: str, state: str, own: str, others: bool | None
+) -> None:
+    found = schema_of(zygote, tmp_path, OTHERS.format(member=member, state=state, own=own))
+    assert found.get("additionalProperties") is others
+    assert found.get("patternProperties") == ({"^id$": {}} if others is False else None)
+    check = InputsCheck.of(found)
+    assert check.unknown({"id": "x", "dayz": 1}) == ({"dayz": "days"} if others is False else {})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+import asyncio
+import io
+import multiprocessing
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +22,7 @@ from windlass_child.process.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from windlass_child.process.messages import Message
 
@@ -69,6 +78,10 @@ def test_what_can_be_no_result_is_told_and_nothing_is_said_to_be_taken(value: An
     assert channel.heard == []
 
 
+SOCKET, POOL = socket.socket(), ThreadPoolExecutor(1)
+SOCKET.close()
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -78,11 +91,49 @@ def test_what_can_be_no_result_is_told_and_nothing_is_said_to_be_taken(value: An
         (pytest, "returned a module, which is no result"),
         (map(str, [1]), "returned an iterator"),
         ([Future()], "returned a future at [0]"),
+        ([ValueError("no tea")], "returned an exception, ValueError: no tea at [0]"),
+        (threading.Thread(target=print), "returned a thread, which is no result"),
+        ({"lock": threading.Lock()}, "returned a lock at lock"),
+        (threading.RLock(), "returned a lock"),
+        (asyncio.Lock(), "returned a lock"),
+        (io.StringIO("tea"), "returned a file"),
+        (SOCKET, "returned a socket"),
+        (multiprocessing.Process(target=print), "returned a process"),
+        (POOL, "returned a pool of workers"),
         (ROUND, "the result contains itself at [0]"),
     ],
-    ids=["coroutine", "class", "function", "module", "iterator", "future", "circle"],
+    ids=[
+        "coroutine",
+        "class",
+        "function",
+        "module",
+        "iterator",
+        "future",
+        "exception",
+        "thread",
+        "lock",
+        "rlock",
+        "asyncio",
+        "file",
+        "socket",
+        "process",
+        "pool",
+        "circle",
+    ],
 )
 def test_what_is_no_result_is_refused_at_every_depth(value: Any, words: str) -> None:
     with pytest.raises(ProjectFault) as caught:
         results.of_any(value, Report(Listening(), Redaction({})))
     assert words in caught.value.message
+
+
+def test_files_and_processes_that_are_open_are_no_results(tmp_path: Path) -> None:
+    with (
+        (tmp_path / "a").open("wb") as file,
+        tempfile.NamedTemporaryFile(dir=tmp_path) as temporary,
+        subprocess.Popen([sys.executable, "-c", "pass"]) as process,
+    ):
+        for value, words in ((file, "a file"), (temporary, "a file"), (process, "a process")):
+            with pytest.raises(ProjectFault) as caught:
+                results.of_any(value, Report(Listening(), Redaction({})))
+            assert caught.value.message == f"the crew's code returned {words}, which is no result"

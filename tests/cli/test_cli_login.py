@@ -224,3 +224,18 @@ def test_a_server_below_a_path_is_no_other_path_of_its_host() -> None:
     below = "https://example.com/windlass"
     urls = [f"{below}/crews/tea", "https://example.com/crews/tea", f"{below}er/crews/tea", f"{below}/%2e%2e/other"]
     assert [is_of_server(url, below) for url in urls] == [True, False, False, False]
+
+
+def test_a_profile_with_another_name_of_this_machine_is_named_and_its_token_not_sent(
+    windlass: Command, server: FakeServer
+) -> None:
+    assert windlass("login", server.url, "--name", "work", typed=f"{TOKEN}\n").code == 0
+    seen = len(server.seen)
+    port = server.url.rpartition(":")[2]
+    for host in ("localhost", "127.0.0.2", "[::1]"):
+        ended = windlass("inputs", f"http://{host}:{port}/crews/tea")
+        assert ended.code == 2
+        words = f"There is no token. The profile work has one for {server.url}: give the URL with that address."
+        assert words in " ".join(ended.err.split())
+    assert "export WINDLASS_TOKEN=" in windlass("inputs", f"http://localhost:{int(port) - 1}/crews/tea").err
+    assert len(server.seen) == seen

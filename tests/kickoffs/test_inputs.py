@@ -38,6 +38,17 @@ def test_inputs_that_a_crew_cannot_use_are_named_with_the_most_similar_name() ->
     assert check.unknown(given) == {}, "the crew may use other names"
 
 
+def test_an_input_that_a_crew_may_use_is_named_only_beside_a_similar_one_that_is_not_given() -> None:
+    assert check.unknown({"topics": "", "hobby": 1}) == {"topics": "topic"}
+    assert check.unknown({"topic": "", "topics": ""}) == {}
+    assert InputsCheck.of(TRIP | {"additionalProperties": True}).unknown({"topics": ""}) == {}
+
+
+def test_inputs_that_a_pattern_of_the_schema_names_are_known() -> None:
+    closed = InputsCheck.of(TRIP | {"additionalProperties": False, "patternProperties": {"^id$": {}}})
+    assert closed.unknown({"id": "x", "ids": "x"}) == {"ids": None}
+
+
 def test_the_names_of_unknown_inputs_are_bounded() -> None:
     closed = InputsCheck.of(TRIP | {"additionalProperties": False})
     assert len(closed.unknown({f"{number}{'x' * 100_000}": 1 for number in range(50)})) == MOST_UNKNOWN

@@ -194,7 +194,8 @@ def client_at(kickoff: KickoffAt, access: Access) -> CrewClient:
     if token is None:
         token = _token_of_profile(url)
     if token is None:
-        raise click.UsageError(f"There is no token. {_how_to_get_one(local=local)}")
+        other = _other_name_of_this_machine(url) if local else ""
+        raise click.UsageError(f"There is no token. {other or _how_to_get_one(local=local)}")
     if url.startswith("http:") and not local:
         notify("warning: http:// sends the token over the network unencrypted; use https:// where the server has it.")
     return CrewClient(url, token)
@@ -212,6 +213,22 @@ def _token_of_profile(url: str) -> Secret | None:
     found = (loaded.profiles[name] for name in names if is_of_server(url, loaded.profiles[name].url))
     first = next(found, None)
     return None if first is None else valid_token(first.token)
+
+
+def _other_name_of_this_machine(url: str) -> str:
+    """Returns what to do where a profile has another name of this machine with the same port, such as localhost.
+
+    Its token is not sent: another program of the machine may listen on that port at another address.
+    """
+    from windlass.cli.profiles import Profiles
+
+    given = urlsplit(url)
+    for name, profile in sorted(Profiles.load().profiles.items()):
+        server = urlsplit(profile.url)
+        there = given._replace(netloc=server.netloc).geturl()
+        if is_loopback(server.hostname or "") and _port(given) == _port(server) and is_of_server(there, profile.url):
+            return f"The profile {name} has one for {profile.url}: give the URL with that address."
+    return ""
 
 
 def is_of_server(url: str, server: str) -> bool:

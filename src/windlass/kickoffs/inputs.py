@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from windlass.kickoffs.schema_checks import Schema, first_error
+from windlass.kickoffs.schema_checks import NotHere, Schema, first_error, found_in
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from jsonschema.protocols import Validator
 
 Inputs = dict[str, Any]
+PERHAPS, SURELY = 0.6, 0.8
+"""How similar two names must be, from 0 to 1: where one of them is certainly wrong, and where both may be right."""
 LONGEST_REASON = 200
 MOST_UNKNOWN = 5
 LONGEST_NAME = 60
@@ -39,13 +44,15 @@ class InputsCheck:
     """Checks inputs against a crew's input schema, which is compiled once for many kickoffs.
 
     Inputs that the schema does not name are accepted. A property whose schema does not restrict its values is not
-    checked, because a crew's placeholders accept any JSON. `names` are all inputs of a crew that can't use any others,
-    and None for other crews.
+    checked, because a crew's placeholders accept any JSON. `names` are the inputs that the schema names, also by
+    `patterns`. `others` is whether the crew can use other ones, None if the schema does not define it.
     """
 
     required: tuple[str, ...]
     validators: dict[str, Validator] = field(default_factory=dict)
-    names: frozenset[str] | None = None
+    names: frozenset[str] = frozenset()
+    patterns: tuple[str, ...] = ()
+    others: bool | None = None
 
     @classmethod
     def of(cls, schema: dict[str, Any]) -> InputsCheck:
@@ -58,7 +65,9 @@ class InputsCheck:
                 for name, given in schema.get("properties", {}).items()
                 if _constrains(given)
             },
-            names=frozenset(schema.get("properties", {})) if schema.get("additionalProperties") is False else None,
+            names=frozenset(schema.get("properties", {})),
+            patterns=tuple(schema.get("patternProperties", ())),
+            others=None if (others := schema.get("additionalProperties")) is None else others is not False,
         )
 
     def __call__(self, inputs: Inputs) -> Missing | Invalid | None:
@@ -76,18 +85,28 @@ class InputsCheck:
     def unknown(self, inputs: Inputs) -> dict[str, str | None]:
         """Returns the inputs that the crew does not use, each with the most similar name of an input, at most
         MOST_UNKNOWN.
-        """
-        if self.names is None or inputs.keys() <= self.names:
-            return {}
-        return {
-            name: self._similar(name) for name in islice((one for one in inputs if one not in self.names), MOST_UNKNOWN)
-        }
 
-    def _similar(self, name: str) -> str | None:
-        if self.names is None or len(name) > LONGEST_COMPARED or len(self.names) > MOST_COMPARED:
+        Where the schema does not define whether the crew can use others, these are the inputs that look like a
+        misspelt name of an input that is not given.
+        """
+        if self.others or inputs.keys() <= self.names:
+            return {}
+        unnamed = islice((one for one in inputs if one not in self.names and not self._fits(one)), MOST_UNKNOWN)
+        if self.others is False:
+            return {name: self._similar(name, self.names) for name in unnamed}
+        left = self.names - inputs.keys()
+        return {name: similar for name in unnamed if (similar := self._similar(name, left, SURELY))}
+
+    def _fits(self, name: str) -> bool:
+        with suppress(NotHere):
+            return any(found_in(pattern, name) for pattern in self.patterns)
+        return True
+
+    def _similar(self, name: str, names: Collection[str], ratio: float = PERHAPS) -> str | None:
+        if len(name) > LONGEST_COMPARED or len(names) > MOST_COMPARED:
             return None
-        known = sorted(one for one in self.names if len(one) <= LONGEST_COMPARED)
-        return next(iter(get_close_matches(name, known, 1)), None)
+        known = sorted(one for one in names if len(one) <= LONGEST_COMPARED)
+        return next(iter(get_close_matches(name, known, 1, ratio)), None)
 
 
 def _constrains(schema: dict[str, Any] | bool) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import pkgutil
 from typing import Any, TypeVar
 
+from crewai.flow.flow import Flow
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
@@ -17,6 +18,12 @@ from windlass_child.process.error_text import field_problem
 MAKERS = ("__init__", "_create_initial_state", "model_post_init")
 """Methods with which a project can make the state of a flow in place of crewai."""
 
+TAKERS = ("kickoff", "kickoff_async", "akickoff", "_initialize_state")
+"""Methods with which a project can take the inputs of a flow in place of crewai."""
+
+ID: dict[str, Any] = {"^id$": {}}
+"""The input `id`, the id of a persisted state. It is no property, because clients would ask for it."""
+
 ANY = {"type": "object", "properties": {}, "required": []}
 
 
@@ -26,6 +33,24 @@ def schema(flow_class: Any) -> dict[str, Any]:
     If crewai makes the state, all its fields have defaults: `without_value` has checked that.
     """
     state = state_of(flow_class)
+    found = schema_of_state(state)
+    if any(getattr(flow_class, name, None) is not getattr(Flow, name, None) for name in TAKERS):
+        return found
+    return found | known_alone(state if isinstance(state, type) else type(state))
+
+
+def known_alone(state: type) -> dict[str, Any]:
+    """Returns the members of a schema by which no other inputs have an effect, {} for a state that may use others."""
+    if not issubclass(state, BaseModel) or state.model_config.get("extra") == "allow":
+        return {}
+    renamed = any(field.alias or field.validation_alias for field in state.model_fields.values())
+    validators = state.__pydantic_decorators__.model_validators.values()
+    if renamed or any(one.info.mode != "after" for one in validators):
+        return {}
+    return {"additionalProperties": False, "patternProperties": ID}
+
+
+def schema_of_state(state: Any) -> dict[str, Any]:
     if isinstance(state, dict):
         return ANY | {"properties": {name: results.default(value) for name, value in state.items() if name != "id"}}
     if isinstance(state, BaseModel):
@@ -53,7 +78,9 @@ def schema_of_declared(state: Any) -> dict[str, Any]:
 def declared(state: Any) -> dict[str, Any]:
     """Returns the JSON Schema of the state: that of the imported model, or else the schema in the declaration."""
     model = imported_model(state)
-    return dict(getattr(state, "json_schema", None) or {}) if model is None else schema_of_model(model)
+    if model is None:
+        return dict(getattr(state, "json_schema", None) or {})
+    return schema_of_model(model) | known_alone(model)
 
 
 def imported_model(state: Any) -> type[BaseModel] | None:
@@ -100,9 +127,33 @@ def without_value(flow_class: Any) -> list[str]:
         state()
     except ValidationError as error:
         return [str(one["loc"][0]) for one in error.errors() if one["type"] == "missing" and one["loc"] != ("id",)]
-    except PydanticUserError:  # an annotation can't be resolved yet; the run reports it
+    except PydanticUserError:  # `unresolved` reports it
         return []
     return []
+
+
+def unresolved(flow_class: Any) -> str:
+    """Returns why crewai can't make the state: a name in its annotations, such as that of a type that is imported
+    under TYPE_CHECKING, can't be resolved at run time. Returns "" if it can, or if the flow may make its state itself.
+    """
+    state = state_of(flow_class)
+    if any(is_its_own(flow_class, name) for name in MAKERS) or not (
+        isinstance(state, type) and issubclass(state, BaseModel) and not state.__pydantic_complete__
+    ):
+        return ""
+    try:
+        with_id(state)()
+    except PydanticUserError as error:
+        return error.message.replace("StateWithId", state.__name__)
+    except ValidationError:  # `without_value` reports it
+        return ""
+    return ""
+
+
+def with_id(state: type[BaseModel]) -> type[BaseModel]:
+    """Returns the class that crewai makes of the type of a state."""
+    of_flow = optional("crewai.flow.flow:FlowState") or BaseModel
+    return state if issubclass(state, of_flow) else type("StateWithId", (of_flow, state), {})
 
 
 def is_its_own(flow_class: Any, name: str) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from crewai import Crew
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -52,13 +54,19 @@ def find(crew: Any, preparations: Sequence[Callable[..., Any]] = (), defaults: M
     return list(found.values())
 
 
-def schema(inputs: list[Input]) -> dict[str, Any]:
+def schema(inputs: list[Input], crew: Any) -> dict[str, Any]:
     """Returns the JSON Schema of the inputs object. Placeholders have no type: they accept any JSON."""
-    return {
+    found = {
         "type": "object",
         "properties": {found.name: {"description": described(found)} | found.default for found in inputs},
         "required": [found.name for found in inputs if found.required],
     }
+    return found if reads_others(crew) else found | {"additionalProperties": False}
+
+
+def reads_others(crew: Any) -> bool:
+    """Returns whether code of the project gets the inputs, which may use any of them."""
+    return bool(crew.before_kickoff_callbacks) or type(crew) is not Crew
 
 
 def described(found: Input) -> str:

@@ -104,7 +104,7 @@ class LoadedCrew:
         return {
             "kind": "crew",
             "name": self._name,
-            "inputs_schema": inputs.schema(self._inputs),
+            "inputs_schema": inputs.schema(self._inputs, self._crew),
             "tasks": self._tasks,
             "agents": [{"role": agent.role.strip(), "goal": agent.goal.strip()} for agent in self._crew.agents],
             "framework": "crewai",

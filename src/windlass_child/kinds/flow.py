@@ -46,6 +46,12 @@ def load(project: Project) -> LoadedFlow:
             "Give each a default: crewai makes the state first, and puts the inputs into it then.",
             "never_runs",
         )
+    if unresolved := flow_inputs.unresolved(flow_class):
+        raise ProjectFault(
+            f"no kickoff can run {flow_class.__name__}: the type of its state is not complete: {unresolved}",
+            "Import the name outside of `if TYPE_CHECKING:`, because pydantic needs it at run time.",
+            "never_runs",
+        )
     if made is flow_class:
         refuse_arguments(flow_class, flow_class.__name__)
     elif made is found:

@@ -47,6 +47,7 @@ WITHOUT_EFFECT = {
 OF_ORIGINAL = {"humanInputWebhookUrl", "restoreFromStateId", "trainingFilename", "inputFiles"}
 """Members of the API that clients of the original product send, and that this release does not act on."""
 Model = TypeVar("Model", bound=BaseModel)
+SIMILAR = "The crew names no input {}, although it may use it."
 NO_OTHER_MEMBERS = KickoffRequest(inputs={})
 MEMBER = "kickoffs"
 AT_A_TIME = 20
@@ -99,7 +100,7 @@ def new_kickoff(
         unacted=to_json(rules.seal(to_json(unsupported), Sealed.UNSUPPORTED_MEMBERS.of(kickoff)))
         if unsupported
         else None,
-        warnings=_warnings(unsupported, crew.check.unknown(body["inputs"]), _ignored(body)),
+        warnings=_warnings(unsupported, _unknown_inputs(body["inputs"], crew), _ignored(body)),
         idempotency_key=key,
         request_digest=_digest(body) if key else None,
         priority=given.priority or 0,
@@ -140,7 +141,7 @@ def _check_inputs(inputs: Any, crew: Crew) -> None:
     match crew.check(inputs):
         case Missing(names):
             said = [f"Required inputs are missing: {', '.join(names)}. GET /inputs describes them."]
-            said += [_unknown_input(*one) for one in crew.check.unknown(inputs).items() if one[1] in names]
+            said += [one for one, similar in _unknown_inputs(inputs, crew) if similar in names]
             raise Problem(422, " ".join(said), {"missing_inputs": names})
         case Invalid(reasons):
             raise bad_request("Some inputs do not match the crew's schema: see GET /inputs.", invalid_inputs=reasons)
@@ -218,12 +219,12 @@ def _ignored(body: Mapping[str, Any]) -> list[str]:
     return list(islice(named, MOST_UNKNOWN))
 
 
-def _warnings(unsupported: Mapping[str, Any], unknown: Mapping[str, str | None], ignored: list[str]) -> str:
+def _warnings(unsupported: Mapping[str, Any], unknown: list[tuple[str, str | None]], ignored: list[str]) -> str:
     if not unsupported and not unknown and not ignored:
         return "[]"
     codes = dict.fromkeys(UNSUPPORTED[name] for name in unsupported)
     found = [Warning_(code, WITHOUT_EFFECT[code]) for code in codes]
-    found += [Warning_("unknown_input", _unknown_input(name, similar)) for name, similar in unknown.items()]
+    found += [Warning_("unknown_input", message) for message, _ in unknown]
     found += [Warning_("ignored_member", _ignored_member(name)) for name in ignored]
     return to_json([one.to_json() for one in found])
 
@@ -238,9 +239,13 @@ def _shown(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
 
 
-def _unknown_input(name: str, similar: str | None) -> str:
-    question = f" Did you mean {similar}?" if similar else ""
-    return f"The crew has no input {_shown(name)}: its value is not used.{question}"
+def _unknown_inputs(inputs: Mapping[str, Any], crew: Crew) -> list[tuple[str, str | None]]:
+    """Returns a message for each input that the crew does not use, with the similar name that it contains."""
+    words = "The crew has no input {}: its value is not used." if crew.check.others is False else SIMILAR
+    return [
+        (words.format(_shown(name)) + (f" Did you mean {similar}?" if similar else ""), similar)
+        for name, similar in crew.check.unknown(dict(inputs)).items()
+    ]
 
 
 async def accept_each(
