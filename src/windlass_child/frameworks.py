@@ -64,15 +64,17 @@ class Adapter(Protocol):
     def prepare_child(self) -> None:
         """Sets in a child what the framework has fixed at its import in the zygote. It is called before each load."""
 
+    def note_databases(self) -> None:
+        """Notes the databases that the import of the project's modules has opened in the framework's storage. For each
+        run `prepare_child` makes them in its own storage. It is called only if the framework is imported.
+        """
+
     def snapshot(self) -> Callable[[], None]:
         """Notes the state of the framework that runs change, when the modules of the project have been imported.
 
         Returns what restores it after a run, so that the process can take another one. It raises NotReusable where this
         release can't be restored.
         """
-
-    def moved(self) -> list[object]:
-        """Returns the objects that the import of the project has made, and whose places `prepare_child` sets."""
 
     def watching(self, order: Run, report: Report, first_record: int | None) -> AbstractContextManager[Any]:
         """Guards, reports and journals all that code of the project runs with the framework, inside the `with` block.

@@ -70,7 +70,7 @@ class ReusingBench(Bench):
     ) -> Outcome:
         reuse: dict[str, Any] = {"reuse": 20, "version": str(project)}
         await super().run(project, {"do": "echo"}, environment, **reuse)
-        kept = [one.child.process.pid for one in self.runner._kept._kept if one.key[0] == str(project)]
+        kept = [one.child.process.pid for one in self.runner._kept._kept if one.key[1] == str(project)]
         outcome = await super().run(project, inputs, environment, heard, terminator, **more, **reuse)
         assert kept, "a process waits for the run"
         return outcome

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from child.conftest import CREWAI
 from projects_for_tests.driver import DrivenZygote, value_of
-from projects_for_tests.making import Bench, function_project, written
+from projects_for_tests.making import function_project
 from windlass_child.process.messages import Preload, Project, Ready
 
 if TYPE_CHECKING:
@@ -65,15 +63,6 @@ def run():
         )
     ]
 """
-WITH_LIBRARY = """
-import os, sys
-
-sys.path.append(os.environ["LIBRARIES"])
-import library
-
-def run():
-    return [os.getpid(), str(library.CACHE), os.path.expanduser("~/.cache")]
-"""
 CREWAIS = {
     "crewai_core.settings:DEFAULT_CONFIG_PATH": "home/.config/crewai/settings.json",
     "crewai.skills.cache:_CACHE_ROOT": "home/.crewai/skills",
@@ -113,18 +102,3 @@ def test_the_paths_of_a_preloaded_project_are_in_the_folder_of_each_run(tmp_path
                 home, str(run / "work" / "out"), f"sqlite:///{run}/tmp/x.db", f"{run}/work", home, "1",
                 f"{home}/models", "/usr/share", f"{home}/.cache", f"{home}/place", f"{home}/default", home,
             ]  # fmt: skip
-
-
-@pytest.mark.asyncio(loop_scope="session")
-async def test_a_library_that_a_reused_process_has_imported_writes_to_the_home_of_each_run(
-    bench: Bench, tmp_path: Path
-) -> None:
-    place = "from pathlib import Path\nCACHE = Path.home() / '.cache'\n"
-    libraries = written(tmp_path / "libraries", {"library.py": place})
-    project = function_project(tmp_path / "project", WITH_LIBRARY)
-    environment = {"LIBRARIES": str(libraries)}
-    outcomes = [await bench.run(project, environment=environment, reuse=5, version="1") for _ in range(3)]
-    found = [outcome.json for outcome in outcomes]
-    assert len({pid for pid, _, _ in found}) == 1
-    assert len({home for _, _, home in found}) == 3
-    assert all(kept == home for _, kept, home in found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from projects_for_tests.crews import crew_project, one_task
+from projects_for_tests.crews import crew_project, flow_project, one_task
 from projects_for_tests.driver import DrivenZygote, until, until_gone, value_of
 from projects_for_tests.ends import words_of
 from projects_for_tests.making import function_project
@@ -249,3 +249,26 @@ AFTER = """
         return "imported before" if imported_by == os.getppid() else "imported here"
 
 """
+
+
+PERSISTED = """
+from crewai.flow.persistence import persist
+
+@persist()
+class Counting(Flow):
+    _skip_auto_memory = True
+
+    @start()
+    def begin(self):
+        return sorted(os.listdir(os.environ["CREWAI_STORAGE_DIR"]))
+"""
+
+
+@pytest.mark.xdist_group("crewai")
+def test_the_states_of_a_preloaded_flow_are_in_the_storage_of_each_run(tmp_path: Path) -> None:
+    project = Project("flow", str(flow_project(tmp_path / "project", f"import os\n{PERSISTED}")), "main")
+    order = Preload(project, {"HOME": str(tmp_path / "zygote" / "home")})
+    with DrivenZygote(tmp_path / "zygote", "crewai", order=order) as zygote:
+        assert isinstance(zygote.ready(), Ready)
+        for name in ("one", "two"):
+            assert "flow_states.db" in run(zygote, project, tmp_path / name)

@@ -31,26 +31,34 @@ async def three_runs(bench: Bench, project: Path, environment: dict[str, str] | 
     return [tuple(rest) for _, *rest in found]
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("OUT = Path.cwd() / 'out'", "work.OUT"),
-        ("class Places:\n    all = {'out': [os.path.abspath('out')]}", "work.Places"),
-        ("def placed(place=os.getcwd()):\n    pass", "work.placed"),
-    ],
-)
-async def test_a_module_that_keeps_the_folder_of_the_first_run(
-    bench: Bench, tmp_path: Path, line: str, name: str
-) -> None:
-    code = f"import os\nfrom pathlib import Path\n{line}\ndef run():\n    pass\n"
-    heard = Heard()
-    await bench.run(function_project(tmp_path / "p", code), heard=heard, reuse=20, version="of the test")
-    reason = f"because the import of its modules sets {name} to a place in the folder of the run: make it in"
-    assert reason in heard.of(Warned)[-1].message
+PLACES = """
+import functools, os, tempfile
+from pathlib import Path
+
+OUT = Path.cwd() / "out"
+os.environ["OUT"] = str(OUT)
+
+
+class Places:
+    all = {"out": [os.path.abspath("out")], "temporary": (tempfile.gettempdir(), Path.home())}
+
+
+def run(place=os.getcwd(), write=functools.partial(Path.write_text, OUT)):
+    write("text")
+    here = [place, str(OUT.parent), os.path.dirname(os.environ["OUT"]), os.path.dirname(Places.all["out"][0])]
+    temporary = [str(one) for one in Places.all["temporary"]]
+    same = temporary == [tempfile.gettempdir(), os.environ["HOME"]] and set(here) == {os.getcwd()}
+    return [os.getpid(), same, sorted(os.listdir())]
+"""
+
+
+async def test_the_paths_that_modules_keep_are_those_of_each_run(bench: Bench, tmp_path: Path) -> None:
+    found = await three_runs(bench, function_project(tmp_path / "p", PLACES))
+    assert found == [(True, ["out", "pyproject.toml", "work.py"])] * 3
 
 
 STANDARD = """
-import multiprocessing, os, random, sys
+import os, random, sys
 
 sys.path.append(os.getcwd())
 
@@ -61,8 +69,6 @@ def run():
     found = [os.getpid(), random.random(), *variables, os.getcwd() in sys.path]
     random.seed(1)
     os.environ["SET_BY_RUN"] = "1"
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.map(abs, [-1]) == [1]
     return found
 """
 
@@ -106,7 +112,7 @@ from crewai.flow.persistence import SQLiteFlowPersistence, persist
 from crewai.flow.persistence import factory
 
 runs = []
-own = SQLiteFlowPersistence("own.db")
+own = SQLiteFlowPersistence()
 
 
 @persist()

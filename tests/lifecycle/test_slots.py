@@ -16,6 +16,7 @@ from windlass.errors import Unstorable
 from windlass.kickoffs.states import Reason, State
 from windlass.lifecycle.slots import Slots
 from windlass.runner import runner
+from windlass.runner.reuse.kept_children import KeptChildren
 from windlass.runner.zygote import Zygote
 from windlass.store.kickoffs import KickoffStore
 
@@ -117,7 +118,7 @@ async def test_the_next_kickoff_is_prepared_while_a_reused_process_becomes_idle(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.database.execute("UPDATE deployments SET settings = '{\"reuse\": 5}'")
-    async with held_at(monkeypatch, runner.Runner, "_keep_or_end") as gate:
+    async with held_at(monkeypatch, KeptChildren, "_take_back") as gate:
         monkeypatch.setattr("windlass.lifecycle.slots.LONGEST_WAIT", DEADLINE)
         await world.worker(slots=1)
         first, second = await world.accept(do="echo"), await world.accept(do="environment")
@@ -141,7 +142,8 @@ async def test_only_a_process_that_becomes_idle_offers_its_slot(
 ) -> None:
     """Another one runs exit handlers first."""
     await world.database.execute(f"UPDATE deployments SET settings = '{{\"reuse\": {reuse}}}'")
-    async with held_at(monkeypatch, runner.Runner, "_keep_or_end") as gate:
+    end: tuple[Any, str] = (KeptChildren, "_take_back") if reuse > 1 and not isolated else (Zygote, "end")
+    async with held_at(monkeypatch, *end) as gate:
         kickoff = await world.accept(do=do)
         await world.database.execute("UPDATE kickoffs SET isolated = %(isolated)s", {"isolated": isolated})
         worker = await world.worker(slots=1)
@@ -153,7 +155,7 @@ async def test_only_a_process_that_becomes_idle_offers_its_slot(
 async def test_a_short_lease_leaves_an_idle_process_alone(
     world: World, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.runner.zygote_pool.TIDY_EVERY", 600.0)
+    monkeypatch.setattr("windlass.runner.reuse.kept_children.TIDY_EVERY", 600.0)
     place.let_go()
     await world.database.execute("UPDATE deployments SET settings = '{\"reuse\": 5}'")
     await world.worker(slots=1, lease=1.0, renewal=0.25)
@@ -167,7 +169,7 @@ async def test_a_process_that_does_not_become_idle_delays_the_next_run_for_a_bou
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.database.execute("UPDATE deployments SET settings = '{\"reuse\": 5}'")
-    async with held_at(monkeypatch, runner.Runner, "_keep_or_end") as gate:
+    async with held_at(monkeypatch, KeptChildren, "_take_back") as gate:
         monkeypatch.setattr("windlass.lifecycle.slots.LONGEST_WAIT", 0.1)
         await world.worker(slots=1)
         kickoffs = [await world.accept(do="echo") for _ in range(3)]

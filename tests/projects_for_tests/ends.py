@@ -7,8 +7,6 @@ from pathlib import Path
 
 import psutil
 
-from windlass_child.process.working_folder import PLACES
-
 DEADLINE = 60.0
 PROGRAM = "windlass_child/__main__.py"
 _of_others: dict[Path, set[int]] = {}
@@ -34,14 +32,10 @@ def folders(scratch: Path) -> list[str]:
 
 
 def kickoff_folders(scratch: Path) -> list[str]:
-    """Folders of runs, within those of their runners, without the spare ones for later runs."""
+    """Folders of runs, within those of their runners."""
     below = [scratch / path for path in paths_below(scratch, depth=2)]
     found = [path for path in below if path.parent.name.startswith("r-") and path.name.startswith("k")]
-    return [path.name for path in found if path.is_dir() and not is_spare(path)]
-
-
-def is_spare(folder: Path) -> bool:
-    return set(paths_below(folder)) == set(PLACES)
+    return [path.name for path in found if path.is_dir()]
 
 
 def paths_below(folder: Path, depth: int = 100) -> list[str]:

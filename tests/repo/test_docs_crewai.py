@@ -33,14 +33,15 @@ OF_OBJECTS = {
     "journal/value_codec.py": {"object.__setattr__(model, name, None)", "object.__setattr__(value, name, item)"},
     "kinds/crew.py": {"fault.message"},
     "kinds/importing.py": {"sys.path"},
-    "process/child.py": {"guard.daemon", "inbox.journal.has_files", "inbox.stopping.lease", "sys.argv"},
+    "process/child.py": {"guard.daemon", "inbox.journal.has_files", "sys.argv"},
     "process/error_text.py": {"one.stack"},
     "process/own_package.py": {"sys.executable"},
     "process/preload.py": {"sys.executable"},
     "process/process_env.py": {"tempfile.tempdir"},
+    "reuse/runs.py": {"inbox.stopping.lease"},
 }
 """Attributes of objects that a module sets, by file: the state of an object, and no name that other code calls."""
-RESETS = {"crewai/shared_state.py", "process/left_open.py", "process/reuse.py", "replacements.py"}
+RESETS = {"crewai/shared_state.py", "reuse/baseline.py", "replacements.py"}
 """Modules that put attributes back to what they were, and the module of the replacements."""
 
 

@@ -69,7 +69,7 @@ async def test_a_kickoff_gets_nothing_of_the_folder_of_the_one_before_it(
 ) -> None:
     first, second = await run(bench, project, do), await run(bench, project)
     assert first["pid"] == second["pid"], "the process is the same"
-    assert first["path"] != second["path"]
+    assert first["path"] == second["path"]
     assert not exists(first["path"])
     assert second["data"] == "AAAA"
     assert first["found"] == second["found"] == FILLED
@@ -87,3 +87,12 @@ async def test_a_later_kickoff_has_the_projects_files_as_they_are_then(bench: Be
     second = await run(bench, project)
     assert second["data"] == "23"
     assert second["found"] == sorted([*FILLED, "new.txt"])
+
+
+async def test_a_path_that_is_taken_ends_the_process_and_no_kickoff(bench: Bench, project: Path) -> None:
+    first = await run(bench, project)
+    taken = Path(first["path"]).parent
+    (taken / "file").mkdir(parents=True)
+    second = await run(bench, project)
+    assert second["pid"] != first["pid"]
+    assert second["path"] != first["path"]

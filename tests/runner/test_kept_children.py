@@ -17,8 +17,8 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import stopped
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import RunnerConfig, Terminator
-from windlass.runner.child import Child
-from windlass.runner.kept_children import IDLE_SECONDS, LEAST_LEASE
+from windlass.runner.reuse.kept_children import IDLE_SECONDS
+from windlass.runner.reuse.reusable_child import ReusableChild
 from windlass_child.process.lease import boottime
 
 CODE = """
@@ -101,7 +101,7 @@ async def test_its_exit_handlers_run_when_it_ends(bench: Bench, project: Path, t
 async def test_a_process_that_is_idle_for_long_ends(
     bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.runner.kept_children.IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("windlass.runner.reuse.kept_children.IDLE_SECONDS", 0.1)
     await gone(await run(bench, project))
     assert bench.runner.zygotes()[0] == 1
 
@@ -109,15 +109,11 @@ async def test_a_process_that_is_idle_for_long_ends(
 async def test_a_process_that_its_server_forgot_ends_with_its_lease(
     bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.runner.kept_children.END_SECONDS", 0.2)
+    monkeypatch.setattr("windlass.runner.reuse.kept_children.END_SECONDS", 0.2)
     await gone(await run(bench, project))
 
 
-@pytest.mark.parametrize("least", [LEAST_LEASE, 0.0], ids=["short", "long"])
-async def test_the_lease_of_the_last_run_ends_no_process(
-    bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch, least: float
-) -> None:
-    monkeypatch.setattr("windlass.runner.kept_children.LEAST_LEASE", least)
+async def test_the_lease_of_the_last_run_ends_no_process(bench: Bench, project: Path) -> None:
     end = boottime() + 4
     pid = await run(bench, project, lease=end)
     await asyncio.sleep(end + 0.2 - boottime())
@@ -128,7 +124,7 @@ async def test_the_lease_of_the_last_run_ends_no_process(
 async def test_the_lease_of_an_idle_process_does_not_end_its_next_run(
     bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("windlass.runner.kept_children.END_SECONDS", 2.0)
+    monkeypatch.setattr("windlass.runner.reuse.kept_children.END_SECONDS", 2.0)
     for lease in (None, boottime() + 60):
         await run(bench, project)
         await run(bench, project, {"do": "wait"}, lease=lease)
@@ -157,12 +153,12 @@ async def test_a_process_that_holds_much_memory_ends(
     limits = Limits(memory_limit=100 << 20)
     assert await run(bench, project, limits=limits) == pid, "the bound counts after a run"
     await gone(pid)
-    monkeypatch.setattr("windlass.runner.kept_children.MOST_MEMORY", 30 << 20)
+    monkeypatch.setattr("windlass.runner.reuse.kept_children.MOST_MEMORY", 30 << 20)
     await gone(await run(bench, project, {"do": "hold", "megabytes": 40}))
 
 
 async def test_an_old_process_ends(bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.runner.kept_children.MOST_AGE", 0.0)
+    monkeypatch.setattr("windlass.runner.reuse.kept_children.MOST_AGE", 0.0)
     await gone(await run(bench, project))
 
 
@@ -198,16 +194,16 @@ async def test_a_process_that_dies_before_it_begins_its_run(
 ) -> None:
     pid = await run(bench, project)
     os.kill(pid, signal.SIGSTOP)
-    begin = Child._begin
+    first_frames = ReusableChild._first_frames
 
-    def die(child: Child, *more: Any) -> None:
-        begin(child, *more)
+    def die(child: ReusableChild) -> bytes:
         if child.runs > 1 and end == "lease":
             child._zygote.lease(child._name, boottime() + 0.1)
         elif child.runs > 1:
             os.kill(pid, signal.SIGKILL)
+        return first_frames(child)
 
-    monkeypatch.setattr(Child, "_begin", die)
+    monkeypatch.setattr(ReusableChild, "_first_frames", die)
     assert await run(bench, project) != pid
 
 
@@ -264,17 +260,14 @@ async def test_idle_processes_end_when_the_memory_of_zygotes_is_used_up(scratch:
 async def test_a_run_that_is_asked_to_end_when_it_has_ended_passes_no_signal_to_the_next_one(
     bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminator, end_of_run = Terminator(), Child._end_of_run
+    terminator, end_of_run = Terminator(), ReusableChild._end_of_run
 
-    async def ask(child: Child) -> Any:
+    async def ask(child: ReusableChild) -> Any:
         exited = await end_of_run(child)
         terminator.end(stopped())
-        async with asyncio.timeout(IDLE_SECONDS):
-            while not child._asked_to_end:  # noqa: ASYNC110 - then the signal is sent
-                await asyncio.sleep(0)
         return exited
 
-    monkeypatch.setattr(Child, "_end_of_run", ask)
+    monkeypatch.setattr(ReusableChild, "_end_of_run", ask)
     await bench.run(project, terminator=terminator, reuse=100, version="1")
     assert bench.runner._kept._kept == []
 
@@ -282,16 +275,16 @@ async def test_a_run_that_is_asked_to_end_when_it_has_ended_passes_no_signal_to_
 async def test_a_run_that_is_cancelled_when_it_has_ended_leaves_no_process(
     bench: Bench, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resting, go_on, rest = asyncio.Event(), asyncio.Event(), Child.rest
+    resting, go_on, rest = asyncio.Event(), asyncio.Event(), ReusableChild.rest
     pids = []
 
-    async def slow_rest(child: Child, seconds: float) -> None:
+    async def slow_rest(child: ReusableChild, seconds: float) -> None:
         pids.append(child.process.pid)
         resting.set()
         await go_on.wait()
         await rest(child, seconds)
 
-    monkeypatch.setattr(Child, "rest", slow_rest)
+    monkeypatch.setattr(ReusableChild, "rest", slow_rest)
     running = asyncio.create_task(run(bench, project))
     await resting.wait()
     running.cancel()
@@ -306,14 +299,14 @@ async def test_a_run_that_is_cancelled_when_it_has_ended_leaves_no_process(
 async def test_a_process_that_becomes_idle_while_its_runner_stops_ends(
     scratch: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resting, go_on, rest = asyncio.Event(), asyncio.Event(), Child.rest
+    resting, go_on, rest = asyncio.Event(), asyncio.Event(), ReusableChild.rest
 
-    async def slow_rest(child: Child, seconds: float) -> None:
+    async def slow_rest(child: ReusableChild, seconds: float) -> None:
         await rest(child, seconds)
         resting.set()
         await go_on.wait()
 
-    monkeypatch.setattr(Child, "rest", slow_rest)
+    monkeypatch.setattr(ReusableChild, "rest", slow_rest)
     async with running_bench(scratch) as bench:
         before = open_descriptors()
         running = asyncio.create_task(run(bench, project))

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import errno
 from concurrent.futures import ThreadPoolExecutor
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from projects_for_tests.ends import folders, is_spare
+import pytest
+
+from projects_for_tests.ends import folders
 from windlass.accounts import Account
-from windlass.runner.scratch import SPARES, Scratch
+from windlass.runner.scratch import Scratch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,33 +43,12 @@ def test_below_a_home_of_forty_characters_there_is_room_for_a_socket_of_multipro
     assert 40 + len(f"/{below}") <= 107
 
 
-def test_a_spare_folder_is_used_once_and_only_if_it_is_still_there(tmp_path: Path) -> None:
-    with Scratch(tmp_path / "runs") as scratch:
-        for _ in range(SPARES + 1):
-            scratch.make_spare(None)
-        spare = set((tmp_path / "runs").glob("r-*/k*"))
-        assert len(spare) == SPARES
-        assert all(map(is_spare, spare))
-        removed = max(spare)
-        rmtree(removed)
-        used = {scratch.run_folder(None) for _ in range(SPARES + 1)}
-        assert len(used) == SPARES + 1
-        assert all(folder.is_dir() for folder in used)
-        assert used >= spare - {removed}
-
-
-def test_no_spare_folder_is_made_when_none_can_be_made(tmp_path: Path) -> None:
-    scratch = Scratch(tmp_path / "runs")
-    scratch.close()
-    scratch.make_spare(None)
-    assert folders(tmp_path / "runs") == []
-
-
-def test_a_spare_folder_that_can_be_made_only_in_part_is_removed(tmp_path: Path) -> None:
+def test_a_folder_that_can_be_made_only_in_part_is_removed(tmp_path: Path) -> None:
     class NobodysAccount(Account):
         def give(self, path: Path) -> None:
             raise OSError(errno.ENOSPC, "no space")
 
     with Scratch(tmp_path / "runs") as scratch:
-        scratch.make_spare(NobodysAccount(65534, 65534, "nobody", is_ours=False))
+        with pytest.raises(OSError, match="no space"):
+            scratch.folder_for_crews("k", NobodysAccount(65534, 65534, "nobody", is_ours=False))
         assert list((tmp_path / "runs").glob("r-*/k*")) == []

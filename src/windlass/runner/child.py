@@ -1,18 +1,15 @@
 """A running child, seen from the server: its messages, its output, its lease and its end."""
 
-# See docs/decisions/runner.md#a-reused-child-confirms-its-next-run
-
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from windlass import log
 from windlass.aio import offload, shielded
@@ -23,26 +20,20 @@ from windlass.runner.io import (
     OutputCapture,
     SocketReader,
     UnexpectedDescriptors,
-    is_readable,
     next_frames,
     pipe,
 )
-from windlass.runner.processes import Memory, end_family, process, proportional
+from windlass.runner.processes import end_family
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
 from windlass.runner.run_spec import Answered, no_journal
 from windlass_child.process.frames import BadMessage, encode
-from windlass_child.process.lease import boottime
 from windlass_child.process.messages import (
     FROM_CHILD,
     Abort,
-    Begun,
     Born,
     Event,
-    Idle,
     Lease,
-    NextRun,
-    Quit,
     Succeeded,
     Warned,
 )
@@ -63,12 +54,6 @@ if TYPE_CHECKING:
     from windlass_child.process.messages import Exited, Message
 
 
-QUIT_SECONDS = 6.0
-"""The time in which an idle child may run the exit handlers of crew code (child.WIND_DOWN_SECONDS), and end."""
-NOTABLE = 8 << 20
-"""Bytes that the memory of an idle child may grow until it is measured again."""
-FOREVER = 10 * 365 * 86400.0
-"""Seconds: the lease of a run that has none, in a child that had one."""
 MOST_DESCRIPTORS = 2
 """Descriptors that a child sends with its `Born`."""
 
@@ -84,7 +69,7 @@ class Supervision:
     """The parts and the bounds with which a child is supervised until its end.
 
     `grace` is in seconds. `cooperative` is true when the code in the child reads the message `Abort`.
-    `secrets` are masked in the lines that it prints. With `reuse` the child may take another run after this one.
+    `secrets` are masked in the lines that it prints.
     """
 
     context: RunContext
@@ -95,15 +80,13 @@ class Supervision:
     disk: DiskUse | None = None
     share: Share | None = None
     secrets: SecretValues = field(default_factory=lambda: SecretValues({}))
-    reuse: bool = False
-
-
-class NotBegun(Exception):  # noqa: N818 - describes the run
-    """A child that had run before ended before it began this run, which can be given to another child."""
 
 
 class Child:
     """A running child, seen from the server: its socket and the two pipes of its output."""
+
+    takes_more = False
+    """Whether the child takes another run after one that succeeds (windlass.runner.reuse)."""
 
     def __init__(
         self, zygote: Zygote, name: str, process: Process, messages: SocketReader, output: int, errors: int
@@ -111,78 +94,14 @@ class Child:
         self._zygote = zygote
         self._name = name
         self.process = process
-        self.made_at = time.monotonic()
-        self.runs = 0
-        """The number of runs so far, with the one that is going on."""
         self._messages = messages
         self._pipes: dict[Literal["stdout", "stderr"], int] = {"stdout": output, "stderr": errors}
         self._sending = asyncio.Lock()
-        self._sent_in_part = self._asked_to_end = False
-        self._rollup: int | None = None
-        self._stacks: int | None = None
-        self._memory: Memory | None = None
-        self._idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._begun = False
         self._garbled = False
         self._refused = self._over_limit = ""
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether its run has ended, and the child waits for another one and sends nothing. No if its run was asked to
-        end: a signal may be on its way, and would reach the next run.
-        """
-        silent = self._messages.is_empty and not any(map(is_readable, self._pipes.values()))
-        unharmed = not self._sent_in_part and not self._asked_to_end and not self.is_over
-        return self._idle.done() and silent and unharmed
-
-    @property
-    def is_over(self) -> bool:
-        return self._zygote.has_ended(self._name)
-
-    @property
-    def seconds_leased(self) -> float:
-        """The seconds for which its zygote lets the child live; negative without a lease."""
-        return self._zygote.leased_until(self._name) - boottime()
-
-    async def rest(self, seconds: float) -> None:
-        """Has the idle child end after so many seconds, unless it gets another run before."""
-        until = boottime() + seconds
-        self._zygote.lease(self._name, until)
-        await self._send(encode(Lease(until)))
-
-    async def memory(self) -> Memory | None:
-        """Returns the memory of the child; None if it can't be read. The share is read only after the resident memory
-        has grown, because it takes a millisecond.
-        """
-        found = process(self.process.pid)
-        if found is None:
-            return None
-        if self._memory is None or found.rss > self._memory.resident + NOTABLE:
-            share = await asyncio.to_thread(proportional, self.process.pid, self._rollup)
-            self._memory = None if share is None else Memory(found.rss, share)
-        return self._memory
-
-    async def quit(self) -> None:
-        """Asks the idle child to end, and waits until it has ended, for QUIT_SECONDS at most."""
-        await self._send(encode(Quit()))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._zygote.exit_of(self._name)), QUIT_SECONDS)
-
     def close(self) -> None:
-        for descriptor in (self._rollup, self._stacks):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._rollup = self._stacks = None
-
-    def _begin(self, lease_handle: LeaseHandle) -> None:
-        """Begins a run. A run without a lease replaces the lease that the zygote has of an earlier run of the child."""
-        if self.runs:
-            self._messages.resume()
-            self._idle = asyncio.get_running_loop().create_future()
-            if lease_handle.until is None:
-                self._zygote.lease(self._name, boottime() + FOREVER)
-        self._begun = not self.runs
-        self.runs += 1
+        """Closes what the child has sent and is kept beyond a run."""
 
     def _watched(self, supervision: Supervision) -> WatchedRun:
         return WatchedRun(
@@ -193,24 +112,14 @@ class Child:
             disk=supervision.disk,
             share=supervision.share,
             user=self._zygote.user,
-            rollup=None if self._rollup is None else os.dup(self._rollup),
-            stacks=None if self._stacks is None else os.dup(self._stacks),
         )
 
-    def _keep_descriptors(self, watched: WatchedRun) -> None:
-        """Keeps copies for later runs: those of the first `Born`, because code of the crew may send more of them."""
-        if self._rollup is None and watched.rollup is not None:
-            self._rollup = os.dup(watched.rollup)
-        if self._stacks is None and watched.stacks is not None:
-            self._stacks = os.dup(watched.stacks)
-
     async def follow(self, journal: Replay, message: bytes, supervision: Supervision) -> Ended:
-        """Sends the journal and the message to the child, and supervises it until its end, or until it is idle.
+        """Sends the journal and the message to the child, and supervises it until its end.
 
-        An exception of the report callback ends the child and is raised here. Raises NotBegun.
+        An exception of the report callback ends the child and is raised here.
         """
         context = supervision.context
-        self._begin(context.lease_handle)
         watched = self._watched(supervision)
         cgroup = supervision.share.cgroup if supervision.share else None
         if cgroup is not None and cgroup.take(self.process):  # before it gets its message
@@ -232,8 +141,7 @@ class Child:
                         group.create_task(capture.read(stream, pipe, report))
                     exited = await self._end_of_run()
                     stopped_by = watched.end()
-                    self._asked_to_end |= stopped_by is not None  # no idle child: its processes are stopped
-                    if exited is not None and exited.lapsed and self._begun:
+                    if exited is not None and exited.lapsed:
                         context.terminator.end(LAPSED)
                     asked = context.terminator.asked or stopped_by  # a later request has no process to end
                     if asked is None and watched.cgroup and (found := watched.cgroup.out_of_memory()):
@@ -242,19 +150,17 @@ class Child:
                     sending.cancel()
                     for readable in (self._messages, *pipes.values()):
                         readable.finish()
-                if exited is None and not self._idle.done():
+                if exited is None:
                     end_family(watched.family, self._zygote.user)
         except BaseExceptionGroup as group_of_errors:
             raise group_of_errors.exceptions[0] from None
         finally:
             for pipe in pipes.values():
                 pipe.unwatch()
-        if not self._begun and asked is None:
-            raise NotBegun
         await capture.report_dropped(context.report)
         return Ended(
             answer.result(),
-            os.EX_OK if self._idle.done() else exited.status if exited else None,
+            exited.status if exited else None,
             garbled=self._garbled,
             refused=self._refused,
             over_limit=self._over_limit,
@@ -263,17 +169,14 @@ class Child:
         )
 
     async def _end_of_run(self) -> Exited | None:
-        """Waits until the child has ended or is idle. Returns its exit, or None if it is idle or its zygote is gone."""
-        exit_of_child = self._zygote.exit_of(self._name)
-        ends: list[asyncio.Future[Any]] = [exit_of_child, self._idle]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        return exit_of_child.result() if exit_of_child.done() else None
+        """Waits until the child has ended. Returns its exit, or None if its zygote is gone."""
+        return await asyncio.shield(self._zygote.exit_of(self._name))
 
     async def _send_all(self, journal: Replay, message: bytes, lease_handle: LeaseHandle) -> None:
         """Sends the journal and the message, then renewals of the lease and commits until it is cancelled. Without a
         journal, all that the run begins with is sent at once, because each send wakes the child.
         """
-        first = encode(NextRun()) if self.runs > 1 else b""
+        first = self._first_frames()
         if lease_handle.until is not None:
             first += encode(Lease(lease_handle.until))
         if journal is not no_journal:
@@ -288,17 +191,17 @@ class Child:
             for news in await lease_handle.news():
                 await self._send(encode(news))
 
+    def _first_frames(self) -> bytes:
+        return b""
+
     async def _send(self, frames: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # the end of the child reports the fault
             async with self._sending:
-                self._sent_in_part = True  # until all of it is sent: a cancellation may divide a message
                 await asyncio.get_running_loop().sock_sendall(self._messages.socket, frames)
-                self._sent_in_part = False
 
     async def _end_when_asked(self, supervision: Supervision) -> None:
         """Ends the child on request in three steps: `Abort`, SIGTERM, SIGKILL. No output of the crew can block them."""
         termination = await asyncio.shield(supervision.context.terminator.requested)
-        self._asked_to_end = True
         if not termination.at_once:
             cooperative = supervision.grace * COOPERATIVE_SHARE if supervision.cooperative else 0.0
             if cooperative:
@@ -314,7 +217,7 @@ class Child:
                 await asyncio.Event().wait()  # the end of the child cancels this
 
     async def _listen(self, report: Report, watched: WatchedRun, supervision: Supervision) -> Answer | None:
-        """Passes on the messages of the child until it sends no more, or is idle. Returns its answer."""
+        """Passes on the messages of the child until it sends no more. Returns its answer."""
         answer: Answer | None = None
         try:
             incoming, count = Incoming(FROM_CHILD, supervision.limits.result_limit), 0
@@ -329,8 +232,6 @@ class Child:
                         else:
                             await size.check(message)
                             answer = await self._take(message, answer, report, watched, supervision)
-                        if self._idle.done():
-                            return answer
                         count += 1
                         if count % MOST_AT_ONCE == 0:  # one read may hold thousands: let other tasks run
                             await asyncio.sleep(0)
@@ -351,15 +252,9 @@ class Child:
         """Handles a message. Returns the answer that the child has given so far, `answer` if this is none."""
         if isinstance(message, Born):
             self._messages.refuse(watched.take(message, self._messages.take_descriptors()))
-            self._keep_descriptors(watched)
-        elif isinstance(message, Begun):
-            self._begun = True
-        elif isinstance(message, Idle):
-            if isinstance(answer, Succeeded) and supervision.reuse and self._begun:
-                self._idle.set_result(None)
         elif isinstance(message, Answer):
             answer = None if supervision.context.lease_handle.lapsed else message
-            await report(Answered(supervision.reuse and isinstance(message, Succeeded)))
+            await report(Answered(self.takes_more and isinstance(message, Succeeded)))
         else:
             await report(message)
         return answer
@@ -377,21 +272,26 @@ class Child:
         )
 
 
+C = TypeVar("C", bound=Child)
+
+
 @contextlib.asynccontextmanager
 async def born(
+    kind: type[C],
     zygote: Zygote,
     name: str,
     folder: str,
-    start: str = "fork",
-    lease: float | None = None,
-    tasks: int | None = None,
-) -> AsyncIterator[Child]:
-    """Starts a child, and ends it at the end of the block in all cases. `folder` is that of its first run. `tasks` is
-    as in Fork. Raises ChildLost when no child could be started.
+    *,
+    start: str,
+    lease: float | None,
+    tasks: int | None,
+) -> AsyncIterator[C]:
+    """Starts a child, and ends it at the end of the block in all cases. `folder` is that of its run. `tasks` is as in
+    Fork. Raises ChildLost when no child could be started.
     """
     channel, far_end = socket.socketpair()
     messages = SocketReader(channel, MOST_DESCRIPTORS)
-    made: list[Child] = []
+    made: list[C] = []
 
     async def end() -> None:
         await zygote.end(name)
@@ -406,7 +306,7 @@ async def born(
                 output, errors = pipe(ours, theirs), pipe(ours, theirs)
                 descriptors = [far_end.fileno(), output.write, errors.write]
                 process = await zygote.fork(name, folder, descriptors, start, lease, tasks)
-            made.append(Child(zygote, name, process, messages, output.read, errors.read))
+            made.append(kind(zygote, name, process, messages, output.read, errors.read))
             yield made[0]
         finally:
             await shielded(end())

@@ -34,6 +34,8 @@ MOST_AT_ONCE = 253
 """The most descriptors that the kernel permits in one message (SCM_MAX_FD)."""
 MOST_READS = 4
 """Reads in a row before other tasks of the event loop run."""
+MOST_LEFT = 4 << 20
+"""Bytes that are read after the end of a run. A pipe and a socket hold less."""
 
 CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
@@ -41,15 +43,16 @@ CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 class FdReader:
     """Reads a descriptor that others own and write to.
 
-    After `finish()` the reader returns the bytes that are there, and waits for no more: a process that outlives a child
-    may hold the other end for ever. A caller that does not read to the end calls `unwatch` before the descriptor is
-    closed.
+    After `finish()` the reader returns the bytes that are there, MOST_LEFT of them at most, and waits for no more: a
+    process that outlives a child may hold the other end, and write to it, for ever. A caller that does not read to the
+    end calls `unwatch` before the descriptor is closed.
     """
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._finishing = False
+        self._left = MOST_LEFT
         self._at_once = 0
         self._is_drained = False
         """Whether the last read was short. Then probably no bytes are left, and the next read waits first."""
@@ -87,7 +90,8 @@ class FdReader:
                 return b""
             else:
                 self._is_drained = 0 < len(data) < CHUNK
-                return data
+                self._left -= len(data) if self._finishing else 0
+                return data if self._left >= 0 else b""
 
     def _take(self) -> bytes:
         return os.read(self._descriptor, CHUNK)
@@ -126,7 +130,7 @@ class FdReader:
 
     def resume(self) -> None:
         """Undoes `finish`."""
-        self._finishing = False
+        self._finishing, self._left = False, MOST_LEFT
 
 
 class UnexpectedDescriptors(BadMessage):

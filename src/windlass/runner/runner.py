@@ -1,4 +1,4 @@
-"""Runs crews: prepares a folder, forks a child or takes a kept one, follows it, and turns its end into an Outcome."""
+"""Runs crews: prepares a folder, forks a child, follows it, and turns its end into an Outcome."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import itertools
 import os
 import sys
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from windlass import log
 from windlass.aio import shielded
@@ -19,13 +19,14 @@ from windlass.errors import ChildLost, WindlassError
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import Ended, Outcome, decide, failure, lost
 from windlass.kickoffs.states import Reason
-from windlass.runner.child import Child, NotBegun, Supervision, born
+from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_access import CrewAccess
 from windlass.runner.crew_account import home_of
 from windlass.runner.inspection import manifest_in, named_as, while_loading
-from windlass.runner.kept_children import KeptChild, KeptChildren
 from windlass.runner.processes import tasks_of_user
 from windlass.runner.resource_monitor import ResourceMonitor
+from windlass.runner.reuse.kept_children import KeptChildren
+from windlass.runner.reuse.reusable_child import NotBegun, ReusableChild
 from windlass.runner.run_context import (
     LeaseHandle,
     RunContext,
@@ -38,7 +39,7 @@ from windlass.runner.run_context import (
 )
 from windlass.runner.run_folder import RunFolder
 from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
-from windlass.runner.scratch import DiskUse, Scratch, clear
+from windlass.runner.scratch import DiskUse, Place, Scratch, clear
 from windlass.runner.shared_memory import Share
 from windlass.runner.spawning import ZygoteSpec, state_of_environment
 from windlass.runner.zygote import Zygote
@@ -51,35 +52,23 @@ if TYPE_CHECKING:
 
     from windlass.accounts import Account
     from windlass.kickoffs.manifest import Manifest
-    from windlass.runner.kept_children import Key
     from windlass.runner.run_spec import Report
     from windlass.runner.zygote_pool import ZygoteKey
     from windlass_child.process.messages import Project
 
+C = TypeVar("C", bound=Child)
 OWN_INTERPRETER = Path(sys.executable)
 
 logger = log.logger(__name__)
-
-
-@dataclass(slots=True)
-class Place:
-    """The folder of a run, and its share of the shared memory.
-
-    `key` identifies the runs that may use the same process.
-    """
-
-    folder: Path
-    share: Share
-    key: Key | None
 
 
 class Runner:
     """Runs crews, each in a process of its own.
 
     A run has these steps: a folder is made, a zygote of the pool forks a child, the child gets the message `Run`, the
-    runner follows its reports until it ends, and the folder is removed. With `reuse`, a child that has ended a run well
-    takes the next run in place of a new child (kept_children.py), in another folder. What fails in these steps becomes
-    the Outcome; a run is never retried here, except that a fork is tried a second time when its zygote ended.
+    runner follows its reports until it ends, and the folder is removed. With `reuse`, KeptChildren lends the child.
+    What fails in these steps becomes the Outcome; a run is never retried here, except that a fork is tried a second
+    time when its zygote ended.
 
     `scratch` is a folder that runners may share. `machine` is the base environment of zygotes and children
     (`machine_environment` makes one).
@@ -91,7 +80,7 @@ class Runner:
         self._config = config or RunnerConfig()
         self._scratch: Scratch | None = None
         self._monitor = ResourceMonitor()
-        self._kept = KeptChildren()
+        self._kept = KeptChildren(self._config.cgroups)
         self._zygotes = ZygotePool(
             self._begin_zygote,
             self._kept,
@@ -109,12 +98,14 @@ class Runner:
             self._scratch = await asyncio.to_thread(Scratch, self._base)
             await self._monitor.start()
             await self._zygotes.start()
+            self._kept.start()
 
     async def stop(self) -> None:
         """Stops the runner. No zygote, child or folder is left when it returns. Runs in progress end as lost."""
         scratch, self._scratch = self._scratch, None
         if scratch is None:
             return
+        await self._kept.stop()
         await self._zygotes.stop()
         while self._folders:
             self._folders_gone.clear()
@@ -223,26 +214,30 @@ class Runner:
         self, spec: RunSpec, message_in: Callable[[ProcessEnvironment], Run | Inspect], context: RunContext
     ) -> Ended:
         account = self._config.crew_account
-        key = (*self._kept.key_of(spec), self._most_tasks(spec)) if spec.is_reusing else None
-        async with self._folder(account, spec, key) as place:
-            message = sendable(message_in(self._process_environment(spec, place.folder, account)))
+        async with self._folder(account, spec) as place:
             with contextlib.ExitStack() as stack:
                 if spec.hooks is not None:
                     run_folder = RunFolder(place.folder, account, Path(spec.project.root))
                     stack.enter_context(closing(run_folder))
                     await spec.hooks.begin(run_folder)
                 try:
-                    ended = await self._in_child(spec, message, place, context)
+                    ended = await self._in_child(spec, message_in, place, context)
                 except NotBegun:  # at most once: a child that never ran raises no such error
-                    ended = await self._in_child(spec, message, place, context, fresh=True)
+                    ended = await self._in_child(spec, message_in, place, context, fresh=True)
                 if spec.hooks is not None:
                     spec.hooks.process_released()
                 return ended
 
     async def _in_child(
-        self, spec: RunSpec, message: bytes, place: Place, context: RunContext, *, fresh: bool = False
+        self,
+        spec: RunSpec,
+        message_in: Callable[[ProcessEnvironment], Run | Inspect],
+        place: Place,
+        context: RunContext,
+        *,
+        fresh: bool = False,
     ) -> Ended:
-        """Runs in a child that was kept, or in a new one; with `fresh` always in a new one. Raises NotBegun."""
+        """Runs in a new child, or without `fresh` in one that has run before. Raises NotBegun."""
         async with contextlib.AsyncExitStack() as stack:
             child = await unless_ended(context.terminator, lambda: self._child(spec, context, stack, place, fresh))
             if child is None:
@@ -258,8 +253,8 @@ class Runner:
                 place.share.disk,
                 place.share,
                 secrets,
-                spec.is_reusing,
             )
+            message = sendable(message_in(self._process_environment(spec, place.folder)))
             ended = await child.follow(spec.journal, message, supervision)
             if spec.hooks is not None and not context.lease_handle.lapsed:
                 await spec.hooks.end(decide(ended))
@@ -268,47 +263,43 @@ class Runner:
     async def _child(
         self, spec: RunSpec, context: RunContext, stack: contextlib.AsyncExitStack, place: Place, fresh: bool
     ) -> Child:
-        """Returns a child that lives as long as the stack, and longer if it is idle then. Tries to start one a second
-        time when the zygote ended before the fork, or when there were too many processes.
+        """Returns a child for the run until the end of the stack. Tries to start one a second time when the zygote
+        ended before the fork, or when there were too many processes.
         """
         if spec.hooks is not None:
             await spec.hooks.wait_for_slot()
-        key = self._zygote_of(spec)
-        preparing = not self._zygotes.ready(*key)
+        preparing = not self._zygotes.ready(*self._zygote_of(spec))
         if preparing:
             await context.report(Preparing("zygote"))
         try:
-            kept = await self._kept_or_born(spec, context, stack, key, place, fresh=fresh)
+            child = await self._lent_or_born(spec, context, stack, place, fresh=fresh)
         except ChildLost:
             await self._kept.end_all()
-            kept = await self._kept_or_born(spec, context, stack, key, place, fresh=True)
-        stack.push_async_callback(self._keep_or_end, kept, spec, place.share)
+            child = await self._lent_or_born(spec, context, stack, place, fresh=True)
         if spec.hooks is not None:
             spec.hooks.process_started()
         if preparing:
             await context.report(Preparing(None))
-        return kept.child
+        return child
 
-    async def _kept_or_born(
-        self,
-        spec: RunSpec,
-        context: RunContext,
-        stack: contextlib.AsyncExitStack,
-        zygote_key: ZygoteKey,
-        place: Place,
-        *,
-        fresh: bool,
-    ) -> KeptChild:
-        """Returns a child that waits for such a run, or a new one. Uses its zygote as long as the stack lives."""
-        zygote = await stack.enter_async_context(self._zygotes.use(*zygote_key))
-        if place.key and not fresh and (kept := self._kept.take(zygote, place.key)):
-            return kept
-        life = contextlib.AsyncExitStack()
+    async def _lent_or_born(
+        self, spec: RunSpec, context: RunContext, stack: contextlib.AsyncExitStack, place: Place, *, fresh: bool
+    ) -> Child:
+        if not spec.is_reusing:
+            return await self._born(spec, context, place, Child, stack)
+        make = partial(self._born, spec, context, place, ReusableChild)
+        born_with = self._zygote_of(spec), self._most_tasks(spec)
+        return await self._kept.lend(spec, born_with, place, stack, make, fresh=fresh)
+
+    async def _born(
+        self, spec: RunSpec, context: RunContext, place: Place, kind: type[C], stack: contextlib.AsyncExitStack
+    ) -> C:
+        """Returns a new child, which the end of the stack ends. Its zygote is used as long."""
+        zygote = await stack.enter_async_context(self._zygotes.use(*self._zygote_of(spec)))
         name = f"{spec.name}#{next(self._numbers)}"
-        child = await life.enter_async_context(
-            born(zygote, name, str(place.folder), spec.start, context.lease_handle.until, self._tasks_at_most(spec))
-        )
-        return KeptChild(child, life, zygote, place.key or ())
+        until, tasks = context.lease_handle.until, self._tasks_at_most(spec)
+        child = born(kind, zygote, name, str(place.folder), start=spec.start, lease=until, tasks=tasks)
+        return await stack.enter_async_context(child)
 
     def _most_tasks(self, spec: RunSpec) -> int | None:
         bounds = self._config.tasks
@@ -321,16 +312,6 @@ class Runner:
         """
         most = self._most_tasks(spec)
         return None if most is None else self._tasks_beside_runs + self._monitor.tasks + most
-
-    async def _keep_or_end(self, kept: KeptChild, spec: RunSpec, share: Share) -> None:
-        """Keeps a child that is idle for another run, and ends any other one."""
-        out = share.cgroup is None or (
-            self._config.cgroups is not None and self._config.cgroups.take_out(kept.child.process)
-        )
-        if kept.child.is_idle and out:
-            await shielded(self._kept.put(kept, spec.reuse, spec.limits.memory_limit))
-        else:
-            await kept.life.aclose()
 
     def _zygote_of(self, spec: RunSpec) -> ZygoteKey:
         """Returns what identifies the zygote of the run in the pool."""
@@ -370,18 +351,17 @@ class Runner:
         logger.event("zygote.started", interpreter=spec.interpreter, preload=spec.preload, pid=zygote.pid)
         return zygote
 
-    def _process_environment(self, spec: RunSpec, folder: Path, account: Account | None) -> ProcessEnvironment:
-        return ProcessEnvironment(
-            {**self._machine, **home_of(account, folder), **spec.environment}, str(folder), sorted(spec.secrets)
-        )
+    def _process_environment(self, spec: RunSpec, folder: Path) -> ProcessEnvironment:
+        home = home_of(self._config.crew_account, folder)
+        return ProcessEnvironment({**self._machine, **home, **spec.environment}, str(folder), sorted(spec.secrets))
 
     @contextlib.asynccontextmanager
-    async def _folder(self, account: Account | None, spec: RunSpec, key: Key | None) -> AsyncIterator[Place]:
+    async def _folder(self, account: Account | None, spec: RunSpec) -> AsyncIterator[Place]:
         scratch = self._open_scratch()
-        folder = scratch.run_folder(account)
+        folder = scratch.folder_for_crews("k", account)
         self._folders.add(folder)
         share = Share(account.uid if account else os.geteuid(), disk=DiskUse.of(folder, spec.limits))
-        place = Place(folder, share, key)
+        place = Place(folder, share)
         try:
             if self._config.cgroups is not None:
                 share.cgroup = self._config.cgroups.open(folder.name, spec.limits)
@@ -389,8 +369,7 @@ class Runner:
             yield place
         finally:
             try:
-                make_spare = partial(scratch.make_spare, account)
-                await shielded(clear(folder, share, self._monitor.shared_memory, make_spare))
+                await shielded(clear(place, self._monitor.shared_memory))
             finally:  # also after a cancellation: `stop` waits for this folder
                 self._folders.discard(folder)
                 self._folders_gone.set()

@@ -1,7 +1,5 @@
 """The folders of runs, and the disk space that runs use in them."""
 
-# See docs/decisions/runner.md#two-spare-folders-are-made-ahead
-
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +10,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 
 LOCK = ".lock"
-SPARES = 2
-"""Folders that are kept for the next runs. Runs that end at the same moment may leave more."""
 BLOCK = 512
 """Bytes of a block in st_blocks, on every file system."""
 SECONDS_AT_ONCE = 0.025
@@ -63,7 +59,6 @@ class Scratch:
             self._folder.chmod(passable)
             self._lock = open_lock(self._folder / LOCK)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._spares: list[Path] = []
 
     def folder(self, kind: str) -> Path:
         """Makes a folder that only the server's user can read."""
@@ -87,21 +82,6 @@ class Scratch:
             remove_here(folder)
             raise
         return folder
-
-    def run_folder(self, account: Account | None) -> Path:
-        """Returns the folder of the next run, which no run has had: a spare one, or a new one."""
-        while self._spares:
-            if (spare := self._spares.pop()).is_dir():
-                return spare
-        return self.folder_for_crews("k", account)
-
-    def make_spare(self, account: Account | None) -> None:
-        """Makes the folder of a later run, which then need not wait for the disk. It is called in another thread. Makes
-        none if there are enough, or if none can be made.
-        """
-        if len(self._spares) < SPARES:
-            with contextlib.suppress(OSError):
-                self._spares.append(self.folder_for_crews("k", account))
 
     def close(self) -> None:
         remove(self._folder)
@@ -279,16 +259,29 @@ class DiskUse:
             self._open = None
 
 
-async def clear(folder: Path, share: Share, shared_memory: SharedMemory, then: Callable[[], None]) -> None:
-    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended. Calls `then`
-    in the same thread.
-    """
+@dataclass(slots=True)
+class Place:
+    """The folder of a run, and its share of the shared memory."""
+
+    folder: Path
+    share: Share
+
+    def move(self, to: Path) -> bool:
+        """Moves the folder to another path. Returns whether that was possible."""
+        try:
+            self.folder = self.folder.rename(to)
+        except OSError:
+            return False
+        return True
+
+
+async def clear(place: Place, shared_memory: SharedMemory) -> None:
+    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended."""
 
     def clear_all() -> None:
         try:
-            shared_memory.end(share)
+            shared_memory.end(place.share)
         finally:
-            remove_here(folder)
-        then()
+            remove_here(place.folder)
 
     await asyncio.wrap_future(with_rights_of(None, clear_all))

@@ -16,7 +16,7 @@ from windlass.runner.processes import process
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from windlass.runner.kept_children import KeptChildren
+    from windlass.runner.reuse.kept_children import KeptChildren
     from windlass.runner.spawning import ZygoteSpec
     from windlass.runner.zygote import Zygote
 
@@ -94,7 +94,6 @@ class ZygotePool:
 
     async def start(self) -> None:
         self._stopping = False
-        self._kept.start()
         metrics.ZYGOTES.set_function(lambda: len(self._entries))
         self._tidying = self._tidying or asyncio.create_task(self._tidy(), name="zygotes")
 
@@ -104,7 +103,6 @@ class ZygotePool:
         if tidying:
             tidying.cancel()
             await asyncio.wait([tidying])
-        await self._kept.stop()
         entries, self._entries = list(self._entries.values()), {}
         await asyncio.gather(*(one.stop() for one in entries))
 
@@ -167,7 +165,7 @@ class ZygotePool:
 
     async def _replace(self, former: PoolEntry | None, spec: ZygoteSpec) -> Zygote:
         if former is not None:
-            await self._stop_entry(former)
+            await former.stop()
         return await self._begin(spec)
 
     async def _make_room(self) -> None:
@@ -194,12 +192,7 @@ class ZygotePool:
     async def _drop(self, key: ZygoteKey, entry: PoolEntry) -> None:
         if self._entries.get(key) is entry:
             del self._entries[key]
-        await shielded(self._stop_entry(entry))
-
-    async def _stop_entry(self, entry: PoolEntry) -> None:
-        if (zygote := entry.zygote) is not None:
-            await self._kept.end_those_of(zygote)
-        await entry.stop()
+        await shielded(entry.stop())
 
     def _is_full(self) -> bool:
         return self._memory is not None and self._memory_used() >= self._memory
@@ -210,7 +203,6 @@ class ZygotePool:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_EVERY)
-            await self._kept.tidy()
             while self._is_full() and await self._kept.end_oldest():
                 pass
             old = time.monotonic() - self._idle_seconds

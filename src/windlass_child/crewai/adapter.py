@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
+from windlass_child.crewai import flow_databases
 from windlass_child.process.error_text import InputsRefused
 from windlass_child.replacements import replace_name
 
@@ -90,9 +91,7 @@ def prepare_child() -> None:
     restart_threads()
     note_failures_of_knowledge()
     move_stores()
-    shared_state = sys.modules.get("windlass_child.crewai.shared_state")
-    if shared_state is not None:
-        shared_state.move_databases()
+    flow_databases.make_tables()
 
 
 def note_failures_of_knowledge() -> None:
@@ -134,16 +133,14 @@ def constructor(name: str) -> Any:
     return found if defaults and len(defaults) == 1 and isinstance(defaults[0], str) else None
 
 
+def note_databases() -> None:
+    flow_databases.note()
+
+
 def snapshot() -> Callable[[], None]:
     from windlass_child.crewai import shared_state
 
     return shared_state.snapshot()
-
-
-def moved() -> list[object]:
-    from windlass_child.crewai import shared_state
-
-    return [one for one, _ in shared_state.databases.values()]
 
 
 @contextlib.contextmanager

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
-import gc
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai import bus, capabilities, usage
-from windlass_child.crewai.capabilities import first_of, optional
-from windlass_child.process.reuse import NotReusable
+from windlass_child.crewai.capabilities import optional
+from windlass_child.reuse.baseline import NotReusable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +43,6 @@ GLOBALS: dict[str, Any] = {
 }
 """Variables of modules that runs change, with their values just after the import of the module."""
 
-STOP_SECONDS = 10
 OWN = {"_executor_initialized", "_has_pending_events", "_loop", "_loop_thread", "_sync_executor", "_shutting_down"}
 """Attributes of the bus that `bus.stop_threads` sets."""
 
@@ -57,12 +53,8 @@ def snapshot() -> Callable[[], None]:
         return refuse
     kept: list[Kept | Variable] = [Kept(found) for found in map(optional, OBJECTS) if found is not None]
     kept += [Variable(name, default) for name, default in GLOBALS.items()]
-    note_databases()
-    restarted = False
 
     def restore() -> None:
-        nonlocal restarted
-        restarted = restarted or restart_memory_loop()
         bus.stop_threads()
         bus.unsubscribe()
         for one in kept:
@@ -71,49 +63,8 @@ def snapshot() -> Callable[[], None]:
     return restore
 
 
-def restart_memory_loop() -> bool:
-    """Starts the event loop of LanceDB anew, if it runs. Returns whether it runs.
-
-    A run has started the loop by an import. The loop keeps the context variables of the run, and with them the agents
-    and the connections to their models.
-    """
-    loop: Any = getattr(sys.modules.get("lancedb.background_loop"), "LOOP", None)
-    if not hasattr(loop, "_start") or not loop.thread.is_alive():
-        return False
-    loop.loop.call_soon_threadsafe(loop.loop.stop)
-    loop.thread.join(STOP_SECONDS)
-    loop.loop.close()
-    contextvars.Context().run(loop._start)  # noqa: SLF001 - what LanceDB itself does after a fork
-    return True
-
-
 def refuse() -> None:
     raise NotReusable("this release of crewai can't be reset: install a newer one")
-
-
-databases: dict[int, tuple[Any, Path | None]] = {}
-"""Databases of flows' states that `@persist` has opened at the import of its module, by id, with their places in
-crewai's storage; None for a path that is relative to the working folder.
-"""
-
-
-def storage_path() -> Path:
-    return Path(first_of("crewai_core.paths:db_storage_path", "crewai.utilities.paths:db_storage_path")())
-
-
-def note_databases() -> None:
-    kind = getattr(sys.modules.get("crewai.flow.persistence.sqlite"), "SQLiteFlowPersistence", None)
-    found = [one for one in gc.get_objects() if type(one) is kind and hasattr(one, "db_path")] if kind else []
-    for one in found:
-        path, storage = Path(one.db_path), storage_path()
-        if not path.is_absolute() or path.is_relative_to(storage):
-            databases[id(one)] = one, path.relative_to(storage) if path.is_absolute() else None
-
-
-def move_databases() -> None:
-    for one, place in databases.values():
-        made = type(one)(one.db_path if place is None else str(storage_path() / place))
-        one.db_path, one._lock_name = made.db_path, made._lock_name  # noqa: SLF001 - crewai has no way to move one
 
 
 class Variable:

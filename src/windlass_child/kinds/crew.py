@@ -22,7 +22,6 @@ from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, pr
 from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
-from windlass_child.process import reuse
 from windlass_child.process.error_text import (
     InputsRefused,
     ProjectFault,
@@ -34,6 +33,7 @@ from windlass_child.process.error_text import (
 )
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
 from windlass_child.process.prompts import Prompt
+from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ def load(project: Project) -> LoadedCrew:
         return of_a_script(started, project)
     found = named_in(module, project) if ":" in project.entrypoint else only_class(module, project)
     if not isinstance(found, type) and not inspect.isfunction(found):
-        reuse.refuse(reuse.MADE_AT_IMPORT.format(project.entrypoint))
+        baseline.refuse(baseline.MADE_AT_IMPORT.format(project.entrypoint))
     crew = built_without_kickoff(found, project)
     name = getattr(found, "__name__", project.entrypoint.rpartition(":")[2])
     return LoadedCrew(crew, name, inputs.find(crew, preparations(crew, found)))
@@ -65,7 +65,7 @@ def of_a_script(started: StartedAtImport, project: Project) -> LoadedCrew:
 
     Raises `started` if the entrypoint is not defined above that kickoff.
     """
-    reuse.refuse(reuse.STARTED_AT_IMPORT)
+    baseline.refuse(baseline.STARTED_AT_IMPORT)
     sys.modules.update(started.modules)
     _, _, name = project.entrypoint.partition(":")
     own = [one for one in started.names.values() if is_crew_class(one) and one.__module__ == started.names["__name__"]]

@@ -13,9 +13,9 @@ from windlass_child.crewai import capabilities, events, flow_inputs
 from windlass_child.crewai.flow_methods import hush
 from windlass_child.kinds.flow import LoadedFlow, refuse_without_start
 from windlass_child.kinds.importing import make_importable
-from windlass_child.process import reuse
 from windlass_child.process.error_text import ProjectFault, raised_by_the_project, text_of
 from windlass_child.process.working_folder import fill_knowledge
+from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def load(project: Project) -> LoadedFlow:
     fill_knowledge(path.parent)
     definition = read(path, project)
     import_code(definition, project)
-    reuse.imported()
+    baseline.imported()
     schema = flow_inputs.schema_of_declared(definition.state)
     return LoadedFlow(partial(Flow.from_declaration, path=path), definition, definition.name, schema)
 

@@ -19,9 +19,9 @@ from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, fl
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
-from windlass_child.process import reuse
 from windlass_child.process.error_text import InputsRefused, ProjectFault, StartedAtImport, text_of
 from windlass_child.process.messages import Succeeded, TasksKnown, Warned
+from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def load(project: Project) -> LoadedFlow:
     if made is flow_class:
         refuse_arguments(flow_class, flow_class.__name__)
     elif made is found:
-        reuse.refuse(reuse.MADE_AT_IMPORT.format(project.entrypoint))
+        baseline.refuse(baseline.MADE_AT_IMPORT.format(project.entrypoint))
     make = flow_class if made is flow_class else lambda: made
     return LoadedFlow(make, definition, flow_class.__qualname__, flow_inputs.schema(flow_class))
 
@@ -65,7 +65,7 @@ def found_in(project: Project) -> Any:
     try:
         module = entry_module(project)
     except StartedAtImport as started:
-        reuse.refuse(reuse.STARTED_AT_IMPORT)
+        baseline.refuse(baseline.STARTED_AT_IMPORT)
         sys.modules.update(started.modules)
         _, _, name = project.entrypoint.partition(":")
         found = started.names.get(name, started.started)

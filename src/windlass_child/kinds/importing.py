@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
-from windlass_child.process import reuse
 from windlass_child.process.error_text import ProjectFault, StartedAtImport, inside, where
+from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def entry_module(project: Project) -> ModuleType:
     if name in STARTED:
         raise STARTED[name]
     module = sys.modules.get(name) or import_entry(name, project)  # a process that is reused has imported it
-    reuse.imported()
+    baseline.imported()
     return module
 
 

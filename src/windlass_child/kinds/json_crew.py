@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from windlass_child.crewai import capabilities, events, inputs
 from windlass_child.kinds.crew import LoadedCrew
 from windlass_child.kinds.importing import make_importable
-from windlass_child.process import reuse
 from windlass_child.process.error_text import ProjectFault, raised_by_the_project, text_of
 from windlass_child.process.working_folder import fill_knowledge
+from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
     from windlass_child.process.messages import Project
@@ -30,7 +30,7 @@ def load(project: Project) -> LoadedCrew:
     events.telemetry_as_wanted()
     root = Path(project.root)
     make_importable(root)
-    reuse.imported()  # a declaration has no modules of its own
+    baseline.imported()  # a declaration has no modules of its own
     definition = root / project.entrypoint
     fill_knowledge(definition.parent)
     try:

@@ -1,6 +1,6 @@
-"""The child: a process for one inspection, one run, or several runs of one crew, one after the other (`Run.reuse`).
+"""The child: a process for one inspection or one run.
 
-A zygote starts it. It ends after its last answer.
+A zygote starts it. It ends after its answer, or takes further runs of its crew (windlass_child.reuse).
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ from typing import NoReturn
 
 from windlass_child import kinds
 from windlass_child.journal.journal import Journal
-from windlass_child.process import library_logs, reuse
+from windlass_child.process import library_logs
 from windlass_child.process.budget import Stopping, check_result
 from windlass_child.process.channel import Channel
-from windlass_child.process.error_text import interpreter, text_of
+from windlass_child.process.error_text import interpreter
 from windlass_child.process.frames import BadMessage
 from windlass_child.process.lease import wait_for
 from windlass_child.process.messages import (
     DUMP_SIGNAL,
     Abort,
-    Begun,
     Born,
-    Idle,
     Inspect,
     Inspected,
     JournalCommitted,
@@ -57,6 +55,7 @@ from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report, end_with_the_lease, end_with_the_worker, end_without_reader
 from windlass_child.process.server_paths import ServerPaths
 from windlass_child.process.working_folder import fill, has_files
+from windlass_child.reuse.runs import run_several
 
 WIND_DOWN_SECONDS = 5.0
 """How long exit handlers of crew code, for example to flush traces, may take after the answer."""
@@ -152,37 +151,11 @@ def serve(channel: Channel, zygote: int) -> None:
     threading.Thread(target=watch, args=arguments, name="windlass-watch", daemon=True).start()
     order = inbox.orders.get()
     if isinstance(order, Run) and order.reuse:
-        run_several(order, channel, inbox)
+        run_several(order, channel, inbox, lambda one: prepared(one, channel, inbox), execute)
     elif order is not None:
-        apply(order.process_environment, root=order.project.root)
+        apply(order.process_environment, order.project.root)
         execute(order, prepared(order, channel, inbox))
     wind_down()
-
-
-def run_several(order: Inspect | Run | None, channel: Channel, inbox: Inbox) -> None:
-    """Executes orders until there is no further one, or until a run did not succeed or has left something."""
-    baseline = None
-    while isinstance(order, Run):
-        channel.send(Begun())
-        apply(order.process_environment, baseline.after_imports if baseline else None, order.project.root)
-        if baseline is None:
-            baseline = reuse.begin(environment(), order.process_environment.folder, order.project.root)
-        else:
-            baseline.put_folder(order.process_environment.folder)
-        report = prepared(order, channel, inbox)
-        if not baseline.context().run(execute, order, report):  # nothing keeps the context, which may hold the crew
-            return
-        try:
-            report.close()
-            flush_output()
-            baseline.restore()
-        except Exception as error:  # noqa: BLE001 - objects of crew code may raise anything
-            reason = text_of(error) if isinstance(error, reuse.NotReusable) else f"of {type(error).__name__}"
-            report.warn("not_reused", f"The next kickoff gets another process, because {reason}.")
-            return
-        inbox.stopping.lease = None
-        channel.send(Idle())
-        order = inbox.orders.get()
 
 
 def prepared(order: Inspect | Run, channel: Channel, inbox: Inbox) -> Report:

@@ -120,13 +120,13 @@ _found: list[Found] = []
 _searched: set[str] = set()
 
 
-def find(folder: str, leave: Callable[[ModuleType], bool] = lambda _: False) -> None:
-    """Finds the paths in `folder`, that of the zygote or of the first run of a process, when its modules are imported.
-    It searches only modules that were imported since the last call, without those that `leave` returns true for.
+def find(folder: str) -> None:
+    """Finds the paths in `folder`, that of the zygote, when modules are imported there. It searches only modules that
+    were imported since the last call.
     """
     new = {name: module for name, module in list(sys.modules.items()) if name not in _searched}
     _searched.update(new)
-    _found.extend(Search(folder).search([module for module in new.values() if not leave(module)]))
+    _found.extend(Search(folder).search(new.values()))
 
 
 def move(folder: str, environment: Mapping[str, str]) -> None:
@@ -147,8 +147,3 @@ def moved(value: Any, places: list[tuple[str, str]]) -> Any:
     for before, after in places:
         text = text.replace(before, after)
     return type(value)(text) if isinstance(value, PurePath) else text
-
-
-def variables() -> set[str]:
-    """Returns the variables of modules that hold such paths: "module.name"."""
-    return {one.variable for one in _found}

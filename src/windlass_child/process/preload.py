@@ -143,6 +143,7 @@ def with_project(project: Project, redaction: Redaction) -> Unready | None:
             entry_module(project)
         for adapter in frameworks.imported():
             adapter.stop_threads()
+            adapter.note_databases()
     except BaseException as error:  # noqa: BLE001 - code of the project may raise anything; the error is the answer
         fault = explain(error, "load", project.root, redaction.text)
         return Unready(f"{fault.message} {fault.hint}".strip())

@@ -1,11 +1,8 @@
 """Sets up a process that runs crew code: its environment, folder and standard streams."""
 
-# See docs/decisions/child.md#a-reused-child-sets-only-what-differs
-
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import io
 import os
@@ -23,7 +20,7 @@ from windlass_child.process.working_folder import PACKAGE, STORAGE, TEMPORARY
 from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from windlass_child.process.messages import ProcessEnvironment
 
@@ -72,15 +69,9 @@ def with_loopback_direct(given: Mapping[str, str]) -> dict[str, str]:
     return {**given, **direct}
 
 
-def apply(
-    process_environment: ProcessEnvironment,
-    changed: Callable[[dict[str, str]], dict[str, str]] | None = None,
-    root: str | None = None,
-) -> None:
+def apply(process_environment: ProcessEnvironment, root: str | None = None) -> None:
     """Sets the environment and the folder of this process. Crew code that runs later sees no other environment. With
     `root`, the folder of the project, the project is a package there (own_package).
-
-    In a process that is reused, `changed` makes the environment of this run from the given one.
     """
     folder = process_environment.folder
     given = {
@@ -91,7 +82,7 @@ def apply(
     }
     if root is not None:
         given = own_package.variables(root, f"{folder}/{PACKAGE}", given)
-    replace_environment(changed(given) if changed else given, known=changed is not None)
+    replace_environment(given)
     tempfile.tempdir = None
     os.chdir(process_environment.working_folder)
     imported_paths.move(folder, given)
@@ -126,44 +117,13 @@ def environment() -> dict[str, str]:
     return dict(os.environ)  # noqa: TID251 - this process's own, which is the crew's
 
 
-def replace_environment(wanted: Mapping[str, str], *, known: bool = False) -> None:
-    """Also sets the variables that look the same, because C code may have changed them, unless the environment is
-    `known`: it was replaced after the last run of code of the crew.
-    """
+def replace_environment(wanted: Mapping[str, str]) -> None:
+    """Also sets the variables that look the same, because C code may have changed them."""
     now = environment()
     for name in now.keys() - wanted.keys():
         del os.environ[name]  # noqa: TID251 - as above
-    changed = {name: value for name, value in wanted.items() if now.get(name) != value} if known else wanted
-    os.environ.update(changed)  # noqa: TID251 - as above
+    os.environ.update(wanted)  # noqa: TID251 - as above
     time.tzset()
-
-
-def native_variables() -> Callable[[], None]:
-    """Keeps the environment variables that C code or `os.putenv` has set: `os.environ` does not have them, but programs
-    that the process starts do.
-    """
-    kept = only_native()
-
-    def undo() -> None:
-        now, known = only_native(), environment()
-        for name in now.keys() - kept.keys():
-            os.unsetenv(name)
-        for name, value in kept.items():
-            if name not in known and now.get(name) != value:
-                os.putenv(name, value)
-
-    return undo
-
-
-def only_native() -> dict[str, str]:
-    """Returns the variables that the C library has and `os.environ` has not. Returns none on macOS."""
-    known = environment()
-    found: list[tuple[str, str, str]] = []
-    with contextlib.suppress(ValueError):  # the C library of macOS does not export its list
-        entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
-        while entries and (entry := entries[len(found)]):
-            found.append(os.fsdecode(entry).partition("="))
-    return {name: value for name, _, value in found if name not in known}
 
 
 def prepare_output() -> None:
