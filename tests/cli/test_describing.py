@@ -10,12 +10,13 @@ from windlass.cli.show_text import ENDS, describe
 from windlass.kickoffs.states import AttemptEnd
 
 AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
+command = "windlass {} ID".format
 USED = {"prompt_tokens": 900, "completion_tokens": 334, "total_tokens": 1234, "successful_requests": 4}
 FROM, TO = "2026-01-02T03:04:06.000000Z", "2026-01-02T03:04:08.500000Z"
 
 
 def attempts_told(*attempts: dict[str, Any]) -> list[str]:
-    told = describe(running(task("plan", "completed")), attempts, AT)
+    told = describe(running(task("plan", "completed")), attempts, AT, command)
     return told[told.index("Attempts") + 1 :]
 
 
@@ -29,9 +30,9 @@ def test_a_kickoff_that_went_on_after_a_loss_is_told_as_a_whole() -> None:
     lost = attempt(1, "lost", why, ran=["plan"])
     again = attempt(2, "SUCCESS", restored=1, from_journal=["plan"], ran=["5d41402a"])
     status = completed(*tasks, token_usage=USED, finished_at="2026-01-02T03:04:18.500000Z", attempt=2)
-    assert describe(status, [lost, again], AT) == [
+    assert describe(status, [lost, again], AT, command) == [
         f"Kickoff {KICKOFF}",
-        "It succeeded after 4.2 s. `windlass status` shows its output.",
+        "It succeeded after 4.2 s. See its output: windlass status ID",
         "Accepted 2026-01-02 03:04:05 UTC, started 2026-01-02 03:04:06 UTC, ended 2026-01-02 03:04:18 UTC.",
         "Tokens: 1,234 (900 of prompts, 334 of answers), in 4 model calls.",
         "",
@@ -70,7 +71,7 @@ def test_an_end_that_this_command_does_not_know_is_told_by_its_name() -> None:
 
 
 def test_the_error_of_the_kickoff_is_told_once() -> None:
-    told = "\n".join(describe(failed(error="no tea"), [attempt(1, "FAILED", "no tea")], AT))
+    told = "\n".join(describe(failed(error="no tea"), [attempt(1, "FAILED", "no tea")], AT, command))
     assert told.count("no tea") == 1
     assert told.endswith("after 12.5 s it failed.")
 
@@ -94,17 +95,19 @@ def test_a_later_attempt_says_what_it_took_from_the_journal(members: dict[str, A
 
 
 def test_a_kickoff_that_waits_says_for_what_and_has_no_attempts() -> None:
-    told = describe(waiting("slot", "a free slot"), [], AT)
+    told = describe(waiting("slot", "a free slot"), [], AT, command)
     assert told[:3] == [f"Kickoff {KICKOFF}", "It waits for a free slot.", "It was accepted 15 s ago."]
     assert "Accepted 2026-01-02 03:04:05 UTC." in told
     assert told[-3:] == ["", "Tasks", "  research  -  pending run"]
 
 
 def test_attempts_of_which_nothing_is_known_are_told_so() -> None:
-    assert describe(completed(), [], AT)[-2:] == ["Attempts", "  The attempts are not recorded."]
+    assert describe(completed(), [], AT, command)[-2:] == ["Attempts", "  The attempts are not recorded."]
 
 
 def test_an_answer_without_the_members_that_may_be_missing_is_still_told() -> None:
-    told = describe({"state": "STARTED", "attempt": 1}, [{"attempt": 1}, {"attempt": 2, "ended_as": "lost"}], AT)
+    told = describe(
+        {"state": "STARTED", "attempt": 1}, [{"attempt": 1}, {"attempt": 2, "ended_as": "lost"}], AT, command
+    )
     assert "it has run for some time and continues." in told[-3]
     assert "after some time it was lost." in told[-2]

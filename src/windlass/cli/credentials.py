@@ -45,7 +45,7 @@ def list_(*, control: ControlSession, json_output: bool) -> None:
     elif rows:
         print_table(HEADINGS, [_cells(row) for row in rows])
     else:
-        notify("There is no credential yet. Add one with: windlass credentials add PROVIDER NAME")
+        notify("There is no credential yet. `windlass credentials add --help` shows how to add one.")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -131,7 +131,7 @@ def set_default(name: str, *, control: ControlSession, json_output: bool) -> Non
     if found.get("read") == "at deploy":
         notify(
             "Its secrets are read at deploy: a crew gets variables of the default credential after `windlass "
-            "deployments redeploy`, and runs without those that were read at each kickoff until then."
+            "deployments redeploy NAME`, and runs without those that were read at each kickoff until then."
         )
 
 

@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound="Callable[..., Any]")
 profile_option = click.option(
     "--profile",
     metavar="NAME",
-    help="The server: a profile of `windlass login`, or `local` for this machine's.  [env var: WINDLASS_PROFILE]",
+    help="The server: a profile of `windlass login URL`, or `local` for this machine's.  [env var: WINDLASS_PROFILE]",
 )
 
 

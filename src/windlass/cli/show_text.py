@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from windlass.cli.progress import Status
+    from windlass.cli.why_text import Command
 
     Attempt = Mapping[str, Any]
 
@@ -30,8 +31,9 @@ MOST_NAMED = 10
 """The number of tasks that a line names. It gives the number of the others."""
 
 
-def describe(status: Status, attempts: Sequence[Attempt], at: datetime) -> list[str]:
-    summary = [*explain(status, at), _dates(status), _tokens(status), _files(status)]
+def describe(status: Status, attempts: Sequence[Attempt], at: datetime, command: Command) -> list[str]:
+    """Returns lines that describe a kickoff. `command` returns a command for it."""
+    summary = [*explain(status, at, command), _dates(status), _tokens(status), _files(status, command)]
     return [
         f"Kickoff {status.get('kickoff_id')}",
         *(line for line in summary if line),
@@ -50,9 +52,9 @@ def _dates(status: Status) -> str:
     return f"{', '.join(known)}." if known else ""
 
 
-def _files(status: Status) -> str:
+def _files(status: Status, command: Command) -> str:
     count = file_count(status)
-    return f"Its run wrote {count}: windlass files {status.get('kickoff_id')}" if count else ""
+    return f"Its run wrote {count}: {command('files')}" if count else ""
 
 
 def _tokens(status: Status) -> str:

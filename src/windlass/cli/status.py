@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -73,10 +74,11 @@ def why(kickoff: KickoffAt, access: Access, *, json_output: bool) -> None:
     """
     with client_at(kickoff, access) as crew:
         status = {**crew.status(kickoff.id), **crew.actors}
+        command = partial(_for_kickoff, crew, kickoff.id)
     if json_output:
         print_json(status)
         return
-    for line in explain(status, datetime.now(UTC)):
+    for line in explain(status, datetime.now(UTC), command):
         print_result(line)
 
 
@@ -92,8 +94,13 @@ def show(kickoff: KickoffAt, access: Access, *, json_output: bool) -> None:
     with client_at(kickoff, access) as crew:
         status = {**crew.status(kickoff.id), **crew.actors}
         attempts = crew.attempts(kickoff.id).get("attempts") or []
+        command = partial(_for_kickoff, crew, kickoff.id)
     if json_output:
         print_json({**status, "attempts": attempts})
         return
-    for line in describe(status, attempts, datetime.now(UTC)):
+    for line in describe(status, attempts, datetime.now(UTC), command):
         print_result(line)
+
+
+def _for_kickoff(crew: CrewClient, kickoff_id: str, command: str) -> str:
+    return crew.command(command, kickoff_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from windlass.cli.progress import (
@@ -27,17 +29,17 @@ AFTER_A_BAD_END = {
     "limit": LIMITS,
     "crashed": "Its last printed lines often show the cause. `windlass db shell` reads them from the table `events`.",
     "lost": "Look in the server's log for `kickoff.lost`. Often the machine ran out of memory. Then kick it off again.",
-    "secrets": "If a value could not be read: `windlass env list` shows where its variables come from, and `windlass "
-    "credentials test` why a provider refuses a credential. Then kick it off again.",
-    "error": "The error ended the run. `windlass logs` shows what it did, with the traceback if there is one.",
+    "secrets": "If a value could not be read: `windlass env list DEPLOYMENT` shows where its variables come from, and "
+    "`windlass credentials test NAME` why a provider refuses a credential. Then kick it off again.",
+    "error": "The error ended the run. See what it did, with the traceback if there is one: {logs}",
 }
-"""Maps the reason of an end without success to what to do next."""
+"""Maps the reason of an end without success to what to do next. {name} stands for that command, for the kickoff."""
 WHILE_IT_WAITS = {
     "slot": "WINDLASS_SLOTS is the number of kickoffs that one worker runs at once.",
     "concurrency": "`concurrency` under [tool.windlass] in pyproject.toml is how many of its kickoffs run at once.",
-    "key": "It starts when that kickoff has ended. If you may stop that kickoff, `windlass stop` ends it sooner.",
+    "key": "It starts when that kickoff has ended. `windlass stop KICKOFF_ID` ends it sooner, if you may.",
     "time": "It starts at that time, or when the next slot is free after it.",
-    "retry": "Steps in its journal are not run again. `windlass show` shows how each attempt ended.",
+    "retry": "Steps in its journal are not run again. See how each attempt ended: {show}",
     "paused": "No kickoff of the crew starts until then. New ones are accepted.",
     "worker": "No kickoff of any crew starts until then.",
     "environment": "This happens once on each machine for a version, and takes longer if it has new packages.",
@@ -46,17 +48,20 @@ WHILE_IT_WAITS = {
     "end": "That takes at most WINDLASS_STOP_GRACE seconds. If its worker is dead, it takes until its lease ends.",
     "human": "It continues when the question is answered.",
 }
-"""Maps the code of `waiting_for` to what to do, or what will happen."""
+"""Maps the code of `waiting_for` to what to do, or what will happen, as above."""
+COMMAND = re.compile(r"\{(\w+)}")
+Command = Callable[[str], str]
+"""Returns a command for the kickoff, as a person would type it."""
 UNITS = {"days": 86400, "hours": 3600, "minutes": 60}
 """The length of each unit in seconds."""
 
 
-def explain(status: Status, at: datetime) -> list[str]:
+def explain(status: Status, at: datetime, command: Command) -> list[str]:
     """Returns lines that explain what the kickoff waits for, what it does, or why it ended, and what to do next."""
     if not has_ended(status):
-        lines = _waits(status, at) or _runs(status, at)
+        lines = _waits(status, at, command) or _runs(status, at, command)
     else:
-        lines = _ended_badly(status) if did_fail(status) else _ended_well(status)
+        lines = _ended_badly(status, command) if did_fail(status) else _ended_well(status, command)
     warnings = [f"Warning: {warning.get('message')}" for warning in status.get("warnings") or []]
     return [line for line in (*lines, _actors(status), *warnings) if line]
 
@@ -68,7 +73,7 @@ def _actors(status: Status) -> str:
     return f"{parts[:1].upper()}{parts[1:]}." if parts else ""
 
 
-def _waits(status: Status, at: datetime) -> list[str]:
+def _waits(status: Status, at: datetime, command: Command) -> list[str]:
     wanted = waiting_for(status)
     if not wanted and status.get("state") == "STARTED":
         return []
@@ -78,8 +83,12 @@ def _waits(status: Status, at: datetime) -> list[str]:
         f"It is starting: {words}." if wanted.get("code") == "zygote" else f"It waits for {words}.",
         f"It was accepted {lapse(since)} ago." if since is not None else "",
         _earlier_attempts(status),
-        WHILE_IT_WAITS.get(str(wanted.get("code")), ""),
+        _with_commands(WHILE_IT_WAITS.get(str(wanted.get("code")), ""), command),
     ]
+
+
+def _with_commands(text: str, command: Command) -> str:
+    return COMMAND.sub(lambda found: command(found[1]), text)
 
 
 def _earlier_attempts(status: Status) -> str:
@@ -89,8 +98,8 @@ def _earlier_attempts(status: Status) -> str:
     return ""
 
 
-def _runs(status: Status, at: datetime) -> list[str]:
-    return [_what_it_does(status, at), _how_far(status), _attempt(status)]
+def _runs(status: Status, at: datetime, command: Command) -> list[str]:
+    return [_what_it_does(status, at), _how_far(status), _attempt(status, command)]
 
 
 def _what_it_does(status: Status, at: datetime) -> str:
@@ -110,22 +119,22 @@ def _how_far(status: Status) -> str:
     return f"{progress.get('completed_tasks', 0)} of {total} {tasks} done." if total else ""
 
 
-def _attempt(status: Status) -> str:
+def _attempt(status: Status, command: Command) -> str:
     attempt = status.get("attempt") or 0
-    return f"This is attempt {attempt}: `windlass show` shows how the earlier attempts ended." if attempt > 1 else ""
+    return f"This is attempt {attempt}. See how the earlier attempts ended: {command('show')}" if attempt > 1 else ""
 
 
-def _ended_well(status: Status) -> list[str]:
-    return [f"It succeeded{_after(status)}. `windlass status` shows its output."]
+def _ended_well(status: Status, command: Command) -> list[str]:
+    return [f"It succeeded{_after(status)}. See its output: {command('status')}"]
 
 
-def _ended_badly(status: Status) -> list[str]:
+def _ended_badly(status: Status, command: Command) -> list[str]:
     reason = str(status.get("reason") or "error")
     task = failed_task(status)
     return [
         f"It failed{_after(status)} ({reason}): {status.get('error') or 'the server gave no reason'}",
         f"The failed task is {task.get('name') or task.get('task_id')}." if task else "",
-        AFTER_A_BAD_END.get(reason, ""),
+        _with_commands(AFTER_A_BAD_END.get(reason, ""), command),
     ]
 
 

@@ -54,7 +54,7 @@ async def log_of(store: ExecutionStore, kickoff: UUID, before: int) -> tuple[lis
     found = await store.latest(kickoff, TYPES, before=before, limit=MOST_LINES, most=LONGEST_LINE)
     lines: list[Line] = []
     for event in reversed(found):
-        _add(lines, event)
+        _add(lines, event, kickoff)
     kept = _newest(lines)
     has_more = len(found) == MOST_LINES or len(kept) < len(lines)
     return kept, kept[0].seq if has_more and kept else None
@@ -69,13 +69,13 @@ def _newest(lines: list[Line]) -> list[Line]:
     return lines[first:]
 
 
-def _add(lines: list[Line], event: LoggedEvent) -> None:
+def _add(lines: list[Line], event: LoggedEvent, kickoff: UUID) -> None:
     members = first_members(event.payload) if event.cut else parsed_or_none(event.payload)
     if not isinstance(members, dict):
         members = {}
     kind, source, text = _described(event.type, members)
     if event.cut and not text:
-        text = "This line is too long to be shown. The events have it: windlass logs --json"
+        text = f"This line is too long to be shown. The events have it: windlass logs {kickoff} --json"
     text = CONTROL.sub("", TERMINAL_CODES.sub("", text)).rstrip()
     before = lines[-1] if lines and lines[-1].kind == "model" and lines[-1].source == source else None
     if event.type == CHUNK and before and len(before.text) < LONGEST_JOINED:

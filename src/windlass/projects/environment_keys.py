@@ -93,6 +93,7 @@ def variables_of(packages: Packages, indexes: Mapping[str, str]) -> set[str]:
         raise ProjectError(
             f"{packages.file} has the variable ${{{others[0][:80]}}}, which is no variable of the deployment for a "
             "package index.",
-            "Set it with windlass env set. The name must be one of uv's for indexes, such as UV_INDEX_NAME_PASSWORD.",
+            "Set it with `windlass env set DEPLOYMENT NAME`. The name must be one of uv's for indexes, such as "
+            "UV_INDEX_NAME_PASSWORD.",
         )
     return found

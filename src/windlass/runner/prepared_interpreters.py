@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from windlass.accounts import ROOT
 from windlass.errors import ProjectError, WindlassError
 from windlass.runner.spawning import PROGRAM
+from windlass_child.process.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +87,8 @@ def prepare(account: Account, place: Path, report: Callable[[str], None]) -> Pre
             os.chown(making, ROOT, account.gid)
             making.chmod(0o750)
             making.rename(folder)
-            report(f"made in {time.monotonic() - began:.1f} s: {copied / 1e6:.0f} MB of copies and else hard links")
+            seconds = time.monotonic() - began
+            report(f"made the copy in {seconds:.1f} s: it takes {size_in_words(copied)} of disk space")
         os.utime(folder)
         found = original.prepared(folder)
         if made:
