@@ -255,6 +255,17 @@ def test_a_crew_with_a_tool_of_an_mcp_server(zygote: DrivenZygote, tmp_path: Pat
     assert model.times == {CHAT: 2}, "one calls the tool, and one answers"
 
 
+def test_an_mcp_server_that_closes_during_a_call_is_a_failure_in_the_events(
+    zygote: DrivenZygote, tmp_path: Path, model: OfflineModel
+) -> None:
+    closing = SERVER.replace('return f"{bird}: squawk"', "import os; os._exit(3)")
+    child = classic(zygote, tmp_path, model.code(MCP), **{"work/birds.py": closing}).kickoff().attempt()
+    assert isinstance(child.answer(), Succeeded), "crewai gives the error to the model"
+    failures = {one.type: str(one.payload.get("error")) for one in child.talk.of(Event) if "error" in one.payload}
+    assert {"mcp_tool_execution_failed", "tool_usage_error"} <= failures.keys()
+    assert "Error executing MCP tool call_of" in failures["tool_usage_error"]
+
+
 PLANNING = """
 @CrewBase
 class Work:
