@@ -21,9 +21,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_child.process.messages import ProcessEnvironment
 from windlass_child.process.process_env import apply
-from windlass_child.process.working_folder import PLACES
+from windlass_child.protocol.messages import ProcessEnvironment
+from windlass_child.protocol.working_folder import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

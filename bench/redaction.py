@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figures import Figure, spread
-from windlass_child.process.redaction import Redaction
-from windlass_child.process.secret_values import SecretValues
+from windlass_child.masking.redaction import Redaction
+from windlass_child.masking.secret_values import SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable

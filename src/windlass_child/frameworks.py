@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from windlass_child.checks.code import Code
     from windlass_child.checks.findings import Found
-    from windlass_child.process.messages import Project, Run
     from windlass_child.process.report import Report
+    from windlass_child.protocol.messages import Project, Run
 
 FRAMEWORKS = ("crewai",)
 """The import names of the frameworks."""

@@ -27,9 +27,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks
+from windlass_child.masking.redaction import nameless
 from windlass_child.process.error_text import ProjectFault, text_of
-from windlass_child.process.messages import Succeeded
-from windlass_child.process.redaction import nameless
+from windlass_child.protocol.messages import Succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
 from windlass.store.ending import Interruption
 from windlass.store.reporting import Batch
-from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
+from windlass_child.protocol.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
 
 if TYPE_CHECKING:
     from api.serving import Crew

@@ -10,7 +10,7 @@ from api.runs import begin
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.store.ending import Interruption
 from windlass.store.reporting import Batch, JournalEntry
-from windlass_child.process.messages import TaskEnded
+from windlass_child.protocol.messages import TaskEnded
 
 if TYPE_CHECKING:
     from api.runs import Run

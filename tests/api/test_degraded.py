@@ -18,7 +18,7 @@ from windlass.config import Settings
 from windlass.errors import WindlassError
 from windlass.runner.zygote import codes_in
 from windlass_child.crewai import capabilities
-from windlass_child.process.messages import Ready
+from windlass_child.protocol.messages import Ready
 
 if TYPE_CHECKING:
     from pathlib import Path

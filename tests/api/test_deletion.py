@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-MARKER = "Rumpelstiltskin"
+
+def marker_of(crew: Crew) -> str:
+    """A text that no other test writes into the database."""
+    return f"Rumpelstiltskin {crew.path}"
 
 
 async def tables_with(crew: Crew, text: str) -> set[str]:
@@ -39,17 +42,18 @@ async def tables_with(crew: Crew, text: str) -> set[str]:
 
 
 async def ran(crew: Crew, token: str | None = None, key: str = "order-7") -> str:
-    """A kickoff that left something in every table, with MARKER wherever text can be."""
-    given = {"inputs": GOOD | {"topic": MARKER}, "meta": {"who": MARKER}, "idempotencyKey": f"{key} {MARKER}"}
-    answer = await crew.post({**given, "concurrencyKey": MARKER}, token=token)
+    """A kickoff that left something in every table, with the marker wherever text can be."""
+    marker = marker_of(crew)
+    given = {"inputs": GOOD | {"topic": marker}, "meta": {"who": marker}, "idempotencyKey": f"{key} {marker}"}
+    answer = await crew.post({**given, "concurrencyKey": marker}, token=token)
     run = await begin(crew, kickoff := str(answer.json()["kickoff_id"]))
     await run.start_task(0)
-    await run.end_task(0, MARKER)
-    record = KEY_RING.seal(MARKER, f"journal:{kickoff}")
-    event = StoredEvent(1, "printed", time.time(), to_json({"line": MARKER}))
+    await run.end_task(0, marker)
+    record = KEY_RING.seal(marker, f"journal:{kickoff}")
+    event = StoredEvent(1, "printed", time.time(), to_json({"line": marker}))
     batch = Batch([event], entries=[JournalEntry(1, "key", record, position=0)])
     assert await run.store.write_reports(UUID(kickoff), run.claimed.attempt, batch)
-    await run.succeed(MARKER, {"answer": MARKER})
+    await run.succeed(marker, {"answer": marker})
     return kickoff
 
 
@@ -74,7 +78,7 @@ async def test_nothing_of_a_deleted_kickoff_is_left_in_any_table(crew: Crew) -> 
     assert (await crew.get(f"/status/{kickoff}")).status_code == 404
     assert (await delete(crew, kickoff))[0] == 404
     assert (await delete(crew, other))[0] == 200
-    assert await tables_with(crew, MARKER) == set()
+    assert await tables_with(crew, marker_of(crew)) == set()
 
 
 async def test_the_key_of_a_deleted_kickoff_is_free_again(crew: Crew) -> None:
@@ -147,15 +151,16 @@ def users_of(crew: Crew, patience: float = 5.0) -> UserDeletion:
 
 
 async def test_nothing_of_a_deleted_user_is_left_but_the_audit_log(crew: Crew) -> None:
-    name = f"{MARKER} of {crew.path}"
+    name = f"leaver of {crew.path}"
     token, other = await crew.token_of(name), await crew.server.crew()
     user = str(await crew.server.tokens.enabled_user(name))
     kickoffs = [await ran(crew, token, f"order-{number}") for number in range(5)]
     stayed = await crew.kickoff(token=crew.user_token)
     assert await tables_with(crew, user) == {"kickoffs", "idempotency_keys", "tokens", "users", "audit_log"}
     assert await users_of(other).delete(name, stop=False, data_only=False) == 5
-    for text in (*kickoffs, user, name, MARKER):
+    for text in (*kickoffs, user, name):
         assert await tables_with(crew, text) <= {"audit_log"}  # it keeps who had access, and who gave it
+    assert await tables_with(crew, marker_of(crew)) == set()
     assert (await crew.get("/inputs", token=token)).status_code == 401
     assert (await crew.status(stayed))["state"] == "PENDING"
 

@@ -97,7 +97,8 @@ def run():
 WITH_THE_FIRST_MESSAGE = (
     SENDING
     + """
-from windlass_child.process import child, messages
+from windlass_child.process import child
+from windlass_child.protocol import messages
 
 def announce(channel, stacks):
     made = [stuck(PORT) for _ in range(COUNT)]
@@ -113,7 +114,8 @@ def run():
 
 BELOW_MANY_FOLDERS = """
 import os
-from windlass_child.process import child, messages
+from windlass_child.process import child
+from windlass_child.protocol import messages
 
 def announce(channel, stacks):
     os.chdir("PLACE")

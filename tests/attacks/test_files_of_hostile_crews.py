@@ -20,7 +20,7 @@ from windlass.kickoffs.files import CHUNK, FileLimits
 from windlass.runner import run_folder
 from windlass.runner.run_folder import RunFolder
 from windlass.runner.scratch import Scratch
-from windlass_child.process.working_folder import WORK
+from windlass_child.protocol.working_folder import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

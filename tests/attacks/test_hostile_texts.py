@@ -21,7 +21,7 @@ from windlass.runner.incoming import too_deep
 from windlass.secrets.oidc import BadSigningKey, keys_of_variable
 from windlass.secrets.provider import first_meaning
 from windlass.secrets.providers.vault.manager import HANDSHAKES
-from windlass_child.process.server_paths import ServerPaths
+from windlass_child.masking.server_paths import ServerPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -43,7 +43,7 @@ MADE_AT_RUN_TIME: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("windlass.secrets.providers.configuration", "pattern"): [],  # in the calls of form
     ("windlass.secrets.provider", "meaning"): [],  # in the calls of Meaning
     ("windlass.offline_model.rules", "given"): [],  # of the person who starts this model, in a process of its own
-    ("windlass_child.process.secret_parts", "form"): [],  # three members of the module
+    ("windlass_child.masking.secret_parts", "form"): [],  # three members of the module
     ("windlass.projects.kinds", "option"): [(one.option.pattern, "fullmatch") for one in KINDS if one.option],
     ("windlass.projects.git", "pattern"): [(one[0], "search") for one in git.FAILURES],
     ("windlass.projects.packages", "pattern"): [(one, "search") for one in packages.REMEDIES],
@@ -57,7 +57,8 @@ MADE_AT_RUN_TIME: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("windlass.projects.kinds.declared", "package"): [(r"crewai\b(?!-)", "match")],
     ("windlass_child.journal.markers", "found map re"): [("secret|other", "sub")],
     ("windlass_child.journal.markers", "re self"): [(r"\[entry\ 00\ (\S+) (\S+) (\S+) ([0-9a-f]+)\]", "sub")],
-    ("windlass_child.process.redaction", "re value"): [(r"(?<!\w)abcd(?!\w)", "sub")],
+    ("windlass_child.masking.redaction", "re value"): [(r"(?<!\w)abcd(?!\w)", "sub")],
+    ("windlass_child.masking.server_paths", "map paths re"): [(r"(?<![\w.-])(/a/b|/a)(?![\w-])(/?)", "sub")],
 }
 """Patterns that are no constants, by their module and the names in their expression: examples, and their methods."""
 

@@ -18,7 +18,7 @@ from windlass.accounts import ROOT
 from windlass.files import write_whole
 from windlass.removal import remove
 from windlass.runner.scratch import Scratch
-from windlass_child.process.working_folder import WORK
+from windlass_child.protocol.working_folder import WORK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

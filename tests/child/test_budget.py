@@ -5,13 +5,13 @@ import threading
 
 import pytest
 
+from windlass_child.masking.redaction import Redaction
 from windlass_child.process.budget import Spending, check_result
 from windlass_child.process.error_text import LimitReached, explain
-from windlass_child.process.frames import TooLarge, encode
-from windlass_child.process.messages import Budget, Event, Failed, Message, Succeeded, TaskEnded, Warned
-from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.frames import TooLarge, encode
+from windlass_child.protocol.messages import Budget, Event, Failed, Message, Succeeded, TaskEnded, Warned
+from windlass_child.protocol.sizes import size_in_words
 
 MB = 1 << 20
 
@@ -121,7 +121,7 @@ def test_the_reason_of_a_failure_is_told() -> None:
 
 
 def test_a_frame_that_is_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass_child.process.frames.LARGEST_FRAME", 100)
+    monkeypatch.setattr("windlass_child.protocol.frames.LARGEST_FRAME", 100)
     with pytest.raises(TooLarge) as caught:
         encode(Event("a", 1.0, {"text": "x" * 100}))
     assert caught.value.size > 100

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass_child.process.chunks import MOST_CALLS, Chunks
-from windlass_child.process.messages import Event, Message, Succeeded
-from windlass_child.process.redaction import Redaction
+from windlass_child.masking.chunks import MOST_CALLS, Chunks
+from windlass_child.masking.redaction import Redaction
+from windlass_child.masking.secret_values import MASK, SecretValues
 from windlass_child.process.report import Report
-from windlass_child.process.secret_values import MASK, SecretValues
+from windlass_child.protocol.messages import Event, Message, Succeeded
 
 SECRET = "Xk29vQ7mT4zR8bLw"
 SECRETS = SecretValues({"TOKEN": SECRET})

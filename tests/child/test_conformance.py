@@ -17,8 +17,8 @@ from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects.kinds import KINDS, Kind
 from windlass.runner.io import CUT, LONGEST_LINE
-from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted
 from windlass_child.process.process_env import quiet
+from windlass_child.protocol.messages import TaskEnded, TasksKnown, TaskStarted
 
 
 def group_of(kind: Kind) -> str:

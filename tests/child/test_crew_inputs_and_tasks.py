@@ -8,7 +8,7 @@ import pytest
 from projects_for_tests.crews import crew_project, one_task
 from projects_for_tests.making import Bench, Heard
 from windlass.kickoffs.states import Reason, State
-from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted
+from windlass_child.protocol.messages import TaskEnded, TasksKnown, TaskStarted
 
 if TYPE_CHECKING:
     from pathlib import Path

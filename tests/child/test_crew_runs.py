@@ -12,7 +12,7 @@ from projects_for_tests.model_server import ModelServer
 from windlass.client.event_payloads import PAYLOADS
 from windlass.kickoffs.states import State
 from windlass_child.process import library_logs
-from windlass_child.process.messages import Event, Tokens
+from windlass_child.protocol.messages import Event, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 
 from projects_for_tests.crews import crew_project, one_task, started, started_function
 from projects_for_tests.model_server import ModelServer
-from windlass_child.process.messages import Inspected, Project, Succeeded, Warned
+from windlass_child.protocol.messages import Inspected, Project, Succeeded, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

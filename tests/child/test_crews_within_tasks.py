@@ -9,7 +9,7 @@ import pytest
 
 from projects_for_tests.crews import flow_project
 from projects_for_tests.interrupted import MODEL, Kickoff, kickoff_of_crew, kickoff_of_function, restored_tasks
-from windlass_child.process.messages import JournalAppend, Project, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.protocol.messages import JournalAppend, Project, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 
 from projects_for_tests.driver import DrivenChild, DrivenZygote, value_of
 from projects_for_tests.wild import wild
-from windlass_child.process.frames import BadMessage
-from windlass_child.process.messages import DUMP_SIGNAL, Budget, Project, Signal, Succeeded, TaskEnded
+from windlass_child.protocol.frames import BadMessage
+from windlass_child.protocol.messages import DUMP_SIGNAL, Budget, Project, Signal, Succeeded, TaskEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

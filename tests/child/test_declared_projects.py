@@ -13,13 +13,13 @@ from projects_for_tests.interrupted import MODEL, Kickoff, restored_tasks
 from projects_for_tests.making import written
 from windlass.kickoffs.manifest import Manifest
 from windlass.projects import recognise
-from windlass_child.process.messages import Inspected, Succeeded, TaskStarted
+from windlass_child.protocol.messages import Inspected, Succeeded, TaskStarted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from projects_for_tests.driver import DrivenZygote
-    from windlass_child.process.messages import Failed
+    from windlass_child.protocol.messages import Failed
 
 pytestmark = pytest.mark.xdist_group("crewai")
 

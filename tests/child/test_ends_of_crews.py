@@ -8,7 +8,7 @@ import pytest
 
 from projects_for_tests.crews import PRELUDE, WAIT_UNTIL_ASKED_TO_END, crew_project, started, started_function
 from projects_for_tests.model_server import ModelServer
-from windlass_child.process.messages import (
+from windlass_child.protocol.messages import (
     Abort,
     Budget,
     Event,

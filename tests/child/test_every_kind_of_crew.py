@@ -11,7 +11,7 @@ from projects_for_tests.crews import PYPROJECT
 from projects_for_tests.driver import DrivenZygote
 from projects_for_tests.interrupted import Kickoff, restored_tasks
 from projects_for_tests.offline import CHAT, EMBEDDINGS, OfflineModel, Served
-from windlass_child.process.messages import Event, Succeeded, TaskEnded, TaskStarted, Tokens, Warned
+from windlass_child.protocol.messages import Event, Succeeded, TaskEnded, TaskStarted, Tokens, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 from projects_for_tests.crews import FLOW_PRELUDE, PYPROJECT
 from projects_for_tests.interrupted import MODEL, restored_tasks
 from projects_for_tests.offline import Served
-from windlass_child.process.messages import Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.protocol.messages import Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

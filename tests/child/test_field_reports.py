@@ -9,7 +9,7 @@ import pytest
 from projects_for_tests.crews import PRELUDE, crew_project, flow_project
 from projects_for_tests.making import Bench, Heard, function_project
 from windlass.kickoffs.states import State
-from windlass_child.process.messages import TaskEnded, TasksKnown, Warned
+from windlass_child.protocol.messages import TaskEnded, TasksKnown, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

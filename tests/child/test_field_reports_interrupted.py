@@ -9,7 +9,7 @@ import pytest
 
 from projects_for_tests.crews import flow_project
 from projects_for_tests.interrupted import MODEL, Kickoff, kickoff_of_crew, kickoff_of_function
-from windlass_child.process.messages import Project, Succeeded, TaskEnded
+from windlass_child.protocol.messages import Project, Succeeded, TaskEnded
 
 if TYPE_CHECKING:
     from pathlib import Path

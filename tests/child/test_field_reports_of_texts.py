@@ -11,7 +11,7 @@ import pytest
 from projects_for_tests.crews import PRELUDE, PYPROJECT, crew_project, flow_project
 from projects_for_tests.making import Bench, Heard, function_project, written
 from windlass.kickoffs.states import State
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from projects_for_tests.crews import flow_project, running
 from windlass.kickoffs.inputs import InputsCheck
-from windlass_child.process.messages import (
+from windlass_child.protocol.messages import (
     Abort,
     Budget,
     Event,

@@ -16,8 +16,10 @@ from pydantic import BaseModel, Field
 from projects_for_tests.driver import value_of
 from projects_for_tests.making import function_project
 from windlass_child.kinds.function import LoadedFunction, load
+from windlass_child.masking.redaction import Redaction
 from windlass_child.process.error_text import InputsRefused, ProjectFault, explain
-from windlass_child.process.messages import (
+from windlass_child.process.report import Report
+from windlass_child.protocol.messages import (
     Message,
     ProcessEnvironment,
     Project,
@@ -28,8 +30,6 @@ from windlass_child.process.messages import (
     TaskStarted,
     Warned,
 )
-from windlass_child.process.redaction import Redaction
-from windlass_child.process.report import Report
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import pytest
 from projects_for_tests.another_user import as_another_user, owned, zygote_of
 from projects_for_tests.driver import DrivenZygote, value_of
 from projects_for_tests.wild import wild
-from windlass_child.process.messages import Born
+from windlass_child.protocol.messages import Born
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

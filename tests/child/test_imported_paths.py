@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from child.conftest import CREWAI
 from projects_for_tests.driver import DrivenZygote, value_of
 from projects_for_tests.making import function_project
-from windlass_child.process.messages import Preload, Project, Ready
+from windlass_child.protocol.messages import Preload, Project, Ready
 
 if TYPE_CHECKING:
     from pathlib import Path

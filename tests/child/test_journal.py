@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from projects_for_tests.driver import until
 from windlass_child.journal.journal import Journal, JournalEntry
-from windlass_child.process.frames import TooLarge
-from windlass_child.process.messages import JournalAppend, JournalReplay, Message, Warned
-from windlass_child.process.redaction import Redaction
+from windlass_child.masking.redaction import Redaction
 from windlass_child.process.report import Report
-from windlass_child.process.truncation import LONGEST, short_or_noted, shortened
+from windlass_child.protocol.frames import TooLarge
+from windlass_child.protocol.messages import JournalAppend, JournalReplay, Message, Warned
+from windlass_child.protocol.truncation import LONGEST, short_or_noted, shortened
 
 MB = 1 << 20
 with_crewai = pytest.mark.xdist_group("crewai")

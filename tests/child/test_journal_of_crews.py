@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from projects_for_tests.interrupted import kickoff_of_crew, kickoff_of_function, restored_tasks
-from windlass_child.process.messages import Event, JournalAppend, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.protocol.messages import Event, JournalAppend, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from projects_for_tests.crews import flow_project
 from projects_for_tests.interrupted import MODEL, Kickoff
-from windlass_child.process.messages import Event, JournalAppend, Project, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.protocol.messages import Event, JournalAppend, Project, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

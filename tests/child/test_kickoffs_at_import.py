@@ -13,7 +13,7 @@ from projects_for_tests.layouts import MAKE
 from projects_for_tests.making import Bench, Heard, function_project, written
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import State
-from windlass_child.process.messages import Preload, Project, Ready, Succeeded
+from windlass_child.protocol.messages import Preload, Project, Ready, Succeeded
 
 if TYPE_CHECKING:
     from pathlib import Path

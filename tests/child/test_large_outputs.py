@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from windlass_child.process.messages import Message, Succeeded, TaskEnded, TaskStarted
-from windlass_child.process.redaction import Redaction
+from windlass_child.masking.redaction import Redaction
 from windlass_child.process.report import LARGE, Report
+from windlass_child.protocol.messages import Message, Succeeded, TaskEnded, TaskStarted
 
 OUTPUT = "x" * (LARGE + 1)
 

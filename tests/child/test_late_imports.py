@@ -13,7 +13,7 @@ from projects_for_tests.interrupted import MODEL, Kickoff, kickoff_of_function
 from projects_for_tests.making import function_project
 from projects_for_tests.wild import wild
 from windlass_child.frameworks import once_imported
-from windlass_child.process.messages import Budget, Failed, JournalAppend, Project, Succeeded
+from windlass_child.protocol.messages import Budget, Failed, JournalAppend, Project, Succeeded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from projects_for_tests.making import Bench, Heard, written
 from windlass.errors import ProjectError
 from windlass.kickoffs.states import State
 from windlass.projects import recognise
-from windlass_child.process.messages import TaskEnded, TaskStarted, Warned
+from windlass_child.protocol.messages import TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ import pytest
 from projects_for_tests.driver import Conversation, DrivenChild, DrivenZygote, until, until_gone
 from projects_for_tests.ends import alive
 from projects_for_tests.wild import wild
-from windlass_child.process import lease
-from windlass_child.process.lease import LAPSED, LOOK_AGAIN_SECONDS, Leases, boottime, has_lapsed, wait_for
-from windlass_child.process.messages import Exited, Lease, Project, Succeeded
+from windlass_child.protocol import lease
+from windlass_child.protocol.lease import LAPSED, LOOK_AGAIN_SECONDS, Leases, boottime, has_lapsed, wait_for
+from windlass_child.protocol.messages import Exited, Lease, Project, Succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

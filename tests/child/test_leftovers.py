@@ -21,9 +21,9 @@ from projects_for_tests.ends import alive
 from projects_for_tests.wild import wild
 from windlass_child.process import processes
 from windlass_child.process.channel import Channel
-from windlass_child.process.frames import Frames
-from windlass_child.process.messages import Exited, Kill, Project, Signal, Succeeded
 from windlass_child.process.zygote import ChildEnd, Zygote
+from windlass_child.protocol.frames import Frames
+from windlass_child.protocol.messages import Exited, Kill, Project, Signal, Succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

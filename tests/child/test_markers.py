@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from windlass_child.journal.journal import Journal
 from windlass_child.journal.markers import Markers
-from windlass_child.process.encodings import FORMS
-from windlass_child.process.messages import JournalAppend, JournalReplay
-from windlass_child.process.secret_values import SecretValues
+from windlass_child.masking.encodings import FORMS
+from windlass_child.masking.secret_values import SecretValues
+from windlass_child.protocol.messages import JournalAppend, JournalReplay
 
 if TYPE_CHECKING:
-    from windlass_child.process.messages import Message
+    from windlass_child.protocol.messages import Message
 
 VALUES = {"TOKEN": "Xk29vQ7mT4zR8bLw", "SIGNS": "p@ss/w+rd=\"'\\<&> é%", "ACCOUNT": '{"password": "Zq8-Longer"}'}
 SECRETS = SecretValues(VALUES)

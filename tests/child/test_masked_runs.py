@@ -16,8 +16,8 @@ from projects_for_tests.making import Bench, Heard, function_project
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import State
 from windlass.runner.io import CUT, LONGEST_LINE
-from windlass_child.process.messages import JournalAppend, Project, Succeeded, TaskEnded, Warned
-from windlass_child.process.secret_values import MASK
+from windlass_child.masking.secret_values import MASK
+from windlass_child.protocol.messages import JournalAppend, Project, Succeeded, TaskEnded, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.outcome import Ended, TokenUsage, decide, words_for
 from windlass.kickoffs.tasks import TaskRecords
 from windlass.runner.incoming import Incoming, utf8_size
-from windlass_child.process.frames import LARGEST_FRAME, BadMessage, Frames, decode, encode
-from windlass_child.process.messages import (
+from windlass_child.protocol.frames import LARGEST_FRAME, BadMessage, Frames, decode, encode
+from windlass_child.protocol.messages import (
     FROM_CHILD,
     TYPES,
     Abort,
@@ -55,7 +55,7 @@ from windlass_child.process.messages import (
     Unready,
     Warned,
 )
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.validation import Encoded
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

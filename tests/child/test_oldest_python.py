@@ -12,7 +12,7 @@ import windlass_child
 from projects_for_tests.driver import DrivenZygote
 from projects_for_tests.environments import interpreter
 from projects_for_tests.making import function_project
-from windlass_child.process.messages import Project, Ready, Succeeded, Unready
+from windlass_child.protocol.messages import Project, Ready, Succeeded, Unready
 
 PACKAGE = Path(windlass_child.__file__).parent
 OLDEST = interpreter("3.10")

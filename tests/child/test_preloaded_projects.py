@@ -17,12 +17,12 @@ from projects_for_tests.driver import DrivenZygote, until, until_gone, value_of
 from projects_for_tests.ends import words_of
 from projects_for_tests.making import function_project
 from projects_for_tests.wild import wild
-from windlass_child.process.messages import Inspected, Preload, Project, Ready, Succeeded, Unready
+from windlass_child.protocol.messages import Inspected, Preload, Project, Ready, Succeeded, Unready
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from windlass_child.process.messages import Failed
+    from windlass_child.protocol.messages import Failed
 
 CODE = """
 import os, sys

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from windlass_child.process.redaction import DEEPEST, Redaction
+from windlass_child.masking.redaction import DEEPEST, Redaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from projects_for_tests.making import Heard, running_bench
 from projects_for_tests.recording import RecordingInterpreter
 from windlass.kickoffs.states import State
 from windlass_child import replacements
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 from windlass_child.replacements import NAMES, Given, give_up, replace_name, replaced, undo
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from projects_for_tests.interrupted import kickoff_of_crew, kickoff_of_function
-from windlass_child.process.messages import Succeeded, Warned
+from windlass_child.protocol.messages import Succeeded, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

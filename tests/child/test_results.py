@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from windlass_child import results
+from windlass_child.masking.redaction import Redaction
 from windlass_child.process.error_text import ProjectFault, explain
-from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from windlass_child.process.messages import Message
+    from windlass_child.protocol.messages import Message
 
 
 class Listening:

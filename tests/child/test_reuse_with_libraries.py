@@ -10,7 +10,7 @@ from child.conftest import CREWAI
 from projects_for_tests.making import Bench, Heard, function_project, written
 from projects_for_tests.model_server import ModelServer
 from windlass.kickoffs.states import State
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass_child.process.search import BLOCK, SHORTEST, MaskedStream, Search, joined
+from windlass_child.masking.search import BLOCK, SHORTEST, MaskedStream, Search, joined
 
 MASK = b"#"
 # few letters, so that patterns overlap themselves and each other

@@ -12,9 +12,9 @@ from projects_for_tests.making import Bench, Heard, function_project
 from projects_for_tests.model_server import ModelServer
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass_child.process.messages import Event, ModelCalled, TaskEnded, Warned
+from windlass_child.masking.secret_values import SecretValues
 from windlass_child.process.prompts import Prompt, Prompts, SecretRefused, texts_in
-from windlass_child.process.secret_values import SecretValues
+from windlass_child.protocol.messages import Event, ModelCalled, TaskEnded, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass_child.process.fields import LONGEST_NAME
-from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
-from windlass_child.process.redaction import Redaction
-from windlass_child.process.secret_values import MASK, MOST_PARTS, SecretValues
+from windlass_child.masking.redaction import Redaction
+from windlass_child.masking.secret_values import MASK, MOST_PARTS, SecretValues
+from windlass_child.protocol.fields import LONGEST_NAME
+from windlass_child.protocol.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from projects_for_tests.crews import flow_project
 from projects_for_tests.interrupted import MODEL, Kickoff
-from windlass_child.process.messages import JournalAppend, Project, Succeeded, Warned
+from windlass_child.protocol.messages import JournalAppend, Project, Succeeded, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,10 @@ from pydantic import BaseModel
 
 from windlass_child.journal.journal import Journal
 from windlass_child.kinds.function import LoadedFunction
+from windlass_child.masking.redaction import Redaction
 from windlass_child.process.error_text import InputsRefused, ProjectFault
-from windlass_child.process.messages import (
+from windlass_child.process.report import Report
+from windlass_child.protocol.messages import (
     Event,
     JournalAppend,
     JournalReplay,
@@ -31,8 +33,6 @@ from windlass_child.process.messages import (
     TaskStarted,
     Warned,
 )
-from windlass_child.process.redaction import Redaction
-from windlass_child.process.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

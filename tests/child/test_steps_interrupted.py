@@ -9,7 +9,7 @@ import pytest
 
 from projects_for_tests.crews import WAIT_UNTIL_ASKED_TO_END
 from projects_for_tests.interrupted import Kickoff, kickoff_of_function, restored_tasks
-from windlass_child.process.messages import Abort, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.protocol.messages import Abort, Succeeded, TaskEnded, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

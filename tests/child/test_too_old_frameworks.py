@@ -10,7 +10,7 @@ from windlass_child import kinds
 from windlass_child.crewai import adapter
 from windlass_child.process import preload
 from windlass_child.process.error_text import ProjectFault
-from windlass_child.process.messages import Project, Unready
+from windlass_child.protocol.messages import Project, Unready
 
 if TYPE_CHECKING:
     from pathlib import Path

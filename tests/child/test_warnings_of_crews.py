@@ -11,7 +11,7 @@ from projects_for_tests.crews import crew_project
 from projects_for_tests.making import Bench, Heard, function_project
 from windlass.kickoffs.states import State
 from windlass_child.process.child import is_unfinished
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from windlass.kickoffs.states import Reason
 from windlass_child.checks.findings import finding
 from windlass_child.process import error_text
 from windlass_child.process.error_text import explain
-from windlass_child.process.messages import Project, TaskEnded
+from windlass_child.protocol.messages import Project, TaskEnded
 
 if TYPE_CHECKING:
     from pathlib import Path

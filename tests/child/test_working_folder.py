@@ -11,9 +11,9 @@ import pytest
 
 from projects_for_tests.crews import crew_project, flow_project, one_task
 from projects_for_tests.making import function_project, written
-from windlass_child.process import working_folder
-from windlass_child.process.messages import Inspected, Project, Succeeded
-from windlass_child.process.working_folder import MOST_EXAMINED, fill, has_files, is_unchanged
+from windlass_child.protocol import working_folder
+from windlass_child.protocol.messages import Inspected, Project, Succeeded
+from windlass_child.protocol.working_folder import MOST_EXAMINED, fill, has_files, is_unchanged
 
 if TYPE_CHECKING:
     from projects_for_tests.driver import DrivenZygote

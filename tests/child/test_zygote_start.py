@@ -9,8 +9,8 @@ import pytest
 
 import windlass_child
 from projects_for_tests.making import Bench, function_project
-from windlass_child.process.frames import Frames
-from windlass_child.process.messages import Ready, Unready
+from windlass_child.protocol.frames import Frames
+from windlass_child.protocol.messages import Ready, Unready
 
 PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
 

@@ -22,7 +22,7 @@ from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import Reason, State
 from windlass.runner import Output
 from windlass.store.claiming import Claimed
-from windlass_child.process.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
+from windlass_child.protocol.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

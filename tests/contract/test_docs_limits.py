@@ -13,7 +13,7 @@ import pytest
 
 from windlass.config import Settings
 from windlass.kickoffs.limits import SIZES, Limits
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.sizes import size_in_words
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| [^|]+ \|$", PAGE, re.MULTILINE))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.kickoffs.limits import BadLimit, Limits
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.sizes import size_in_words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from windlass.kickoffs.outcome import Ended, Outcome, decide, lost, lost_too_often, words_for
 from windlass.kickoffs.states import Reason, State
-from windlass_child.process.messages import Failed, Inspected, Succeeded
+from windlass_child.protocol.messages import Failed, Inspected, Succeeded
 
 EXITED_WITH_3 = 3 << 8
 

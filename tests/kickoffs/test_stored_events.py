@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.kickoffs.events import stored_event, to_json
-from windlass_child.process.fields import LARGEST_EVENT
+from windlass_child.protocol.fields import LARGEST_EVENT
 
 
 def stored(payload: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from windlass.kickoffs.manifest import TaskDefinition
 from windlass.kickoffs.states import TaskState
 from windlass.kickoffs.tasks import UNSTABLE, TaskRecord, TaskRecords, Warning_, pending_records
-from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted
+from windlass_child.protocol.messages import TaskEnded, TasksKnown, TaskStarted
 
 PLAN = TaskDefinition("plan", "aa", "plan", "Guide")
 WRITE = TaskDefinition("bb", "bb", None, None)

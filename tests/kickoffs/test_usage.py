@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from windlass.kickoffs.outcome import TokenUsage
-from windlass_child.process.messages import Tokens
+from windlass_child.protocol.messages import Tokens
 
 
 def test_the_tokens_of_all_calls_are_summed() -> None:

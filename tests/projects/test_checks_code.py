@@ -18,7 +18,7 @@ from windlass_child.checks.code import Code
 from windlass_child.crewai import configs, declarations
 from windlass_child.kinds.importing import entry_module
 from windlass_child.process.error_text import ProjectFault
-from windlass_child.process.messages import Project
+from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ from windlass.projects import Recognised, recognise
 from windlass.projects.kinds import KINDS, entrypoint_options
 from windlass_child.frameworks import FRAMEWORKS
 from windlass_child.kinds import KINDS as CHILD_KINDS
-from windlass_child.process.messages import Project
+from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from pathlib import Path

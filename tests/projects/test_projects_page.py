@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from windlass_child.kinds import KINDS
+from windlass_child.masking.secret_parts import MACHINE
 from windlass_child.process.process_env import quiet
-from windlass_child.process.secret_parts import MACHINE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "projects.md").read_text("utf-8")
 

@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from projects_for_tests.making import function_project, written
-from windlass_child.process.messages import Project
+from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from pathlib import Path

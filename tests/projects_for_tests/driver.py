@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import windlass_child
 from projects_for_tests.ends import alive
-from windlass_child.process.frames import Frames, encode
-from windlass_child.process.messages import (
+from windlass_child.protocol.frames import Frames, encode
+from windlass_child.protocol.messages import (
     Budget,
     Exited,
     Failed,
@@ -36,7 +36,7 @@ from windlass_child.process.messages import (
     Succeeded,
     Unready,
 )
-from windlass_child.process.working_folder import HOME, PLACES, WORK
+from windlass_child.protocol.working_folder import HOME, PLACES, WORK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from projects_for_tests.crews import PRELUDE, crew_project
 from projects_for_tests.making import function_project
-from windlass_child.process.messages import Event, JournalAppend, JournalReplay, Project, TaskEnded
+from windlass_child.protocol.messages import Event, JournalAppend, JournalReplay, Project, TaskEnded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,8 @@ from windlass.kickoffs.files import FileLimits
 from windlass.projects import Recognised, recognise
 from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec
 from windlass.runner.run_spec import machine_environment
-from windlass_child.process.messages import Event, JournalAppend, Message
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.messages import Event, JournalAppend, Message
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -16,7 +16,7 @@ from projects_for_tests.making import written
 from windlass.kickoffs.manifest import Manifest
 from windlass.offline_model.app import model_environment, offline_model_app
 from windlass.projects import recognise
-from windlass_child.process.messages import Inspected
+from windlass_child.protocol.messages import Inspected
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from projects_for_tests.driver import value_of
 from projects_for_tests.making import function_project
 from windlass_child.crewai.capabilities import CAPABILITIES
-from windlass_child.process.messages import Project
+from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from projects_for_tests.driver import DrivenZygote

@@ -19,7 +19,7 @@ from windlass.kickoffs.states import Reason, State
 from windlass.runner import RunnerConfig, Terminator
 from windlass.runner.reuse.kept_children import IDLE_SECONDS
 from windlass.runner.reuse.reusable_child import ReusableChild
-from windlass_child.process.lease import boottime
+from windlass_child.protocol.lease import boottime
 
 CODE = """
 import atexit, gc, os, time
@@ -58,7 +58,7 @@ def run(do="pid", place=None, megabytes=0):
         time.sleep(600)
     if do == "born":
         from windlass_child.process.child import Inbox
-        from windlass_child.process.messages import Born
+        from windlass_child.protocol.messages import Born
         (inbox,) = [one for one in gc.get_objects() if isinstance(one, Inbox)]
         for _ in range(100):
             inbox._channel.send(Born(True, True))

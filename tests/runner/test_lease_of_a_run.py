@@ -17,8 +17,8 @@ from windlass.projects import recognise
 from windlass.runner import LeaseHandle, Preparing, RunSpec, Terminator, boottime
 from windlass.runner.io import frame_of
 from windlass.runner.run_spec import message_of
-from windlass_child.process import frames
-from windlass_child.process.messages import (
+from windlass_child.protocol import frames
+from windlass_child.protocol.messages import (
     JournalCommitted,
     JournalReplay,
     Lease,

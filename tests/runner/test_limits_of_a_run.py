@@ -10,7 +10,7 @@ from projects_for_tests.ends import gone, zygotes
 from projects_for_tests.making import Bench, Heard
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.states import Reason, State
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

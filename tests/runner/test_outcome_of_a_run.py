@@ -6,7 +6,7 @@ import pytest
 
 from windlass.kickoffs.outcome import Ended, Outcome, decide
 from windlass.kickoffs.states import Reason, State
-from windlass_child.process.messages import Failed, Succeeded
+from windlass_child.protocol.messages import Failed, Succeeded
 
 KILLED = int(signal.SIGKILL)
 EXITED_3 = 3 << 8

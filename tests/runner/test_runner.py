@@ -12,7 +12,7 @@ from windlass.errors import ChildLost, ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner import Answered, Output, Preparing, Runner, inspection
-from windlass_child.process.messages import Message, TaskStarted
+from windlass_child.protocol.messages import Message, TaskStarted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import uvloop
 
 from windlass.kickoffs.states import State
 from windlass.runner import Runner, RunSpec
-from windlass_child.process.messages import Project
+from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

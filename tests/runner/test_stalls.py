@@ -13,7 +13,7 @@ from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
 from windlass.runner import Answered, Output, Preparing, Terminator
-from windlass_child.process.messages import Event, Message, Warned
+from windlass_child.protocol.messages import Event, Message, Warned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from windlass.kickoffs.states import State
 from windlass.kickoffs.tasks import TaskRecords
 from windlass.store.claiming import SQL
 from windlass.store.deployments import DeploymentStore
-from windlass_child.process.messages import TaskStarted
+from windlass_child.protocol.messages import TaskStarted
 
 
 async def test_a_claimed_kickoff_comes_with_what_its_run_needs(rows: Rows) -> None:

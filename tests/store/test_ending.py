@@ -14,7 +14,7 @@ from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
 from windlass.store.claiming import host
 from windlass.store.ending import Interruption
-from windlass_child.process.messages import TaskEnded, TaskStarted, Tokens
+from windlass_child.protocol.messages import TaskEnded, TaskStarted, Tokens
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -9,7 +9,7 @@ from store.whole import events_of, loaded
 from windlass.kickoffs.events import stored_event
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.tasks import TaskRecord, TaskRecords, Warning_
-from windlass_child.process.messages import TaskEnded, TaskStarted
+from windlass_child.protocol.messages import TaskEnded, TaskStarted
 
 if TYPE_CHECKING:
     from store.kickoff_rows import Rows

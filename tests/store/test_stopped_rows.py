@@ -13,7 +13,7 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import STOPPED, Outcome, failure
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords
-from windlass_child.process.messages import TaskStarted
+from windlass_child.protocol.messages import TaskStarted
 
 if TYPE_CHECKING:
     from uuid import UUID

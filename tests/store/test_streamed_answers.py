@@ -11,7 +11,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.tasks import TaskRecords
 from windlass.lifecycle.run_recorder import RunRecorder
 from windlass.runner import LeaseHandle, Terminator
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,7 +17,7 @@ from projects_for_tests.versions_page import (
     capabilities_on_the_page,
     note_capabilities,
 )
-from windlass_child.process.messages import (
+from windlass_child.protocol.messages import (
     Abort,
     Budget,
     Event,

@@ -10,7 +10,7 @@ from projects_for_tests.any_version import crew_of
 from projects_for_tests.driver import DrivenZygote
 from projects_for_tests.environments import Environment, chosen
 from projects_for_tests.interrupted import Kickoff
-from windlass_child.process.messages import Inspected, JournalAppend, Succeeded, Warned
+from windlass_child.protocol.messages import Inspected, JournalAppend, Succeeded, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

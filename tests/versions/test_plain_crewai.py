@@ -17,7 +17,7 @@ from projects_for_tests.environments import chosen
 from projects_for_tests.offline import OfflineModel
 from windlass.offline_model.app import model_environment
 from windlass_child.crewai.adapter import QUIET
-from windlass_child.process.messages import Event, Failed, Project, Succeeded
+from windlass_child.protocol.messages import Event, Failed, Project, Succeeded
 from windlass_child.replacements import HUMAN
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def backup(file: Path, *, with_key: bool, force: bool, json_output: bool) -> Non
     """
     from windlass.config import load
     from windlass.wiring.backups import backup
-    from windlass_child.process.sizes import size_in_words
+    from windlass_child.protocol.sizes import size_in_words
 
     settings, screen = load(), Screen()
     try:
@@ -65,7 +65,7 @@ def restore(file: Path, *, force: bool, json_output: bool) -> None:
     """
     from windlass.config import load
     from windlass.wiring.backups import restore
-    from windlass_child.process.sizes import size_in_words
+    from windlass_child.protocol.sizes import size_in_words
 
     settings, screen = load(), Screen()
     try:

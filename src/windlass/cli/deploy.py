@@ -16,7 +16,7 @@ import click
 from windlass.cli.printing import Screen, json_option, notify, print_finding, print_json, print_result
 from windlass.cli.servers import server_options
 from windlass.errors import ProjectError
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ import click
 from windlass.cli.completion import complete_crew
 from windlass.cli.printing import json_option, notify, print_json, print_table
 from windlass.cli.servers import server_options
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     from windlass.cli.control_session import ControlSession

@@ -9,7 +9,7 @@ import click
 
 from windlass.cli.crew_options import Access, KickoffAt, client_at, kickoff_options
 from windlass.cli.printing import Screen, notify, print_json, print_result, print_table
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

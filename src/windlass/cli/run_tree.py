@@ -17,8 +17,8 @@ from windlass.kickoffs.files import FileChanges
 from windlass.kickoffs.outcome import Outcome
 from windlass.kickoffs.states import State
 from windlass.runner import Output
-from windlass_child.process.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from windlass.aio import cancelled
 from windlass.lifecycle.background_tasks import until_the_database_answers
 from windlass.store.builds import NewLine
-from windlass_child.process.redaction import Redaction
+from windlass_child.masking.redaction import Redaction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping

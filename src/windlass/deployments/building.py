@@ -30,9 +30,9 @@ from windlass.projects.virtual_environments import pausing
 from windlass.runner import Output
 from windlass.runner.inspection import LoadFailed
 from windlass.store.builds import NewVersion
-from windlass_child.process.messages import Warned
-from windlass_child.process.server_paths import ServerPaths
-from windlass_child.process.sizes import size_in_words
+from windlass_child.masking.server_paths import ServerPaths
+from windlass_child.protocol.messages import Warned
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from windlass import log
 from windlass.errors import ProjectError
 from windlass.lifecycle.worker_config import Code
-from windlass_child.process.server_paths import ServerPaths
+from windlass_child.masking.server_paths import ServerPaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

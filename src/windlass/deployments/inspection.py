@@ -19,7 +19,7 @@ from windlass.projects.reader import DirectReader
 from windlass.runner import RunSpec, Terminator
 from windlass.runner.inspection import how_to_install, while_loading
 from windlass.runner.run_spec import discard
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

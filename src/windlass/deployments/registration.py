@@ -17,7 +17,7 @@ from windlass.projects import Interpreter, Interpreters, Recognised, digest, rec
 from windlass.projects.checks import declared_project
 from windlass.projects.findings import Level, counts
 from windlass.projects.reader import DirectReader
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -28,7 +28,7 @@ from windlass.secrets.provider import (
     parse_reference,
 )
 from windlass.store.variables import ReadValues
-from windlass_child.process.truncation import beginning
+from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

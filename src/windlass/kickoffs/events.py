@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from windlass_child.process.fields import LARGEST_EVENT
-from windlass_child.process.truncation import cut
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.fields import LARGEST_EVENT
+from windlass_child.protocol.truncation import cut
+from windlass_child.protocol.validation import Encoded
 
 TRACEBACK = "traceback"
 """The type of the event with the traceback of a failed run, as its member `text`."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.waiting import how_often
-from windlass_child.process.messages import Failed, Inspected, Succeeded
-from windlass_child.process.truncation import beginning
+from windlass_child.protocol.messages import Failed, Inspected, Succeeded
+from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
-    from windlass_child.process.fields import Text
-    from windlass_child.process.messages import Tokens
+    from windlass_child.protocol.fields import Text
+    from windlass_child.protocol.messages import Tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from windlass.kickoffs.states import TaskState
-from windlass_child.process.fields import LONGEST_NAME
-from windlass_child.process.messages import TaskEnded, TasksKnown, TaskStarted
-from windlass_child.process.truncation import beginning
+from windlass_child.protocol.fields import LONGEST_NAME
+from windlass_child.protocol.messages import TaskEnded, TasksKnown, TaskStarted
+from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from windlass.kickoffs.manifest import TaskDefinition
-    from windlass_child.process.fields import Text
+    from windlass_child.protocol.fields import Text
 
 UNSTABLE = "unstable_task_description"
 

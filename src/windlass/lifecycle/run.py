@@ -24,8 +24,10 @@ from windlass.projects import Options
 from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
 from windlass.runner.run_context import at_the_latest, timed_out, unless_ended
 from windlass.runner.run_spec import no_journal
+from windlass_child.masking.secret_values import SecretValues
+from windlass_child.masking.server_paths import ServerPaths
 from windlass_child.process.budget import hint
-from windlass_child.process.messages import (
+from windlass_child.protocol.messages import (
     Event,
     JournalAppend,
     Message,
@@ -37,9 +39,7 @@ from windlass_child.process.messages import (
     Tokens,
     Warned,
 )
-from windlass_child.process.secret_values import SecretValues
-from windlass_child.process.server_paths import ServerPaths
-from windlass_child.process.truncation import beginning
+from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

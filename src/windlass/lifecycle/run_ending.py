@@ -19,8 +19,8 @@ from windlass.kickoffs.states import Reason, State
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.store.claiming import host
 from windlass.store.ending import Interruption
-from windlass_child.process.sizes import size_in_words
-from windlass_child.process.truncation import beginning
+from windlass_child.protocol.sizes import size_in_words
+from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.tasks import Warning_
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.lifecycle.run_recorder import NoLongerOurs
-from windlass_child.process.secret_values import MASK, SecretValues
+from windlass_child.masking.secret_values import MASK, SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ from windlass.lifecycle.storage_limits import Stored
 from windlass.lifecycle.stream_chunks import StreamChunks
 from windlass.secrets.key_ring import Sealed
 from windlass.store.reporting import Batch, JournalEntry
-from windlass_child.process.messages import JournalReplay
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.messages import JournalReplay
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.claiming import Claimed, JournalRow
     from windlass.store.kickoffs import KickoffStore
-    from windlass_child.process.messages import JournalAppend, TaskEnded, TasksKnown, TaskStarted
-    from windlass_child.process.validation import Encoded
+    from windlass_child.protocol.messages import JournalAppend, TaskEnded, TasksKnown, TaskStarted
+    from windlass_child.protocol.validation import Encoded
 
 
 T = TypeVar("T")

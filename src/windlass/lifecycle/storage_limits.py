@@ -9,15 +9,15 @@ from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import Warning_
-from windlass_child.process.messages import TaskEnded
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.messages import TaskEnded
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windlass.kickoffs.limits import Limits
     from windlass.runner import Terminator
-    from windlass_child.process.messages import JournalAppend
+    from windlass_child.protocol.messages import JournalAppend
 
 ROW = 100
 """Approximate bytes of a database row in addition to its value."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.events import StoredEvent, is_chunk, stored_event, to_json
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,7 +29,7 @@ from windlass.offline_model.answers import (
 from windlass.offline_model.faults import Faults, Lots
 from windlass.offline_model.script import Reply, Script, UnansweredError
 from windlass.offline_model.wire import completion, embeddings, events, models, refused
-from windlass_child.process.offline_model import KEY
+from windlass_child.protocol.offline_model import KEY
 
 _SERVED: Final = "POST /v1/chat/completions, POST /v1/embeddings and GET /v1/models"
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from starlette.responses import JSONResponse
 
 from windlass.offline_model.answers import Answer, ToolCall
-from windlass_child.process.offline_model import NAME
+from windlass_child.protocol.offline_model import NAME
 
 _RETRY_AFTER: Final = "1"
 _TRY_LATER: Final = (429, 503)

@@ -24,7 +24,7 @@ from windlass.projects.packages import packages_in
 from windlass.projects.reader import findings_of, needs_of
 from windlass.projects.virtual_environments import VERSIONS
 from windlass_child.process.hardening import PR_SET_DUMPABLE, become, confine, control, harden
-from windlass_child.process.messages import Project
+from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable

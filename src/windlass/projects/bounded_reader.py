@@ -38,7 +38,7 @@ from windlass.projects.reader import Needs
 from windlass.projects.requirement_lines import ARGUMENTS
 from windlass.projects.uv import Abort, end_session, has_ended
 from windlass.projects.uv_inputs import CONSTRAINTS, PYPROJECT, REQUIREMENTS, SYNC, UV_LOCK, Inputs, Settings
-from windlass_child.process.messages import Project
+from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from windlass.projects.findings import Finding, Level
 from windlass.projects.kinds import used_classes
 
 if TYPE_CHECKING:
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 yaml = import_module("yaml")  # here: the process of a BoundedReader can't import modules later
 CODE = "yaml_syntax"

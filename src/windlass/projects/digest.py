@@ -10,7 +10,7 @@ from fnmatch import translate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windlass_child.process.working_folder import IGNORED_FOLDERS
+from windlass_child.protocol.working_folder import IGNORED_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

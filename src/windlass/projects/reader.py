@@ -14,7 +14,7 @@ from windlass.projects.requirements import Wanted, wanted_versions
 if TYPE_CHECKING:
     from windlass.projects.findings import Finding
     from windlass.projects.kinds import Recognised
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 
 class Needs(NamedTuple):

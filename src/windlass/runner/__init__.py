@@ -5,7 +5,7 @@ database.
 from windlass.runner.run_context import LeaseHandle, Terminator
 from windlass.runner.run_spec import Answered, Output, Preparing, Report, RunnerConfig, RunSpec
 from windlass.runner.runner import Runner
-from windlass_child.process.lease import boottime
+from windlass_child.protocol.lease import boottime
 
 __all__ = [
     "Answered",

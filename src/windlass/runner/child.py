@@ -27,8 +27,9 @@ from windlass.runner.processes import end_family
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
 from windlass.runner.run_spec import Answered, no_journal
-from windlass_child.process.frames import BadMessage, encode
-from windlass_child.process.messages import (
+from windlass_child.masking.secret_values import SecretValues
+from windlass_child.protocol.frames import BadMessage, encode
+from windlass_child.protocol.messages import (
     FROM_CHILD,
     Abort,
     Born,
@@ -37,7 +38,6 @@ from windlass_child.process.messages import (
     Succeeded,
     Warned,
 )
-from windlass_child.process.secret_values import SecretValues
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from windlass.runner.scratch import DiskUse
     from windlass.runner.shared_memory import Share
     from windlass.runner.zygote import Zygote
-    from windlass_child.process.messages import Exited, Message
+    from windlass_child.protocol.messages import Exited, Message
 
 
 MOST_DESCRIPTORS = 2

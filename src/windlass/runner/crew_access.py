@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from windlass.runner.run_spec import RunnerConfig, RunSpec
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 CHECK_EVERY = 1.0
 """Seconds. The checks of a project's place and of its interpreter make some 120 system calls."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from windlass.accounts import ROOT, Account, owner_of
 from windlass.errors import ProjectError, SettingsError
-from windlass_child.process.working_folder import HOME
+from windlass_child.protocol.working_folder import HOME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

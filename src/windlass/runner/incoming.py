@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.aio import offload
 from windlass_child.process.budget import hint
-from windlass_child.process.fields import DEEPEST
-from windlass_child.process.frames import APART, DECODER, HEADER, LARGEST_FRAME, LARGEST_HEAD, MAKERS, BadMessage
-from windlass_child.process.messages import Event, Succeeded, TaskEnded
-from windlass_child.process.sizes import size_in_words
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.fields import DEEPEST
+from windlass_child.protocol.frames import APART, DECODER, HEADER, LARGEST_FRAME, LARGEST_HEAD, MAKERS, BadMessage
+from windlass_child.protocol.messages import Event, Succeeded, TaskEnded
+from windlass_child.protocol.sizes import size_in_words
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from windlass_child.process.fields import Text
-    from windlass_child.process.messages import Message
-    from windlass_child.process.validation import Apart
+    from windlass_child.protocol.fields import Text
+    from windlass_child.protocol.messages import Message
+    from windlass_child.protocol.validation import Apart
 
 HALF = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"

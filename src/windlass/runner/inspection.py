@@ -15,9 +15,9 @@ from windlass.kickoffs.outcome import Termination, words_for
 from windlass.kickoffs.states import Reason, State
 from windlass.runner.run_context import at_the_latest
 from windlass.runner.zygote import FrameworkMissing
+from windlass_child.masking.server_paths import is_deployed
 from windlass_child.process.error_text import setup_command
-from windlass_child.process.messages import Failed, Inspected
-from windlass_child.process.server_paths import is_deployed
+from windlass_child.protocol.messages import Failed, Inspected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.outcome import Ended
     from windlass.runner.run_context import Terminator
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 INSPECTION_SECONDS = 120.0
 

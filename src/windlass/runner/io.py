@@ -17,17 +17,17 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.limits import WHERE
 from windlass.runner.descriptors import CHUNK, let_go, size_of_next
 from windlass.runner.run_spec import Output
-from windlass_child.process.frames import BadMessage, TooLarge, encode
-from windlass_child.process.messages import Warned
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.frames import BadMessage, TooLarge, encode
+from windlass_child.protocol.messages import Warned
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Iterator, Sequence
 
     from windlass.runner.run_spec import Report
-    from windlass_child.process.messages import JournalReplay
-    from windlass_child.process.secret_values import SecretValues
+    from windlass_child.masking.secret_values import SecretValues
+    from windlass_child.protocol.messages import JournalReplay
 
 
 MOST_AT_ONCE = 253

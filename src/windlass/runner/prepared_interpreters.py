@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from windlass.accounts import ROOT
 from windlass.errors import ProjectError, WindlassError
 from windlass.runner.spawning import PROGRAM
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

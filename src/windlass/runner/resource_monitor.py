@@ -23,7 +23,7 @@ from windlass.kickoffs.states import Reason, State
 from windlass.runner.descriptors import is_in_memory, is_rollup
 from windlass.runner.processes import Families, Process, all_processes, proportional, stop_family
 from windlass.runner.shared_memory import SharedMemory, mapped_files
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from windlass.runner.run_spec import Report
     from windlass.runner.scratch import DiskUse
     from windlass.runner.shared_memory import File, Share
-    from windlass_child.process.messages import Born
+    from windlass_child.protocol.messages import Born
 
 LOOK_EVERY = 0.25
 """Seconds."""

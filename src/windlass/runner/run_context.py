@@ -14,8 +14,8 @@ from windlass.aio import cancelled
 from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
-from windlass_child.process.lease import LOOK_AGAIN_SECONDS, has_lapsed, wait_for
-from windlass_child.process.messages import JournalCommitted, Lease
+from windlass_child.protocol.lease import LOOK_AGAIN_SECONDS, has_lapsed, wait_for
+from windlass_child.protocol.messages import JournalCommitted, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from windlass.accounts import with_rights_of
 from windlass.kickoffs.files import CHUNK, DEEPEST, LeftOut, Spellings, refusal, too_large
-from windlass_child.process.working_folder import KNOWLEDGE, WORK, is_not_stored, is_unchanged
+from windlass_child.protocol.working_folder import KNOWLEDGE, WORK, is_not_stored, is_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

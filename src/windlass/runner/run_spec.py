@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from windlass.errors import WindlassError
 from windlass.kickoffs.limits import Limits
 from windlass.runner.prepared_interpreters import Prepared
-from windlass_child.process.frames import encode
-from windlass_child.process.messages import Budget, Inspect, JournalReplay, Message, Project, Run
-from windlass_child.process.secret_parts import is_of_the_machine
+from windlass_child.masking.secret_parts import is_of_the_machine
+from windlass_child.protocol.frames import encode
+from windlass_child.protocol.messages import Budget, Inspect, JournalReplay, Message, Project, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.outcome import Outcome
     from windlass.runner.cgroups import Cgroups
     from windlass.runner.run_folder import RunFolder
-    from windlass_child.process.messages import ProcessEnvironment
+    from windlass_child.protocol.messages import ProcessEnvironment
 
 
 Replay = Callable[[], AsyncIterator[Sequence[JournalReplay]]]

@@ -44,8 +44,8 @@ from windlass.runner.shared_memory import Share
 from windlass.runner.spawning import ZygoteSpec, state_of_environment
 from windlass.runner.zygote import Zygote
 from windlass.runner.zygote_pool import ZygotePool
-from windlass_child.process.messages import Inspect, ProcessEnvironment, Run
-from windlass_child.process.secret_values import SecretValues
+from windlass_child.masking.secret_values import SecretValues
+from windlass_child.protocol.messages import Inspect, ProcessEnvironment, Run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.manifest import Manifest
     from windlass.runner.run_spec import Report
     from windlass.runner.zygote_pool import ZygoteKey
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 C = TypeVar("C", bound=Child)
 OWN_INTERPRETER = Path(sys.executable)

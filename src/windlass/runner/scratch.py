@@ -20,8 +20,8 @@ from windlass.accounts import ROOT, with_rights_of
 from windlass.files import is_locked
 from windlass.kickoffs.limits import WHERE, Limits
 from windlass.removal import remove, remove_here
-from windlass_child.process.sizes import size_in_words
-from windlass_child.process.working_folder import PLACES
+from windlass_child.protocol.sizes import size_in_words
+from windlass_child.protocol.working_folder import PLACES
 
 if TYPE_CHECKING:
     from windlass.accounts import Account

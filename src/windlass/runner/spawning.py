@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import windlass_child
 from windlass.errors import ChildLost
-from windlass_child.process.working_folder import WORK
+from windlass_child.protocol.working_folder import WORK
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
     from windlass.accounts import Account
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 PROGRAM = Path(windlass_child.__file__).parent / "__main__.py"
 

@@ -22,8 +22,8 @@ from windlass.runner.incoming import Incoming
 from windlass.runner.io import LineSplitter, SocketReader, UnexpectedDescriptors
 from windlass.runner.processes import ForeignProcess, Process, child_of, end_families
 from windlass.runner.spawning import spawn
-from windlass_child.process.frames import BadMessage, encode
-from windlass_child.process.messages import (
+from windlass_child.protocol.frames import BadMessage, encode
+from windlass_child.protocol.messages import (
     DUMP_SIGNAL,
     FROM_ZYGOTE,
     Exited,
@@ -38,8 +38,8 @@ from windlass_child.process.messages import (
     Signal,
     Unready,
 )
-from windlass_child.process.truncation import beginning
-from windlass_child.process.working_folder import PLACES
+from windlass_child.protocol.truncation import beginning
+from windlass_child.protocol.working_folder import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from windlass.store.database import fetch, queries
 from windlass.store.reporting import Batch, Parts, columns_of, settling, text, warnings_json
 from windlass.store.values import SQL as STAGING
 from windlass.store.values import encoded, is_large, json_of, refused, stage, unstorable
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.tasks import Warning_
     from windlass.store.audit import Actor
     from windlass.store.database import Database, Row
-    from windlass_child.process.fields import Text
+    from windlass_child.protocol.fields import Text
 
 SQL = queries("ending")
 

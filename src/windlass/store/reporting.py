@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.outcome import TokenUsage
     from windlass.kickoffs.tasks import Warning_
     from windlass.store.database import Database
-    from windlass_child.process.fields import Text
+    from windlass_child.protocol.fields import Text
 
 SQL = queries("reporting")
 NOTHING = sql.SQL("")

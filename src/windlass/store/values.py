@@ -24,13 +24,13 @@ from psycopg.pq import Format
 from windlass.errors import Unstorable
 from windlass.kickoffs.events import to_json
 from windlass.store.database import queries
-from windlass_child.process.validation import Encoded
+from windlass_child.protocol.validation import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from windlass.store.database import Connection
-    from windlass_child.process.fields import Text
+    from windlass_child.protocol.fields import Text
 
 SQL = queries("staging")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.checks.findings import Place
-from windlass_child.process.working_folder import IGNORED_FOLDERS
+from windlass_child.protocol.working_folder import IGNORED_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

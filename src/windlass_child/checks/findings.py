@@ -18,7 +18,7 @@ from windlass_child.process.error_text import (
 )
 
 if TYPE_CHECKING:
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 ERROR, WARNING = "error", "warning"
 

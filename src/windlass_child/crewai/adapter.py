@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from windlass_child.checks.code import Code
     from windlass_child.checks.findings import Found
-    from windlass_child.process.messages import Project, Run
     from windlass_child.process.report import Report
+    from windlass_child.protocol.messages import Project, Run
 
 QUIET = {
     "CREWAI_DISABLE_TELEMETRY": "true",

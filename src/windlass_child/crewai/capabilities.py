@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.process.error_text import ProjectFault
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 from windlass_child.replacements import Given
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from windlass_child.process.process_env import without_dotenv
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 HINT = "Change this value as the message describes."
 FAULTS = (ValueError, TypeError, AttributeError, LookupError, RecursionError)

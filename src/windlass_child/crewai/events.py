@@ -12,12 +12,12 @@ from pydantic import BaseModel
 
 from windlass_child.crewai import bus, usage
 from windlass_child.crewai.capabilities import first_of, found, optional
-from windlass_child.process import offline_model
+from windlass_child.masking.redaction import nameless
 from windlass_child.process.error_text import of_caught, text_of
-from windlass_child.process.messages import Tokens
 from windlass_child.process.process_env import environment
-from windlass_child.process.redaction import nameless
-from windlass_child.process.truncation import short_or_noted
+from windlass_child.protocol import offline_model
+from windlass_child.protocol.messages import Tokens
+from windlass_child.protocol.truncation import short_or_noted
 from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from windlass_child.crewai.capabilities import first_of
 from windlass_child.crewai.flow_shape import GIVES_EVENT
 from windlass_child.journal.fingerprint import task_key
-from windlass_child.process.messages import TaskEnded, TaskStarted
+from windlass_child.protocol.messages import TaskEnded, TaskStarted
 from windlass_child.replacements import replace_name
 from windlass_child.results import text_of_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from windlass_child.process.fields import KnownTask
     from windlass_child.process.report import Report
+    from windlass_child.protocol.fields import KnownTask
 
 
 formatter = first_of(

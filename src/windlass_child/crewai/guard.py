@@ -15,16 +15,16 @@ from windlass_child.crewai.model_calls import Interception
 from windlass_child.crewai.tasks import described
 from windlass_child.process.budget import Spending
 from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, ProjectFault
-from windlass_child.process.messages import ModelCalled
 from windlass_child.process.prompts import Prompt, texts_in
+from windlass_child.protocol.messages import ModelCalled
 from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from windlass_child.crewai.tasks import TaskFollower
-    from windlass_child.process.messages import Budget
     from windlass_child.process.report import Report
+    from windlass_child.protocol.messages import Budget
 
 hooks = optional("crewai.hooks")
 dispatch = optional("crewai.hooks.dispatch")

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child import replacements
 from windlass_child.crewai import capabilities
+from windlass_child.masking.redaction import Redaction
 from windlass_child.process.error_text import one_line, text_of
-from windlass_child.process.messages import Budget, JournalAppend
 from windlass_child.process.process_env import environment, replace_environment
-from windlass_child.process.redaction import Redaction
 from windlass_child.process.report import Report
+from windlass_child.protocol.messages import Budget, JournalAppend
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from windlass_child.journal.journal import Journal
-    from windlass_child.process.messages import Message
+    from windlass_child.protocol.messages import Message
 
 ADDRESS = "http://model.invalid/v1"
 ANSWER = "Thought: warm\nFinal Answer: warm"

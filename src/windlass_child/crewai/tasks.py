@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai.capabilities import found
 from windlass_child.journal.fingerprint import task_key
-from windlass_child.process.messages import TaskEnded, TaskStarted
-from windlass_child.process.truncation import beginning
+from windlass_child.protocol.messages import TaskEnded, TaskStarted
+from windlass_child.protocol.truncation import beginning
 from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from windlass_child.process.fields import KnownTask
     from windlass_child.process.report import Report
+    from windlass_child.protocol.fields import KnownTask
 
 
 MOST_OF_NAME = 128 * 1024

@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai.inputs import AGENT_FIELDS, PLACEHOLDER, TASK_FIELDS
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

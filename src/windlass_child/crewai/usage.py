@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from windlass_child.crewai.capabilities import has_fields, optional
 from windlass_child.crewai.model_calls import base_of_models, looking, models
 from windlass_child.process.error_text import text_of
-from windlass_child.process.fields import MOST_TOKENS
-from windlass_child.process.messages import Tokens
+from windlass_child.protocol.fields import MOST_TOKENS
+from windlass_child.protocol.messages import Tokens
 from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:

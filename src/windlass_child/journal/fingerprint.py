@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.journal.value_codec import encoded
-from windlass_child.process.redaction import nameless
+from windlass_child.masking.redaction import nameless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

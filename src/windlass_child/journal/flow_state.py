@@ -10,8 +10,8 @@ from typing import Any
 from windlass_child.journal.flow_parts import ABSENT, FlowParts, called, is_attribute
 from windlass_child.journal.markers import Markers
 from windlass_child.journal.value_codec import TAG, decoded, encoded
+from windlass_child.masking.secret_values import SecretValues
 from windlass_child.process.error_text import text_of
-from windlass_child.process.secret_values import SecretValues
 
 Change = tuple[str, int, str | None, str]
 """A change of the JSON text of one part of the flow. Its four items:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windlass_child.journal.markers import Markers
+from windlass_child.masking.secret_values import SecretValues
 from windlass_child.process.error_text import text_of
-from windlass_child.process.messages import JournalAppend
-from windlass_child.process.secret_values import SecretValues
+from windlass_child.protocol.messages import JournalAppend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windlass_child.process.messages import JournalReplay, Message
+    from windlass_child.protocol.messages import JournalReplay, Message
 
 MARKED = "marked"
 STATES = "state"

@@ -15,11 +15,11 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.process.encodings import FORMS, NOT_ALONE
-from windlass_child.process.secret_values import Part, SecretValues, replaced
+from windlass_child.masking.encodings import FORMS, NOT_ALONE
+from windlass_child.masking.secret_values import Part, SecretValues, replaced
 
 if TYPE_CHECKING:
-    from windlass_child.process.secret_values import Form
+    from windlass_child.masking.secret_values import Form
 
 NONCE_BYTES = 16
 WHOLE = "-"

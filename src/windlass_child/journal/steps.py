@@ -23,14 +23,14 @@ from windlass_child.journal.fingerprint import Identity, Kind, task_key
 from windlass_child.journal.step_context import inheriting, step_here, task_keys, within
 from windlass_child.journal.value_codec import decoded, encoded
 from windlass_child.process.error_text import ProjectFault, text_of
-from windlass_child.process.messages import TaskEnded, TaskStarted
+from windlass_child.protocol.messages import TaskEnded, TaskStarted
 from windlass_child.results import text_of_output
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from windlass_child.process.fields import KnownTask
     from windlass_child.process.report import Report
+    from windlass_child.protocol.fields import KnownTask
 
 PARAMETER = "steps"
 STEP = "step/"

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-    from windlass_child.process.messages import Project, Run, Succeeded, Warned
     from windlass_child.process.prompts import Prompt
     from windlass_child.process.report import Report
+    from windlass_child.protocol.messages import Project, Run, Succeeded, Warned
 
 
 class Kind(NamedTuple):

@@ -31,16 +31,16 @@ from windlass_child.process.error_text import (
     unset_variable,
     where,
 )
-from windlass_child.process.messages import Succeeded, TasksKnown, Warned
 from windlass_child.process.prompts import Prompt
+from windlass_child.protocol.messages import Succeeded, TasksKnown, Warned
 from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
-    from windlass_child.process.messages import Project, Run
     from windlass_child.process.report import Report
+    from windlass_child.protocol.messages import Project, Run
 
 TEXTS_OF_TASKS = ("description", "expected_output")
 TEXTS_OF_AGENTS = ("role", "goal", "backstory")

@@ -14,13 +14,13 @@ from windlass_child.crewai.flow_methods import hush
 from windlass_child.kinds.flow import LoadedFlow, refuse_without_start
 from windlass_child.kinds.importing import make_importable
 from windlass_child.process.error_text import ProjectFault, raised_by_the_project, text_of
-from windlass_child.process.working_folder import fill_knowledge
+from windlass_child.protocol.working_folder import fill_knowledge
 from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 definitions = capabilities.optional("crewai.flow.flow_definition")
 resolve_ref = capabilities.optional("crewai.utilities.declarative_refs:resolve_ref")

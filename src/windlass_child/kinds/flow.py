@@ -20,16 +20,16 @@ from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
 from windlass_child.process.error_text import InputsRefused, ProjectFault, StartedAtImport, text_of
-from windlass_child.process.messages import Succeeded, TasksKnown, Warned
+from windlass_child.protocol.messages import Succeeded, TasksKnown, Warned
 from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from windlass_child.process.messages import Project, Run
     from windlass_child.process.prompts import Prompt
     from windlass_child.process.report import Report
+    from windlass_child.protocol.messages import Project, Run
 
 
 def load(project: Project) -> LoadedFlow:

@@ -16,15 +16,15 @@ from windlass_child.journal.fingerprint import task_key
 from windlass_child.kinds.importing import entry_module, named_in
 from windlass_child.kinds.parameters import Definitions, built, hints_of, schema_of
 from windlass_child.process.error_text import InputsRefused, ProjectFault, text_of
-from windlass_child.process.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted, Warned
+from windlass_child.protocol.messages import Succeeded, TaskEnded, TasksKnown, TaskStarted, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from windlass_child.process.fields import KnownTask
-    from windlass_child.process.messages import Project, Run
     from windlass_child.process.prompts import Prompt
     from windlass_child.process.report import Report
+    from windlass_child.protocol.fields import KnownTask
+    from windlass_child.protocol.messages import Project, Run
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 STARTED: dict[str, StartedAtImport] = {}
 """The modules that this process has imported up to a kickoff, by name."""

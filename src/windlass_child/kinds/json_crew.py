@@ -12,11 +12,11 @@ from windlass_child.crewai import capabilities, events, inputs
 from windlass_child.kinds.crew import LoadedCrew
 from windlass_child.kinds.importing import make_importable
 from windlass_child.process.error_text import ProjectFault, raised_by_the_project, text_of
-from windlass_child.process.working_folder import fill_knowledge
+from windlass_child.protocol.working_folder import fill_knowledge
 from windlass_child.reuse import baseline
 
 if TYPE_CHECKING:
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 load_crew = capabilities.optional("crewai.project:load_crew")
 JSONProjectError = capabilities.optional("crewai.project.json_loader:JSONProjectError") or ValueError

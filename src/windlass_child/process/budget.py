@@ -7,10 +7,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from windlass_child.process.error_text import LimitReached, ProjectFault
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
-    from windlass_child.process.messages import Budget, Succeeded
+    from windlass_child.protocol.messages import Budget, Succeeded
 
 
 class Spending:

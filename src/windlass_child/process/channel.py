@@ -9,12 +9,12 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from windlass_child.process.frames import Frames, encode
+from windlass_child.protocol.frames import Frames, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from windlass_child.process.messages import Message
+    from windlass_child.protocol.messages import Message
 
 CHUNK = 1 << 16
 MOST_DESCRIPTORS = 3

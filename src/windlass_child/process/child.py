@@ -21,13 +21,25 @@ from typing import NoReturn
 
 from windlass_child import kinds
 from windlass_child.journal.journal import Journal
+from windlass_child.masking.redaction import Redaction
+from windlass_child.masking.server_paths import ServerPaths
 from windlass_child.process import library_logs
 from windlass_child.process.budget import Stopping, check_result
 from windlass_child.process.channel import Channel
 from windlass_child.process.error_text import interpreter
-from windlass_child.process.frames import BadMessage
-from windlass_child.process.lease import wait_for
-from windlass_child.process.messages import (
+from windlass_child.process.process_env import (
+    apply,
+    environment,
+    flush_output,
+    refuse_input,
+    take_output,
+    write_stacks_when_asked,
+)
+from windlass_child.process.prompts import REFUSE
+from windlass_child.process.report import Report, end_with_the_lease, end_with_the_worker, end_without_reader
+from windlass_child.protocol.frames import BadMessage
+from windlass_child.protocol.lease import wait_for
+from windlass_child.protocol.messages import (
     DUMP_SIGNAL,
     Abort,
     Born,
@@ -42,19 +54,7 @@ from windlass_child.process.messages import (
     Run,
     Warned,
 )
-from windlass_child.process.process_env import (
-    apply,
-    environment,
-    flush_output,
-    refuse_input,
-    take_output,
-    write_stacks_when_asked,
-)
-from windlass_child.process.prompts import REFUSE
-from windlass_child.process.redaction import Redaction
-from windlass_child.process.report import Report, end_with_the_lease, end_with_the_worker, end_without_reader
-from windlass_child.process.server_paths import ServerPaths
-from windlass_child.process.working_folder import fill, has_files
+from windlass_child.protocol.working_folder import fill, has_files
 from windlass_child.reuse.runs import run_several
 
 WIND_DOWN_SECONDS = 5.0

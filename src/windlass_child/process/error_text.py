@@ -15,9 +15,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from windlass_child.process.messages import Failed
-from windlass_child.process.server_paths import is_deployed
-from windlass_child.process.working_folder import PACKAGE
+from windlass_child.masking.server_paths import is_deployed
+from windlass_child.protocol.messages import Failed
+from windlass_child.protocol.working_folder import PACKAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -23,7 +23,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windlass_child.process.working_folder import HOME, STORAGE, TEMPORARY, WORK
+from windlass_child.protocol.working_folder import HOME, STORAGE, TEMPORARY, WORK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

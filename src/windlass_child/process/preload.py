@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import frameworks, kinds, replacements
+from windlass_child.masking.redaction import Redaction
 from windlass_child.process import imported_paths, own_package
 from windlass_child.process.error_text import (
     EXECUTABLE,
@@ -30,7 +31,6 @@ from windlass_child.process.error_text import (
     text_of,
 )
 from windlass_child.process.library_logs import ignore_accidental_setup
-from windlass_child.process.messages import Preload, ProcessEnvironment, Ready, Unready
 from windlass_child.process.process_env import (
     apply,
     environment,
@@ -39,14 +39,14 @@ from windlass_child.process.process_env import (
     replace_environment,
     storage_variables,
 )
-from windlass_child.process.redaction import Redaction
-from windlass_child.process.working_folder import PACKAGE, STORAGE, TEMPORARY, fill
+from windlass_child.protocol.messages import Preload, ProcessEnvironment, Ready, Unready
+from windlass_child.protocol.working_folder import PACKAGE, STORAGE, TEMPORARY, fill
 from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 COMMON = ("asyncio", "concurrent.futures", "json", "logging")
 """Modules that most projects import."""

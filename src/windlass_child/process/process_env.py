@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NoReturn
 from windlass_child import frameworks
 from windlass_child.process import imported_paths, own_package
 from windlass_child.process.error_text import EXECUTABLE, INSTEAD_OF_A_PERSON, NobodyAnswers
-from windlass_child.process.messages import DUMP_SIGNAL
-from windlass_child.process.working_folder import PACKAGE, STORAGE, TEMPORARY
+from windlass_child.protocol.messages import DUMP_SIGNAL
+from windlass_child.protocol.working_folder import PACKAGE, STORAGE, TEMPORARY
 from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from windlass_child.process.messages import ProcessEnvironment
+    from windlass_child.protocol.messages import ProcessEnvironment
 
 QUIET = {
     "ANONYMIZED_TELEMETRY": "false",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windlass_child.process.error_text import ProjectFault
-from windlass_child.process.messages import Warned
+from windlass_child.protocol.messages import Warned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from windlass_child.process.secret_values import SecretValues
+    from windlass_child.masking.secret_values import SecretValues
 
 SECRET_IN_PROMPT = "secret_in_prompt"  # noqa: S105 - no password
 """The code of the warning, and the name of the option that refuses such prompts."""

@@ -16,25 +16,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from windlass_child.journal.journal import Journal
+from windlass_child.masking.chunks import Chunks
 from windlass_child.process import processes
 from windlass_child.process.budget import Stopping
-from windlass_child.process.chunks import Chunks
 from windlass_child.process.error_text import LimitReached, explain, text_of
-from windlass_child.process.frames import TooLarge
-from windlass_child.process.lease import LAPSED
-from windlass_child.process.messages import Event, Succeeded, TaskEnded, TaskStarted, Warned
 from windlass_child.process.process_env import flush_output
 from windlass_child.process.prompts import Prompts
-from windlass_child.process.sizes import size_in_words
-from windlass_child.process.truncation import beginning, cut, shortened
+from windlass_child.protocol.frames import TooLarge
+from windlass_child.protocol.lease import LAPSED
+from windlass_child.protocol.messages import Event, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.protocol.sizes import size_in_words
+from windlass_child.protocol.truncation import beginning, cut, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from windlass_child.journal.journal import Sends
-    from windlass_child.process.messages import Message
-    from windlass_child.process.redaction import Redaction
-    from windlass_child.process.server_paths import ServerPaths
+    from windlass_child.masking.redaction import Redaction
+    from windlass_child.masking.server_paths import ServerPaths
+    from windlass_child.protocol.messages import Message
 
 
 LONGEST_WARNING = 2000

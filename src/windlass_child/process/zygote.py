@@ -22,8 +22,9 @@ from windlass_child.process import child, preload, processes
 from windlass_child.process.channel import Channel
 from windlass_child.process.hardening import become_subreaper, bound_tasks, confine, resume_without_parent
 from windlass_child.process.huge_pages import HugePages
-from windlass_child.process.lease import LAPSED, Leases
-from windlass_child.process.messages import (
+from windlass_child.process.process_env import environment, prepare_output
+from windlass_child.protocol.lease import LAPSED, Leases
+from windlass_child.protocol.messages import (
     Exited,
     Fork,
     Forked,
@@ -36,8 +37,7 @@ from windlass_child.process.messages import (
     Signal,
     Unready,
 )
-from windlass_child.process.process_env import environment, prepare_output
-from windlass_child.process.working_folder import HOME, TEMPORARY, WORK
+from windlass_child.protocol.working_folder import HOME, TEMPORARY, WORK
 
 PROGRAM = Path(__file__).parents[1] / "__main__.py"
 

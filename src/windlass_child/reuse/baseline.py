@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 from windlass_child import frameworks
 from windlass_child.process import processes
 from windlass_child.process.process_env import environment
-from windlass_child.process.working_folder import has_files
+from windlass_child.protocol.working_folder import has_files
 from windlass_child.reuse.leftovers import close_idle_connections, files, name_of_thread, path_of, threads, wakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windlass_child.process.messages import Run
+    from windlass_child.protocol.messages import Run
 
 SECONDS = 0.2
 """The longest wait for threads that are about to end, and for descriptors that are about to be closed."""

@@ -22,7 +22,7 @@ from windlass_child.process.hardening import CONFINES, SCOPES_SIGNALS, landlock_
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 
 class Level(StrEnum):

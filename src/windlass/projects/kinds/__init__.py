@@ -15,7 +15,7 @@ from windlass.projects.kinds.declared import FILE, Declared, Unrecognised, folde
 from windlass.projects.kinds.function import FUNCTION
 from windlass.projects.kinds.kind import EntrypointOption, Kind
 from windlass.projects.options import Options
-from windlass_child.process.messages import Project
+from windlass_child.protocol.messages import Project
 
 if TYPE_CHECKING:
     from pathlib import Path

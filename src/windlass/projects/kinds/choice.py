@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from windlass.projects.kinds.candidates import KINDS, Candidate, Candidates, names_in
 from windlass.projects.kinds.code import Code, is_main_guard
 from windlass.projects.kinds.declared import FILE, Unrecognised
-from windlass_child.process.server_paths import is_deployed
+from windlass_child.masking.server_paths import is_deployed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

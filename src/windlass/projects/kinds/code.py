@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from windlass_child.process.working_folder import IGNORED_FOLDERS
+from windlass_child.protocol.working_folder import IGNORED_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from windlass.projects.kinds.jsonc import JsoncError, Node, parse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 ENDINGS = (".jsonc", ".json")
 NOWHERE = Node(None, 0)

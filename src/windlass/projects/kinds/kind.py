@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from windlass.projects.findings import Finding
     from windlass.projects.kinds.declared import Declared
-    from windlass_child.process.messages import Project
+    from windlass_child.protocol.messages import Project
 
 
 @dataclass(frozen=True, slots=True)

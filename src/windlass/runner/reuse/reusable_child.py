@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from windlass.runner.child import Child
 from windlass.runner.io import is_readable
 from windlass.runner.processes import Memory, process, proportional
-from windlass_child.process.frames import encode
-from windlass_child.process.lease import boottime
-from windlass_child.process.messages import Begun, Exited, Idle, Lease, NextRun, Quit, Succeeded
+from windlass_child.protocol.frames import encode
+from windlass_child.protocol.lease import boottime
+from windlass_child.protocol.messages import Begun, Exited, Idle, Lease, NextRun, Quit, Succeeded
 
 if TYPE_CHECKING:
     from windlass.kickoffs.outcome import Answer, Ended
     from windlass.runner.child import Supervision
     from windlass.runner.resource_monitor import WatchedRun
     from windlass.runner.run_spec import Replay, Report
-    from windlass_child.process.messages import Message
+    from windlass_child.protocol.messages import Message
 
 QUIT_SECONDS = 6.0
 """The time in which an idle child may run the exit handlers of crew code (child.WIND_DOWN_SECONDS), and end."""

@@ -9,13 +9,13 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.process.encodings import from_utf8, utf8
+from windlass_child.masking.encodings import from_utf8, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windlass_child.process.search import MaskedStream
-    from windlass_child.process.secret_values import SecretValues
+    from windlass_child.masking.search import MaskedStream
+    from windlass_child.masking.secret_values import SecretValues
 
 CHUNK = "_chunk"
 """The end of the types of these events."""

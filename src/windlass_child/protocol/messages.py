@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from windlass_child.process.fields import (
+from windlass_child.protocol.fields import (
     DEEPEST,
     LARGEST_ENTRY,
     LARGEST_EVENT,
@@ -25,8 +25,8 @@ from windlass_child.process.fields import (
     Stage,
     Time,
 )
-from windlass_child.process.validation import Apart, Ascii, Nested, WaitStatuses
-from windlass_child.process.working_folder import WORK
+from windlass_child.protocol.validation import Apart, Ascii, Nested, WaitStatuses
+from windlass_child.protocol.working_folder import WORK
 
 DUMP_SIGNAL = signal.SIGUSR2
 """On this signal a child writes the stack of each of its threads to the file whose descriptor came with its `Born`."""

@@ -12,10 +12,10 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windlass_child.process import encodings
-from windlass_child.process.encodings import escaped, from_utf8, utf8
-from windlass_child.process.search import MaskedStream, Search, blocks
-from windlass_child.process.secret_parts import (
+from windlass_child.masking import encodings
+from windlass_child.masking.encodings import escaped, from_utf8, utf8
+from windlass_child.masking.search import MaskedStream, Search, blocks
+from windlass_child.masking.secret_parts import (
     SECRET_NAME,
     SHORTEST,
     SHORTEST_LINE,

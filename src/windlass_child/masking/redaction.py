@@ -17,19 +17,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from windlass_child.process.encodings import from_utf8, utf8
-from windlass_child.process.fields import LONGEST_NAME
-from windlass_child.process.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
-from windlass_child.process.search import Search
-from windlass_child.process.secret_parts import SHORTEST, is_of_the_machine, secrets_in
-from windlass_child.process.secret_values import MASK, MASK_BYTES, SecretValues
-from windlass_child.process.truncation import beginning
+from windlass_child.masking.encodings import from_utf8, utf8
+from windlass_child.masking.search import Search
+from windlass_child.masking.secret_parts import SHORTEST, is_of_the_machine, secrets_in
+from windlass_child.masking.secret_values import MASK, MASK_BYTES, SecretValues
+from windlass_child.protocol.fields import LONGEST_NAME
+from windlass_child.protocol.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from windlass_child.process.fields import KnownTask
-    from windlass_child.process.messages import Message
+    from windlass_child.protocol.fields import KnownTask
+    from windlass_child.protocol.messages import Message
 
 DEEPEST = 64
 MOST = 1000

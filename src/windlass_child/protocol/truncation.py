@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from windlass_child.process.fields import LARGEST_EVENT
-from windlass_child.process.sizes import size_in_words
+from windlass_child.protocol.fields import LARGEST_EVENT
+from windlass_child.protocol.sizes import size_in_words
 
 LONGEST = 64 * 1024
 """The most characters of one string in an event. Other messages send outputs whole, once."""

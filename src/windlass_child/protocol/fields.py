@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from windlass_child.process.validation import Between, Encoded, PrintableAscii
+from windlass_child.protocol.validation import Between, Encoded, PrintableAscii
 
 Pid = Annotated[int, range(2, 1 << 31)]
 """A process id from 2: a signal to 0 or 1 could reach many processes."""

@@ -14,13 +14,13 @@ import math
 import struct
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.process.messages import FROM_CHILD, FROM_ZYGOTE, TYPES
-from windlass_child.process.validation import apart_in, maker
+from windlass_child.protocol.messages import FROM_CHILD, FROM_ZYGOTE, TYPES
+from windlass_child.protocol.validation import apart_in, maker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from windlass_child.process.messages import Message
+    from windlass_child.protocol.messages import Message
 
 HEADER = struct.Struct("!I")
 LARGEST_FRAME = 256 * 1024 * 1024

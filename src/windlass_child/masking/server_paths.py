@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from windlass_child.process.working_folder import WORK
+from windlass_child.protocol.working_folder import WORK
 
 DEPLOYED = re.compile(r"/[0-9a-f]{64}(?:/|$)")
 """The name of a deployed version's folder, which may be a copy, or the beginning of a path in it."""
