@@ -67,7 +67,8 @@ async def test_json_in_a_yaml_task_is_no_input_and_reaches_the_model(bench: Benc
 
 
 async def test_half_a_character_in_a_long_output_is_replaced(bench: Bench, tmp_path: Path) -> None:
-    code = 'def run():\n    text = "x" * 25_000 + "\\ud83c end"\n    print(text)\n    print("\\ud83c end")\n    return text\n'
+    lines = ['text = "x" * 25_000 + "\\ud83c end"', "print(text)", 'print("\\ud83c end")', "return text"]
+    code = "\n    ".join(["def run():", *lines])
     heard = Heard()
     outcome = await bench.run(function_project(tmp_path, code), heard=heard)
     assert outcome.state is State.SUCCESS, outcome
