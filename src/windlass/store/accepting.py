@@ -7,8 +7,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from psycopg import sql
-
 from windlass.kickoffs.outcome import SUPERSEDED
 from windlass.store.database import queries
 
@@ -26,21 +24,6 @@ USER_SHARE = 0.25
 IDEMPOTENCY_LASTS = timedelta(hours=24)
 
 
-def _accept(admission: sql.SQL, placing: sql.SQL, refusals: sql.SQL, recording: sql.SQL) -> sql.SQL:
-    statement = SQL["accept"].format(admission=admission, placing=placing, refusals=refusals, recording=recording)
-    return sql.SQL(statement.as_string())
-
-
-RECORDING = {False: sql.SQL(""), True: SQL["record_starts"]}
-"""Whether persons are among those who started the kickoffs of a batch. Only their starts are in the audit log."""
-ACCEPT_ALL = {
-    persons: _accept(SQL["admit_all"], SQL["place_at_once"], SQL["no_refusals"], recording)
-    for persons, recording in RECORDING.items()
-}
-ACCEPT_WHAT_FITS = {
-    persons: _accept(SQL["admit_what_fits"], SQL["place_by_key"], SQL["refusals"], recording)
-    for persons, recording in RECORDING.items()
-}
 KNOWN_FOR = 1.0
 """Seconds for which a counted room of a queue is used."""
 MOST_KNOWN = 10_000
@@ -159,17 +142,15 @@ class Accepting:
 
     async def accept(self, batch: Sequence[NewKickoff]) -> Accepted:
         """Inserts and commits the kickoffs that the queues and keys permit."""
-        values = _columns(batch) | self._settings
-        if persons := any(new.by is not None and new.by.is_person for new in batch):
-            values |= _entries(batch)
+        values = _columns(batch) | _entries(batch) | self._settings
         if self._is_ordinary(batch):
-            (row,) = await self._database.rows(ACCEPT_ALL[persons], values)
+            (row,) = await self._database.rows(SQL["accept_all"], values)
             return Accepted(set(row["accepted"] or ()))
         keys = {f"{deployment} {key}" for deployment, key in filter(None, (new.claim_to_key for new in batch))}
         if keys:
-            row = await self._accept_one_by_key(ACCEPT_WHAT_FITS[persons], values, list(keys))
+            row = await self._accept_one_by_key(values, list(keys))
         else:
-            (row,) = await self._database.rows(ACCEPT_WHAT_FITS[persons], values)
+            (row,) = await self._database.rows(SQL["accept_what_fits"], values)
         self._note_room(row)
         return _accepted(row)
 
@@ -187,7 +168,7 @@ class Accepting:
         room = self._room.get(queue)
         return room is not None and room.take(count)
 
-    async def _accept_one_by_key(self, statement: sql.SQL, values: dict[str, Any], keys: list[str]) -> Row:
+    async def _accept_one_by_key(self, values: dict[str, Any], keys: list[str]) -> Row:
         """Stores a batch under locks on its concurrency keys.
 
         So two servers can't both find a key free: the second one sees the rows of the first one.
@@ -195,7 +176,7 @@ class Accepting:
         newer = {"ids": values["ids"], "strategies": values["strategies"], "error": SUPERSEDED}
         async with self._database.connection() as connection, connection.pipeline(), connection.transaction():
             await connection.execute(SQL["lock_keys"], {"names": keys})
-            accepting = await connection.execute(statement, values)
+            accepting = await connection.execute(SQL["accept_what_fits"], values)
             await connection.execute(SQL["supersede"], newer)
         (row,) = await accepting.fetchall()
         return row

@@ -3,10 +3,11 @@
 
 -- Arrays are sent in binary form, %(...)b: in text form, quoting inputs of 20 MB keeps the server busy for seconds.
 
--- name: accept
--- Stores a batch in one statement: one commit, one notification. `admission` lists the rows that are accepted if their idempotency key is
--- free, as `admitted`. `recording` writes to the audit log. `placing` adds `ready` to them. A row whose idempotency key is in use inserts nothing. The idempotency keys of a
--- batch must be distinct: INSERT ... ON CONFLICT can't change a row twice.
+-- Both statements store a batch at once: one commit, one notification. A row whose idempotency key is in use inserts nothing. The idempotency
+-- keys of a batch must be distinct: INSERT ... ON CONFLICT can't change a row twice. The starts of persons go into the audit log.
+
+-- name: accept_all
+-- For batches without concurrency keys, for deployments whose queues are known to have room.
 WITH given AS (
     SELECT *
       FROM unnest(
@@ -17,10 +18,10 @@ WITH given AS (
          ) WITH ORDINALITY
            AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, concurrency_key,
                    strategy, limits, started_by, place)
-), {admission}, reserved AS (
+), reserved AS (
     INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
     SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
-      FROM admitted
+      FROM given
      WHERE key IS NOT NULL
      ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- the same order in each batch, to avoid deadlocks
         ON CONFLICT (deployment_id, principal, key) DO UPDATE
@@ -28,37 +29,41 @@ WITH given AS (
      WHERE idempotency_keys.expires_at <= now()
     RETURNING kickoff_id
 ), new AS (
-    SELECT admitted.*, CASE WHEN run_at > now() THEN run_at END AS not_before
-      FROM admitted
+    SELECT given.*, CASE WHEN run_at > now() THEN run_at END AS not_before
+      FROM given
      WHERE key IS NULL OR id IN (SELECT kickoff_id FROM reserved)
-), {placing}, accepted AS (
+), accepted AS (
     INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, concurrency_key,
                           limits, started_by)
-    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority, not_before, ready,
+    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority, not_before, not_before IS NULL,
            concurrency_key, limits::json, started_by
-      FROM placed
+      FROM new
     RETURNING id, deployment_id
-){recording}
-SELECT (SELECT array_agg(id) FROM accepted) AS accepted, {refusals}, pg_notify('windlass_kickoffs', '')
-
--- name: admit_all
--- For batches without concurrency keys, for deployments whose queues are known to have room.
-admitted AS (
-    SELECT * FROM given
+), recorded AS (
+    INSERT INTO audit_log (id, user_id, "user", token_id, action, target, details, address)
+    SELECT entry, by_user, by_name, by_token, 'kickoff.start', accepted.id::text,
+           json_build_object('deployment', (SELECT slug FROM deployments WHERE deployments.id = accepted.deployment_id)), by_address
+      FROM unnest(%(started)b::uuid[], %(entries)b::uuid[], %(by_users)b::uuid[], %(by_names)b::text[], %(by_tokens)b::uuid[],
+                  %(by_addresses)b::text[])
+           AS started (kickoff, entry, by_user, by_name, by_token, by_address)
+      JOIN accepted ON accepted.id = started.kickoff
 )
+SELECT (SELECT array_agg(id) FROM accepted) AS accepted, pg_notify('windlass_kickoffs', '')
 
--- name: place_at_once
-placed AS (
-    SELECT new.*, not_before IS NULL AS ready FROM new
-)
-
--- name: no_refusals
-NULL AS full
-
--- name: admit_what_fits
+-- name: accept_what_fits
 -- For any batch. A row that inserts nothing is returned in `full` or `taken`, or else its idempotency key belongs to an earlier kickoff. The
 -- concurrency keys of a batch must also be distinct, except for "enqueue": rows of one batch don't see each other.
-bounded AS (
+WITH given AS (
+    SELECT *
+      FROM unnest(
+           %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
+           %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
+           %(run_ats)b::timestamptz[], %(concurrency_keys)b::text[], %(strategies)b::text[], %(limits)b::text[],
+           %(starters)b::text[]
+         ) WITH ORDINALITY
+           AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, concurrency_key,
+                   strategy, limits, started_by, place)
+), bounded AS (
     SELECT given.*, coalesce(given.strategy, deployments.concurrency_strategy) AS chosen_strategy,
            coalesce(deployments.max_waiting, %(max_waiting)s) AS most,
            greatest(1, floor(coalesce(deployments.max_waiting, %(max_waiting)s) * %(user_share)s))::int AS most_of_user
@@ -113,10 +118,21 @@ bounded AS (
       JOIN backlogs USING (deployment_id)
 ), admitted AS (
     SELECT * FROM counted WHERE fits
-)
-
--- name: place_by_key
-placed AS (
+), reserved AS (
+    INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
+    SELECT deployment_id, coalesce(user_id, deployment_id), key, digest, id, now() + %(keep)s
+      FROM admitted
+     WHERE key IS NOT NULL
+     ORDER BY deployment_id, coalesce(user_id, deployment_id), key  -- the same order in each batch, to avoid deadlocks
+        ON CONFLICT (deployment_id, principal, key) DO UPDATE
+       SET request_digest = excluded.request_digest, kickoff_id = excluded.kickoff_id, expires_at = excluded.expires_at
+     WHERE idempotency_keys.expires_at <= now()
+    RETURNING kickoff_id
+), new AS (
+    SELECT admitted.*, CASE WHEN run_at > now() THEN run_at END AS not_before
+      FROM admitted
+     WHERE key IS NULL OR id IN (SELECT kickoff_id FROM reserved)
+), placed AS (
     SELECT new.*,
            not_before IS NULL AND (concurrency_key IS NULL OR (
                NOT key_is_held(new.deployment_id, concurrency_key) AND earlier.id IS NULL
@@ -129,21 +145,14 @@ placed AS (
             WHERE kickoffs.deployment_id = new.deployment_id AND kickoffs.concurrency_key = new.concurrency_key AND waits_for_key(kickoffs)
             LIMIT 1
            ) AS earlier ON new.concurrency_key IS NOT NULL
-)
-
--- name: refusals
-(SELECT json_agg(CASE WHEN within_share THEN json_build_array(id, waiting, most, false)
-                      ELSE json_build_array(id, waiting_of_user, most_of_user, true) END)
-   FROM counted
-  WHERE NOT fits) AS full,
-(SELECT json_agg(json_build_array(deployment_id, most - waiting, most_of_user - waiting)) FROM backlogs) AS room,
-(SELECT json_agg(DISTINCT jsonb_build_array(deployment_id, user_id, most_of_user - waiting_of_user))
-   FROM fresh
-  WHERE user_id IS NOT NULL) AS room_of_users,
-(SELECT json_agg(json_build_array(id, holder, holder_user)) FROM taken) AS taken
-
--- name: record_starts
-, recorded AS (
+), accepted AS (
+    INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, concurrency_key,
+                          limits, started_by)
+    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority, not_before, ready,
+           concurrency_key, limits::json, started_by
+      FROM placed
+    RETURNING id, deployment_id
+), recorded AS (
     INSERT INTO audit_log (id, user_id, "user", token_id, action, target, details, address)
     SELECT entry, by_user, by_name, by_token, 'kickoff.start', accepted.id::text,
            json_build_object('deployment', (SELECT slug FROM deployments WHERE deployments.id = accepted.deployment_id)), by_address
@@ -152,6 +161,15 @@ placed AS (
            AS started (kickoff, entry, by_user, by_name, by_token, by_address)
       JOIN accepted ON accepted.id = started.kickoff
 )
+SELECT (SELECT array_agg(id) FROM accepted) AS accepted, (SELECT json_agg(CASE WHEN within_share THEN json_build_array(id, waiting, most, false)
+                             ELSE json_build_array(id, waiting_of_user, most_of_user, true) END)
+          FROM counted
+         WHERE NOT fits) AS full,
+       (SELECT json_agg(json_build_array(deployment_id, most - waiting, most_of_user - waiting)) FROM backlogs) AS room,
+       (SELECT json_agg(DISTINCT jsonb_build_array(deployment_id, user_id, most_of_user - waiting_of_user))
+          FROM fresh
+         WHERE user_id IS NOT NULL) AS room_of_users,
+       (SELECT json_agg(json_build_array(id, holder, holder_user)) FROM taken) AS taken, pg_notify('windlass_kickoffs', '')
 
 -- name: lock_keys
 -- Locks in the order of the numbers, as each batch does. Otherwise two batches could deadlock.
