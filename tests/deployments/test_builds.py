@@ -507,10 +507,20 @@ async def test_errors_of_a_deployed_crew_have_no_paths_of_the_server(server: Ser
     assert errors["files"] == (
         f"RuntimeError: {site}/tiny.py work.py: the working folder, a b.txt, .../home, .../x (work.py:12)"
     )
+    unknown = PROJECT.replace("[tool.windlass]", "[tool.windlass]\npython = '3.10.99'")
+    python = await server.build({"pyproject.toml": unknown})
+    assert str(python.hint).startswith("There are: 3.")
+    assert "/" not in f"{python.error} {python.hint}"
     failed = await server.build(needs, "import no_such_package\n")
     assert failed.error == "the package 'no_such_package' is not installed (imported at work.py:1)."
     assert failed.hint == "Name its package among the project's dependencies, and deploy the project again."
     missing = await server.build({"pyproject.toml": f"{NEEDS}[tool.uv]\npackage = false\n"}, "import tiny.nothing\n")
-    for one in (build, failed, missing):
+    syntax = await server.build(code="def run(:\n")
+    assert any(
+        line.endswith("name the Python that it was written for in .python-version.")
+        for line in await server.log(syntax)
+    )
+    for one in (build, python, failed, missing, syntax):
         shown = [f"{one.error} {one.hint}", *await server.log(one)]
-        assert not [line for line in shown if str(server.folder) in line or sys.prefix in line]
+        places = (str(server.folder), sys.prefix, "/bin/python")
+        assert not [line for line in shown if any(place in line for place in places)]

@@ -290,4 +290,5 @@ def test_a_python_that_can_not_be_started_is_named_with_what_to_do(tmp_path: Pat
     root = written(tmp_path / "project", {"pyproject.toml": TINY})
     with pytest.raises(ProjectError, match=re.escape(str(broken))) as raised:
         made(root, wheels, python=str(broken))
-    assert raised.value.hint == "That Python can't be started. Repair it, or choose another one with --python."
+    hint = "That Python can't be started. Repair it, or choose another one with --python or .python-version."
+    assert raised.value.hint == hint

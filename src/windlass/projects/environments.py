@@ -211,7 +211,9 @@ class Environments:
                 return found
             for leftover in self._folder.glob(f".{place.name}.*"):
                 remove(leftover)
-            report(f"making an environment from {wanted.packages.file} on {wanted.base}")
+            version = version_of(wanted.base) if wanted.base else None
+            on = f" on Python {version[0]}.{version[1]}" if version else ""
+            report(f"making an environment from {wanted.packages.file}{on}")
             with built(
                 wanted.base,
                 wanted.packages,
@@ -230,7 +232,7 @@ class Environments:
     def _without_places(self, report: Report) -> Report:
         """Returns a report that leaves out the lines in which uv names folders of this machine."""
         beginning = str(self._folder / ".")
-        return lambda line: None if beginning in line else report(line)
+        return lambda line: None if beginning in line or " interpreter at: " in line else report(line)
 
     async def remove_unused(self, in_use: Collection[str], *, older_than: float = UNUSED_SECONDS) -> list[str]:
         """Removes the environments that are not in `in_use` and that were not used for `older_than` seconds, and what

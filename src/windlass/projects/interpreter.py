@@ -115,7 +115,7 @@ def python_named(named: str, folder: Path, by: str) -> Path:
             return found
         raise ProjectError(
             f"{by} is {named}, and no Python {named} was found on this machine.",
-            f"There are: {', '.join(map(str, on_this_machine())) or 'none'}. Name one, or install Python {named}.",
+            f"There are: {', '.join(versions_here()) or 'none'}. Name one, or install Python {named}.",
         )
     path = folder / Path(named).expanduser()
     python = path / "bin" / "python" if path.is_dir() else path
@@ -153,6 +153,11 @@ def on_this_machine() -> list[Path]:
     for path in found:
         once.setdefault(os.path.realpath(path), path)
     return list(once.values())
+
+
+def versions_here() -> list[str]:
+    """Returns the versions of the interpreters of this machine. Their paths are not for people who deploy."""
+    return list(dict.fromkeys(f"{found[0]}.{found[1]}" for one in on_this_machine() if (found := version_of(one))))
 
 
 def version_of(python: Path) -> tuple[int, int] | None:

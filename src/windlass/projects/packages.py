@@ -223,17 +223,21 @@ BEGINS, DRAWN = re.compile(r"\s*(error|\u00d7)"), re.compile(r"^[\s\u00d7\u2570\
 LONGEST_REASON = 900
 OTHERWISE = "Correct {file}, then run the command again."
 REMEDIES = {
-    r"inspect python interpreter": "That Python can't be started. Repair it, or choose another one with --python.",
+    r"inspect python interpreter": (
+        "That Python can't be started. Repair it, or choose another one with --python or .python-version."
+    ),
     r"hash mismatch": "The package in the index is not that of {file}. Make the lock again if you trust the index.",
     r"no solution found|unsatisfiable": (
-        "Change the versions in {file} that exclude each other, or choose another Python with --python."
+        "Change the versions in {file} that exclude each other, or choose another Python with --python or "
+        ".python-version."
     ),
     r"failed to build|build backend": (
-        "The package has no wheel for this Python. Choose another one with --python, or install what its build needs."
+        "The package has no wheel for this Python. Choose another one with --python or .python-version, or install "
+        "what its build needs."
     ),
     r"dns|connect|timed? ?out|network|certificate": "Check the network, and the settings of uv for the package index.",
     r"no space left": "Make room on the disk.",
     r"not found in the (package )?registry|no version": "Check the names and versions in {file}.",
-    r"requires-python|python requirement": "Choose another Python with --python.",
+    r"requires-python|python requirement": "Choose another Python with --python or .python-version.",
 }
 """What to do by the reason of uv."""

@@ -235,7 +235,7 @@ class Lock:
             raise ProjectError(
                 f"{self.file.name} has {one.name} {versions}, which is not for Python {python} or does not satisfy "
                 f"{one.constraint!r}.",
-                "Make the lock again (poetry lock), or choose another Python with --python.",
+                "Make the lock again (poetry lock), or choose another Python with --python or .python-version.",
             )
         raise ProjectError(
             f"{self.file.name} does not have {one.name}, on which the project depends.",

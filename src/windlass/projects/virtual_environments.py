@@ -138,7 +138,7 @@ def base_interpreter(python: str | None, packages: Packages, builder: Builder, b
     usable = [one for one in found if fits(one, packages)]
     reached = next((one for one in usable if builder.reaches(one)), None)
     if reached is None and not builder.may_download:
-        unreached = f" Crews can't reach {usable[0]}." if usable else ""
+        unreached = f" Crews can't reach {usable[0] if by == '--python' else 'the one that it has'}." if usable else ""
         raise ProjectError(
             f"{packages.file} needs Python {python or packages.wanted_python}, and this machine has none that crews "
             f"can start.{unreached}",

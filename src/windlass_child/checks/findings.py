@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from windlass_child.kinds import KINDS
+from windlass_child.masking.server_paths import is_deployed
 from windlass_child.process.error_text import (
     ProjectFault,
     chain,
@@ -66,19 +67,20 @@ def finding(fault: BaseException, project: Project) -> Found:
         message = f"the code reads the variable {name} when it is loaded, and it is not set."
     if isinstance(fault, ProjectFault) and KINDS[project.kind].is_declaration and not place:
         code, place = "declaration_invalid" if code == ProjectFault.code else code, project.entrypoint
-    hint = of_an_extra(fault, root) or explained.hint or what_to_do(fault, place)
+    hint = of_an_extra(fault, root) or explained.hint or what_to_do(fault, place, root)
     return error(code, sentence(message), **place_in(place), hint=hint)
 
 
-def what_to_do(fault: BaseException, place: str) -> str:
+def what_to_do(fault: BaseException, place: str, root: Path) -> str:
     """Returns the hint for an exception without one of its own."""
     if isinstance(fault, SyntaxError):
-        return "Correct the syntax of this line, or use the Python that it was written for: windlass setup makes one."
+        return "Correct the syntax of this line, or name the Python that it was written for in .python-version."
     if isinstance(fault, OSError) and fault.filename:
         return "Create this file, or correct its path. Relative paths begin at the project's folder."
     if place:
         return "The code raised this while the project was loaded, before any kickoff. Change this line."
-    return "A library raised this while the project was loaded. `windlass dev` shows the trace in its log."
+    log = "The log of the build has the trace." if is_deployed(root) else "`windlass dev` shows the trace in its log."
+    return f"A library raised this while the project was loaded. {log}"
 
 
 def with_it(found: list[Found], fault: Found) -> list[Found]:
