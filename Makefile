@@ -12,7 +12,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run serve test browser servers test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak clean help
+.PHONY: run serve test browser servers test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak docs clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -65,6 +65,9 @@ imports: $(STAMPS)/dev
 	$(BIN)/lint-imports
 
 assets: $(STAMPS)/assets
+
+docs: $(STAMPS)/dev  ## write the tables of the documentation that follow from the code
+	PYTHONPATH=tests $(BIN)/python -m repo.generated_docs
 
 bench: $(STAMPS)/bench $(STAMPS)/assets  ## measure: a table of medians and ratios (ARGS=--quick for a short one, ARGS="--only runs" for a part)
 	$(BIN)/python -m bench $(ARGS)

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from windlass.kickoffs.limits import BadLimit, Limits
-from windlass.kickoffs.retention import age
+from windlass.kickoffs.declared_settings import DAYS, SIZE
 
 
 def _absolute(path: Path) -> Path:
@@ -51,15 +50,12 @@ def _upper(value: object) -> object:
 
 def _size(value: object) -> object:
     """Converts text such as "512 MB" to bytes."""
-    try:
-        return Limits.parse({"memory_limit": value}).memory_limit if isinstance(value, str) else value
-    except BadLimit:
-        raise ValueError('must be a number of bytes, or text such as "512 MB"') from None
+    return SIZE.value(value) if isinstance(value, str) else value
 
 
 MB, GB = 1 << 20, 1 << 30
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
-Age = Annotated[float, BeforeValidator(age)]
+Age = Annotated[float, BeforeValidator(DAYS.value)]
 Names = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
 File = Annotated[Path, AfterValidator(_absolute)]
 Count = Annotated[int, Field(ge=1)]

@@ -44,7 +44,6 @@ from windlass.deployments.crews import Crews
 from windlass.deployments.deploys import Deploys
 from windlass.deployments.identity import Identity
 from windlass.deployments.management import Management
-from windlass.deployments.settings import ServerDefaults
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
 from windlass.kickoffs.ids import new_id
@@ -55,6 +54,7 @@ from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.deletion import Deletions
 from windlass.lifecycle.event_streams import EventStreams, Shares
 from windlass.lifecycle.statuses import Statuses
+from windlass.projects.options import Options
 from windlass.secrets.key_ring import KeyRing, MasterKey
 from windlass.secrets.providers import provider
 from windlass.store.audit import AuditStore
@@ -293,7 +293,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
 
         overview = OverviewStore(database)
         variables = Variables(VariableStore(database), KEY_RING)
-        usual = ServerDefaults(Limits(timeout=3600.0), Retention(30, 7, 1), 10_000)
+        usual = Options(limits=Limits(timeout=3600.0), retention=Retention(30, 7, 1), max_waiting=10_000)
         management = Management(deployments, overview, tokens, variables, usual)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         sources = Sources(SourceStore(database), folder / "uploads", builder)

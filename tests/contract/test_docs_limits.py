@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from windlass.config import Settings
-from windlass.kickoffs.limits import SIZES, Limits
+from windlass.kickoffs.declared_settings import declared
+from windlass.kickoffs.limits import Limits
 from windlass_child.protocol.sizes import size_in_words
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text("utf-8")
@@ -26,7 +27,11 @@ def test_every_limit_has_its_row() -> None:
 @pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
 def test_the_default_is_that_of_the_setting(name: str) -> None:
     default = asdict(Settings().limits)[name]
-    words = "none" if default is None else f"{size_in_words(default) if name in SIZES else format(default, 'g')}"
+    words = (
+        "none"
+        if default is None
+        else f"{size_in_words(default) if declared(Limits)[name].kind.form == 'size' else format(default, 'g')}"
+    )
     assert ROWS[name] == (words if default is None else f"`WINDLASS_{name.upper()}`: {words}")
 
 

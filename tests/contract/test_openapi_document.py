@@ -17,7 +17,8 @@ from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import OPERATIONS
 from windlass.api.crew_api.schemas import UNSUPPORTED, KickoffRequest
 from windlass.api.errors import TITLES
-from windlass.kickoffs.limits import BadLimit, Limits
+from windlass.kickoffs.declared_settings import BadSetting
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.states import Reason, State, TaskState
 from windlass.rights import Scope
@@ -273,7 +274,7 @@ def test_the_limits_of_a_kickoff_are_told_by_their_names_and_forms(document: Doc
         assert Limits.parse(good)
     for bad in ({"memory_limit": "much"}, {"timeout": "5"}, {"token_limit": 1.5}, {"stall_after": 0}, {"speed": 1}):
         assert not takes(bad)
-        with pytest.raises(BadLimit):
+        with pytest.raises(BadSetting):
             Limits.parse(bad)
 
 

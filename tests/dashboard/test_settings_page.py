@@ -3,49 +3,43 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dashboard.people import Visitor
-from windlass.dashboard.setting_fields import FIELDS, SettingField
-from windlass.deployments.settings import DeploymentSettings
-from windlass.kickoffs.limits import Limits
-from windlass.kickoffs.retention import Retention
-from windlass.kickoffs.retries import Retries
+from windlass.dashboard.setting_fields import text_of
+from windlass.projects.options import SETTINGS
 from windlass.rights import Role
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server
+    from windlass.kickoffs.declared_settings import Setting
 
 
 async def own(server: Server, crew: Crew) -> dict[str, Any]:
     return (await server.dashboard.control.management.settings(crew.deployment.slug)).own
 
 
-def test_every_setting_has_a_field() -> None:
-    tables: dict[str, Any] = {"limits": Limits, "retries": Retries, "retention": Retention}
-    expected = {name for name in DeploymentSettings.model_fields if name not in tables}
-    expected |= {f"{table}.{one.name}" for table, kind in tables.items() for one in fields(kind)}
-    assert {field.name for field in FIELDS} == expected
+def setting(name: str) -> Setting:
+    return next(one for one in SETTINGS if one.name == name)
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "text"),
+    ("name", "value", "text"),
     [
-        ("count", 20, "20"),
-        ("number", 0.5, "0.5"),
-        ("seconds", 600.0, "600"),
-        ("size", 512 << 20, "512 MB"),
-        ("size", 1000, "1000"),
-        ("days", 0, "forever"),
-        ("lines", ["https://a.example", "*"], "https://a.example\n*"),
-        ("count", None, ""),
+        ("concurrency", 20, "20"),
+        ("weight", 0.5, "0.5"),
+        ("limits.timeout", 600.0, "600"),
+        ("limits.memory_limit", 512 << 20, "512 MB"),
+        ("limits.memory_limit", 1000, "1000"),
+        ("retention.events", 0, "forever"),
+        ("cors_origins", ["https://a.example", "*"], "https://a.example\n*"),
+        ("concurrency", None, ""),
     ],
 )
-def test_a_value_is_shown_as_it_is_written(kind: Any, value: Any, text: str) -> None:
-    assert SettingField("x", "X", "", kind).text(value) == text
+def test_a_value_is_shown_as_it_is_written(name: str, value: Any, text: str) -> None:
+    assert text_of(setting(name), value) == text
 
 
 @pytest.mark.asyncio(loop_scope="session")

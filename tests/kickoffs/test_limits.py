@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.kickoffs.limits import BadLimit, Limits
+from windlass.kickoffs.declared_settings import BadSetting
+from windlass.kickoffs.limits import Limits
 from windlass_child.protocol.sizes import size_in_words
 
 
@@ -34,7 +35,7 @@ def test_sizes_are_read_as_people_write_them(given: object, size: int) -> None:
     ],
 )
 def test_what_can_not_be_a_limit_is_refused_in_words(name: str, value: object, words: str) -> None:
-    with pytest.raises(BadLimit) as caught:
+    with pytest.raises(BadSetting) as caught:
         Limits.parse({name: value})
     assert str(caught.value).startswith(words)
 

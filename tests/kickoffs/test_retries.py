@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from windlass.kickoffs.declared_settings import BadSetting
 from windlass.kickoffs.outcome import Outcome, failure, lost
-from windlass.kickoffs.retries import BadRetries, Retries
+from windlass.kickoffs.retries import Retries
 from windlass.kickoffs.states import Reason, State
 
 ERROR = failure(Reason.ERROR, "it broke")
@@ -65,7 +66,7 @@ def test_what_is_written_down_is_read_back() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"attempt": 2}, "there is no 'attempt'"),
+        ({"attempt": 2}, "there is no retry setting 'attempt'"),
         ({"attempts": 0}, "a whole number from 1 to 100"),
         ({"attempts": True}, "a whole number from 1 to 100"),
         ({"attempts": 2.0}, "a whole number from 1 to 100"),
@@ -78,5 +79,5 @@ def test_what_is_written_down_is_read_back() -> None:
     ],
 )
 def test_what_can_not_be_meant_is_refused_in_words(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadRetries, match=words):
+    with pytest.raises(BadSetting, match=words):
         Retries.parse(given)

@@ -40,7 +40,7 @@ def test_a_project_that_says_nothing_has_the_defaults() -> None:
 def test_a_project_may_say_all(tmp_path: Path) -> None:
     found = recognise(written(tmp_path, {"pyproject.toml": ALL})).options
     limits = Limits(memory_limit=512 << 20, timeout=60)
-    assert found == Options(3, 0.5, 100, "reject", "project", "exec", limits)
+    assert found == Options(3, 0.5, 100, "reject", limits, preload="project", start="exec")
     assert Options.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 

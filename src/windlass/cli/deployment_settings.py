@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from windlass.cli.control_session import ControlSession
 
 HEADINGS = ("SETTING", "VALUE", "FROM")
-SIZES = {f"limits.{name}_limit" for name in ("memory", "output", "result", "disk", "stored")}
-"""Settings in bytes."""
 
 
 @click.command
@@ -49,12 +47,18 @@ def settings(
     if body:
         notify(f"Changed for {slug}, from the next kickoff on: {', '.join(flat(body))}")
         return
+    from windlass.projects.options import SETTINGS
+
     own, project = flat(answer["own"]), flat(answer["project"])
+    sizes = {one.name for one in SETTINGS if one.kind.form == "size"}
 
     def source(name: str) -> str:
         return "deployment" if own.get(name) is not None else "project" if name in project else "default"
 
-    rows = [[name, _shown(name, value), source(name)] for name, value in flat(answer["settings"]).items()]
+    rows = [
+        [name, size_in_words(value) if name in sizes and value else _shown(value), source(name)]
+        for name, value in flat(answer["settings"]).items()
+    ]
     print_table(HEADINGS, rows)
     notify(f"Change one with: windlass deployments settings {shlex.quote(slug)} NAME=VALUE")
 
@@ -110,9 +114,7 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _shown(name: str, value: Any) -> str:
-    if name in SIZES and isinstance(value, int):
-        return size_in_words(value)
+def _shown(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.dashboard.crew_frame import crew_of, crew_page
 from windlass.dashboard.routes import Routes, chosen, one_line, several_lines
-from windlass.dashboard.setting_fields import FIELDS, GROUPS, SettingField
-from windlass.deployments.settings import TABLES, BadSettings
+from windlass.dashboard.setting_fields import FIELDS, GROUPS, UNITS, text_of, value_of, words_of
+from windlass.deployments.settings import BadSettings
 from windlass.errors import WindlassError
+from windlass.projects.options import TABLES
 from windlass.rights import Role
 from windlass.store.managing import KickoffsOpen
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from windlass.dashboard.routes import Visit
     from windlass.deployments.settings import ShownSettings
+    from windlass.kickoffs.declared_settings import Setting
 
 ROUTES = Routes()
 BAD, CONFLICT = 400, 409
@@ -37,7 +39,7 @@ class SettingRow:
     `default` and `placeholder` show the value that counts without.
     """
 
-    field: SettingField
+    field: Setting
     text: str
     was: str
     chosen: tuple[str, ...]
@@ -86,24 +88,26 @@ async def _page(
     crew = await crew_of(visit)
     found = await visit.dashboard.control.management.settings(crew.slug)
     faults = _by_field(error) if error else {}
-    groups = [(group, [_row(one, found, visit, faults) for one in group.fields]) for group in GROUPS]
+    groups = [(group, [_row(one, found, visit, faults) for one in fields]) for group, fields in GROUPS.items()]
     unplaced = error if error and not faults else None
-    context = {"groups": groups, "error": unplaced, "faults": faults, "removal": removal}
+    context = {"groups": groups, "error": unplaced, "faults": faults, "removal": removal, "units": UNITS}
     return await crew_page(visit, "crew_settings.html", "Settings", status, crew=crew, **context)
 
 
-def _row(field: SettingField, found: ShownSettings, visit: Visit, faults: dict[str, str]) -> SettingRow:
+def _row(field: Setting, found: ShownSettings, visit: Visit, faults: dict[str, str]) -> SettingRow:
     own, default = field.of(found.own), field.of(found.defaults)
-    text = visit.field(field.name) if faults else field.text(own)
+    text = visit.field(field.name) if faults else text_of(field, own)
     effective = default if own is None else own
-    values = tuple(chosen(visit, field.name)) if faults else tuple(effective or ()) if field.kind == "several" else ()
+    values = (
+        tuple(chosen(visit, field.name)) if faults else tuple(effective or ()) if field.kind.form == "several" else ()
+    )
     return SettingRow(
         field,
         text,
         visit.field(f"{WAS}{field.name}") if faults else _text(field, own, default),
         values,
-        default=field.words(default),
-        placeholder=field.text(default) or "none",
+        default=words_of(field, default),
+        placeholder=text_of(field, default) or "none",
         is_own=own is not None,
         is_of_project=field.of(found.project) is not None,
         error=faults.get(field.name, ""),
@@ -124,29 +128,29 @@ def _patch(visit: Visit, found: ShownSettings) -> dict[str, Any]:
     return patch
 
 
-def _is_untouched(visit: Visit, field: SettingField) -> bool:
+def _is_untouched(visit: Visit, field: Setting) -> bool:
     """Returns whether the form has what it had when it was loaded: another person may have changed it since then."""
-    sent = chosen(visit, field.name) if field.kind == "several" else visit.field(field.name).split()
+    sent = chosen(visit, field.name) if field.kind.form == "several" else visit.field(field.name).split()
     return visit.fields.get(f"{WAS}{field.name}", "-").split() == sent
 
 
-def _text(field: SettingField, own: Any, default: Any) -> str:
+def _text(field: Setting, own: Any, default: Any) -> str:
     """Returns what the fields of a setting hold at first, as one text."""
-    if field.kind != "several":
-        return field.text(own)
+    if field.kind.form != "several":
+        return text_of(field, own)
     values = (default if own is None else own) or ()
-    return " ".join(one for one, _ in field.options if one in values)
+    return " ".join(one for one in field.kind.words if one in values)
 
 
-def _sent(visit: Visit, field: SettingField, own: Any, default: Any) -> Any:
+def _sent(visit: Visit, field: Setting, own: Any, default: Any) -> Any:
     """Returns the value of the form, None for the default."""
-    if field.kind == "several":
-        values = [one for one, _ in field.options if one in chosen(visit, field.name)]
+    if field.kind.form == "several":
+        values = [one for one in field.kind.words if one in chosen(visit, field.name)]
         return own if sorted(values) == sorted(own if own is not None else default or ()) else values
     text = several_lines(visit.field(field.name)).replace("\0", "").strip()
     if not text:
         return None
-    return own if text == field.text(own) else field.value(text)
+    return own if text == text_of(field, own) else value_of(field, text)
 
 
 def _put(patch: dict[str, Any], name: str, value: Any) -> None:

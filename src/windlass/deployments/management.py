@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from windlass.access.tokens import MaskedToken, ShownTokens, Tokens
-    from windlass.deployments.settings import ServerDefaults, ShownSettings
+    from windlass.deployments.settings import ShownSettings
     from windlass.deployments.variables import GivenVariable, Variable, Variables
     from windlass.kickoffs.retention import Retention
+    from windlass.projects.options import Options
     from windlass.secrets.secret import Secret, TokenKind
     from windlass.store.audit import Actor
     from windlass.store.deployments import Deployment, DeploymentStore
@@ -35,7 +36,7 @@ class Management:
         overview: OverviewStore,
         tokens: Tokens,
         variables: Variables,
-        server: ServerDefaults,
+        server: Options,
     ) -> None:
         self._store = store
         self._overview = overview

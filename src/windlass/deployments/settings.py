@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, create_model
 
 from windlass.errors import WindlassError
+from windlass.kickoffs.declared_settings import Declaration, declared
 from windlass.kickoffs.limits import Limits
-from windlass.kickoffs.retention import Retention
-from windlass.kickoffs.retries import Retries
-from windlass.projects.options import LARGEST, LEAST, MOST, MOST_RUNS, Options
+from windlass.projects.options import Options
 
 if TYPE_CHECKING:
     from windlass.store.deployments import Deployment
-
-ORIGIN = re.compile(r"\*|https?://(?:[a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
-MOST_ORIGINS = 100
-MOST_A_SECOND = 100_000
-TABLES: dict[str, Callable[[Mapping[str, Any]], Limits | Retention | Retries]] = {
-    "limits": Limits.parse,
-    "retention": Retention.parse,
-    "retries": Retries.parse,
-}
-Table = dict[str, Any]
 
 
 class BadSettings(WindlassError):  # noqa: N818 - describes the settings
@@ -38,73 +26,26 @@ class BadSettings(WindlassError):  # noqa: N818 - describes the settings
         self.invalid = invalid
 
 
-def _table(name: str) -> AfterValidator:
-    def check(value: Table | None) -> Table | None:
-        """Raises ValueError for an unknown name or an invalid value. A member that is null resets that member."""
-        TABLES[name](_without_nulls(value or {}))
+def _member(declaration: Declaration) -> Any:
+    """Returns the type of a member. A member that is null is reset."""
+    kind = declaration.kind
+
+    def check(value: Any) -> Any:
+        if value is not None:
+            kind.value(value)
         return value
 
-    return AfterValidator(check)
+    return Annotated[kind.type | None, AfterValidator(check)], Field(
+        None, description=declaration.meaning, **kind.bounds
+    )
 
 
-def _origins(given: list[str] | None) -> list[str] | None:
-    for one in given or ():
-        if not ORIGIN.fullmatch(one):
-            raise ValueError(f"{one[:100]!r} is no origin such as https://app.example.com, and not *")
-    return given
+MEMBERS = {name: _member(one) for name, one in declared(Options).items() if one.by != "project"}
+_MODEL: Any = create_model("Members", __config__=ConfigDict(extra="forbid", strict=True), **MEMBERS)
 
 
-class DeploymentSettings(BaseModel):
+class DeploymentSettings(_MODEL):  # type: ignore[misc]  # its members are those that are declared
     """The deployment's own settings. Null: the project's option counts, else the server's default."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    concurrency: int | None = Field(
-        None, ge=1, le=LARGEST, description="The most kickoffs that run at once, over all workers."
-    )
-    weight: float | None = Field(
-        None, ge=LEAST, le=MOST, allow_inf_nan=False, description="Its share of the slots, relative to others."
-    )
-    max_waiting: int | None = Field(None, ge=1, le=LARGEST, description="The most kickoffs that wait in its queue.")
-    concurrency_strategy: Literal["enqueue", "reject", "cancel_running"] | None = Field(
-        None, description="The effect of an open kickoff with the same concurrency key."
-    )
-    limits: Annotated[Table | None, _table("limits")] = Field(
-        None, description="Limits of a run, such as `timeout` in seconds and `memory_limit` in bytes or as text."
-    )
-    retries: Annotated[Table | None, _table("retries")] = Field(
-        None, description="When a failed kickoff runs again: `attempts`, `backoff`, `longest_backoff`, `reasons`."
-    )
-    retention: Annotated[Table | None, _table("retention")] = Field(
-        None, description="Days that `kickoffs`, `events` and `journal` are kept after the end of a kickoff."
-    )
-    preload: Literal["framework", "project"] | None = Field(
-        None, description="What is imported before a run's process is forked."
-    )
-    reuse: int | None = Field(
-        None, ge=1, le=MOST_RUNS, description="How many kickoffs one process may run, one after the other."
-    )
-    profile: Literal["documented", "live"] | None = Field(None, description="The form of the result in its statuses.")
-    secret_in_prompt: Literal["warn", "refuse"] | None = Field(
-        None, description="The effect of the value of a secret variable in a prompt: a warning, or the end of the run."
-    )
-    cors_origins: Annotated[list[str] | None, AfterValidator(_origins)] = Field(
-        None,
-        max_length=MOST_ORIGINS,
-        description="Origins of web pages that may use its crew API, such as `https://app.example.com`. `*`: all.",
-    )
-    rate_limit: float | None = Field(
-        None, gt=0, le=MOST_A_SECOND, allow_inf_nan=False, description="Requests a second of each token."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerDefaults:
-    """The settings of the server that count for deployments without their own."""
-
-    limits: Limits
-    retention: Retention
-    max_waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,33 +60,16 @@ class ShownSettings:
     project: dict[str, Any]
 
 
-def shown_settings(deployment: Deployment, own: Mapping[str, Any], server: ServerDefaults) -> ShownSettings:
+def shown_settings(deployment: Deployment, own: Mapping[str, Any], server: Options) -> ShownSettings:
+    """`server` are the settings of the server that count for deployments without their own."""
     found = deployment.version.source.get("options", {}) if deployment.version else {}
-    defaults = _with_server(Options.from_json(found), server)
-    effective = _with_server(Options.from_json(found).replaced_by(own), server)
-    without_option: dict[str, Any] = {"cors_origins": [], "rate_limit": None}
+    options = Options.from_json(found)
     return ShownSettings(
-        {**effective, **{name: own.get(name, usual) for name, usual in without_option.items()}},
+        options.replaced_by(own).over(server).settings(),
         dict(own),
-        {**defaults, **without_option},
-        {name: value for name, value in found.items() if name in defaults},
+        options.over(server).settings(),
+        {name: value for name, value in found.items() if name in MEMBERS},
     )
-
-
-def _with_server(options: Options, server: ServerDefaults) -> dict[str, Any]:
-    return {
-        "concurrency": options.concurrency,
-        "weight": options.weight,
-        "max_waiting": options.max_waiting or server.max_waiting,
-        "concurrency_strategy": options.concurrency_strategy,
-        "limits": asdict(server.limits.replaced_by(options.limits)),
-        "retries": {**asdict(options.retries), "reasons": list(options.retries.reasons)},
-        "retention": asdict(options.retention.over(server.retention)),
-        "preload": options.preload,
-        "reuse": options.reuse,
-        "profile": options.profile,
-        "secret_in_prompt": options.secret_in_prompt,
-    }
 
 
 def merged(own: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,7 +80,7 @@ def merged(own: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         reasons = {".".join(map(str, one["loc"])): one["msg"].removeprefix("Value error, ") for one in error.errors()}
         raise BadSettings(reasons) from None
-    given = checked.model_dump(exclude_none=True)
+    given: dict[str, Any] = checked.model_dump(exclude_none=True)
     if "limits" in given:
         given["limits"] = Limits.parse(given["limits"]).to_json()  # sizes may be text
     return given
@@ -171,7 +95,3 @@ def _patched(own: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]
         else:
             found[name] = value
     return {name: value for name, value in found.items() if value is not None and value != {}}
-
-
-def _without_nulls(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if value is not None}

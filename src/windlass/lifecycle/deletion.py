@@ -91,7 +91,7 @@ class Retaining:
             await asyncio.sleep(BREATH)
 
     async def _remove_of(self, kept: RetentionSettings) -> None:
-        retention = kept.retention.over(self._usual)
+        retention = self._usual.replaced_by(kept.retention)
         removed = await self._remove_kickoffs(kept.deployment, retention.kickoffs or 0)
         rows = [await self._remove_details(kept.deployment, what, getattr(retention, what) or 0) for what in DETAILS]
         if removed or any(rows):

@@ -1,130 +1,54 @@
-"""Parses a project's options: [tool.windlass] in its pyproject.toml.
+"""The settings of a crew. A project sets them in [tool.windlass] of its pyproject.toml, a deployment on its server.
 
-docs/concepts/queue.md and docs/reference/limits.md list them.
+docs/reference/crew-settings.md lists them.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass, field, fields, replace
+import re
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from windlass.errors import ProjectError
-from windlass.kickoffs.limits import BadLimit, Limits
-from windlass.kickoffs.retention import BadAge, Retention
-from windlass.kickoffs.retries import BadRetries, Retries
+from windlass.kickoffs.declared_settings import (
+    BadSetting,
+    Group,
+    Kind,
+    all_settings,
+    checked,
+    choice,
+    declared,
+    number,
+    number_above_0,
+    plain,
+    setting,
+    shown,
+    table,
+    whole,
+)
+from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.retention import Retention
+from windlass.kickoffs.retries import Retries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 Strategy = Literal["enqueue", "reject", "cancel_running"]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a project.
-
-    - `concurrency`: the maximum number of its kickoffs that run at once, over all workers.
-    - `weight`: its share of the slots, relative to other projects.
-    - `max_waiting`: the maximum number of waiting kickoffs, or None for the server's default.
-    - `preload`: with "project", its processes are forked from one that has imported the project's modules too.
-    - `start`: with "exec", its processes are not forked. They start as fresh interpreters.
-    - `ignore`: patterns of paths in the project. A change of a matching file does not change the project.
-    - `python`: its interpreter, as a path or a version.
-    - `profile`: the form of the result in its statuses, for tokens without a profile of their own.
-    - `secret_in_prompt`: the effect of the value of a secret variable in a prompt: a warning, or the end of the run.
-    - `reuse`: how many kickoffs one process may run, one after the other.
-    """
-
-    concurrency: int | None = None
-    weight: float = 1
-    max_waiting: int | None = None
-    concurrency_strategy: Strategy = "enqueue"
-    preload: Literal["framework", "project"] = "framework"
-    start: Literal["fork", "exec"] = "fork"
-    limits: Limits = field(default_factory=Limits)
-    retention: Retention = field(default_factory=Retention)
-    retries: Retries = field(default_factory=Retries)
-    ignore: list[str] = field(default_factory=list)
-    python: str | None = None
-    profile: Literal["documented", "live"] = "documented"
-    secret_in_prompt: Literal["warn", "refuse"] = "warn"  # noqa: S105 - no password
-    reuse: int = 1
-
-    @classmethod
-    def parse(cls, table: Mapping[str, Any], file: Path, others: Collection[str] = ()) -> Self:
-        """Parses the table. `others` are the keys of the same table that name the entrypoint.
-
-        Raises ProjectError with the file and the key.
-        """
-        known = {one.name for one in fields(cls)}
-        if unknown := sorted(table.keys() - known.union(others)):
-            raise _fault(file, unknown[0], f"is no option; there are: {', '.join(sorted(known.union(others)))}")
-        given: dict[str, Any] = {name: table[name] for name in known - TABLES.keys() if name in table}
-        for name, value in given.items():
-            if not CHECKS[name].takes(value):
-                raise _fault(file, name, f"must be {CHECKS[name].wanted}, not {_shown(value)}")
-        tables: dict[str, Any] = {name: _table(name, table.get(name, {}), file) for name in TABLES}
-        return cls(**given, **tables)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Restores options from the value of `to_json`."""
-        return cls(**{**value, **{name: kind.parse(value.get(name, {})) for name, kind in TABLES.items()}})
-
-    def replaced_by(self, settings: Mapping[str, Any]) -> Self:
-        """Returns the options with those of a deployment's settings in their place. Tables are replaced by member.
-
-        `settings` are valid. Members that are no options are ignored.
-        """
-        named = {one.name for one in fields(self)} - TABLES.keys()
-        return replace(
-            self,
-            **{name: value for name, value in settings.items() if name in named},
-            limits=self.limits.replaced_by(Limits.parse(settings.get("limits", {}))),
-            retention=Retention.parse(settings.get("retention", {})).over(self.retention),
-            retries=Retries.parse({**self.retries.to_json(), **settings.get("retries", {})}),
-        )
-
-    @staticmethod
-    def of_kickoff(source: Mapping[str, Any], settings: Mapping[str, Any]) -> Options:
-        """Returns the options of a version with this source, under these settings of its deployment."""
-        return _of_kickoff(json.dumps([source.get("options", {}), settings]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the options that differ from the defaults."""
-        usual = Options()
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        found = {name: value for name, value in given.items() if value != getattr(usual, name)}
-        return {name: value.to_json() if name in TABLES else value for name, value in found.items()}
-
-
-@lru_cache(1000)
-def _of_kickoff(text: str) -> Options:
-    options, settings = json.loads(text)
-    return Options.from_json(options).replaced_by(settings)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    takes: Callable[[Any], bool]
-    wanted: str
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST
-
-
-def _is_weight(value: Any) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and LEAST <= value <= MOST
-    )
+QUEUE = Group("Queue", "How many kickoffs run and wait, and which of them is next.")
+LIMITS = Group(
+    "Limits of a run", "What ends a run that loops, leaks or floods. A kickoff can ask for less, not for more."
+)
+RETRIES = Group("Retries", "When a failed kickoff runs again. It continues after its last finished task.")
+RETENTION = Group(
+    "Retention", "How long data of kickoffs is kept after they have ended. 0 or `forever` keeps the data."
+)
+RUNS = Group("Runs and clients", "How a run starts, and what clients of the crew may do.")
+FILES = Group("Files of the project", "What the version of a project consists of, and which Python runs it.")
+ORIGIN = re.compile(r"\*|https?://(?:[a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
+MOST_ORIGINS = 100
 
 
 def _are_patterns(value: Any) -> bool:
@@ -144,54 +68,193 @@ def _is_python(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and value.isprintable()
 
 
-def _one_of(*words: str) -> Check:
-    listed = " or ".join(f'"{word}"' for word in words)
-    return Check(lambda value: isinstance(value, str) and value in words, listed)
+def _origins(given: list[str]) -> list[str]:
+    for one in given:
+        if not ORIGIN.fullmatch(one):
+            raise BadSetting(f"{one[:100]!r} is no origin such as https://app.example.com, and not *")
+    return given
 
 
-LARGEST = 2**31 - 1
-MOST_RUNS = 1000
-LONGEST_SHOWN = 200
-LEAST, MOST = 0.001, 1000
-CHECKS = {
-    "concurrency": Check(_is_count, "a whole number of 1 or more"),
-    "max_waiting": Check(_is_count, "a whole number of 1 or more"),
-    "weight": Check(_is_weight, f"a number from {LEAST} to {MOST}"),
-    "concurrency_strategy": _one_of("enqueue", "reject", "cancel_running"),
-    "preload": _one_of("framework", "project"),
-    "python": Check(_is_python, 'a version such as "3.12", or the path of an interpreter or an environment'),
-    "start": _one_of("fork", "exec"),
-    "reuse": Check(lambda value: _is_count(value) and value <= MOST_RUNS, "a whole number from 1 to 1000"),
-    "profile": _one_of("documented", "live"),
-    "secret_in_prompt": _one_of("warn", "refuse"),
-    "ignore": Check(_are_patterns, 'a list of paths in the project, such as ["data/*", "*.csv"]'),
-}
+PATTERNS = Kind(
+    "lines", 'a list of paths in the project, such as ["data/*", "*.csv"]',
+    lambda value: value if _are_patterns(value) else None, list[str],
+)  # fmt: skip
+PYTHON = Kind(
+    "text", 'a version such as "3.12", or the path of an interpreter or an environment',
+    lambda value: value if _is_python(value) else None, str,
+)  # fmt: skip
+ORIGINS = Kind("lines", "a list of origins", _origins, list[str], {"max_length": MOST_ORIGINS})
 
 
-TABLES: dict[str, type[Limits | Retention | Retries]] = {
-    "limits": Limits,
-    "retention": Retention,
-    "retries": Retries,
-}
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings of a crew. A new one is declared here, and used where it acts."""
+
+    concurrency: int | None = setting(
+        None, whole(), "Kickoffs at once", "The most kickoffs that run at once, over all workers.", group=QUEUE
+    )
+    weight: float = setting(
+        1, number(0.001, 1000), "Weight", "Its share of the slots, relative to others.", group=QUEUE
+    )
+    max_waiting: int | None = setting(
+        None, whole(), "Longest queue", "The most kickoffs that wait in its queue. Further ones get 429.", group=QUEUE
+    )
+    concurrency_strategy: Strategy = setting(
+        "enqueue",
+        choice(enqueue="wait for its turn", reject="refuse it with 409", cancel_running="replace the other one"),
+        "Same concurrency key",
+        "The effect of an open kickoff with the same concurrency key.",
+        group=QUEUE,
+    )
+    limits: Limits = table(
+        Limits, LIMITS, "Limits of a run, such as `timeout` in seconds and `memory_limit` in bytes or as text."
+    )
+    retries: Retries = table(
+        Retries, RETRIES, "When a failed kickoff runs again: `attempts`, `backoff`, `longest_backoff`, `reasons`."
+    )
+    retention: Retention = table(
+        Retention, RETENTION, "Days that `kickoffs`, `events` and `journal` are kept after the end of a kickoff."
+    )
+    preload: Literal["framework", "project"] = setting(
+        "framework",
+        choice(framework="the framework alone", project="the modules of the project too"),
+        "Import before the fork",
+        "What is imported before a run's process is forked. `project` starts runs quicker. Its modules must bear "
+        "a fork.",
+        group=RUNS,
+    )
+    reuse: int = setting(
+        1,
+        whole(1000),
+        "Kickoffs of a process",
+        "How many kickoffs one process may run, one after the other. More than 1 start quicker, and share the "
+        "variables of modules.",
+        group=RUNS,
+    )
+    profile: Literal["documented", "live"] = setting(
+        "documented",
+        choice(documented="as CrewAI's guide shows it", live="with all members"),
+        "Form of the result",
+        "The form of the result in its statuses. A token can have a form of its own.",
+        group=RUNS,
+    )
+    secret_in_prompt: Literal["warn", "refuse"] = setting(
+        "warn",
+        choice(warn="a warning on the kickoff", refuse="the end of the run"),
+        "Secret in a prompt",
+        "The effect of the value of a secret variable in a prompt: a warning, or the end of the run.",
+        group=RUNS,
+    )
+    cors_origins: list[str] = setting(
+        list,
+        ORIGINS,
+        "Web pages that may call it",
+        "Origins of web pages that may use its crew API, such as `https://app.example.com`. `*`: all.",
+        group=RUNS,
+        by="deployment",
+    )
+    rate_limit: float | None = setting(
+        None, number_above_0(100_000), "Rate limit", "Requests a second of each token.", group=RUNS, by="deployment"
+    )
+    start: Literal["fork", "exec"] = setting(
+        "fork",
+        choice(fork="from a process that has imported the framework", exec="as a fresh interpreter"),
+        "Start",
+        "How the process of a run starts.",
+        group=RUNS,
+        by="project",
+    )
+    ignore: list[str] = setting(
+        list,
+        PATTERNS,
+        "Ignored files",
+        "Patterns of paths in the project. A change of a matching file does not change the project.",
+        group=FILES,
+        by="project",
+    )
+    python: str | None = setting(
+        None, PYTHON, "Python", "The interpreter, as a path or a version.", group=FILES, by="project"
+    )
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], file: Path, others: Collection[str] = ()) -> Self:
+        """Parses the table of a project. `others` are the keys of the same table that name the entrypoint.
+
+        Raises ProjectError with the file and the key.
+        """
+        known = {name: one for name, one in declared(cls).items() if one.by != "deployment"}
+        names = sorted({*known, *others})
+        if unknown := sorted(given.keys() - names):
+            raise _fault(file, f"{unknown[0]} is no option; there are: {', '.join(names)}")
+        values: dict[str, Any] = {}
+        for name, one in known.items():
+            if name in given:
+                try:
+                    values[name] = (
+                        _table(name, given[name], file) if one.kind.table else checked(name, one.kind, given[name])
+                    )
+                except BadSetting as error:
+                    raise _fault(file, str(error)) from None
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Restores options from the value of `to_json`."""
+        return cls(**{**value, **{name: kind.parse(value.get(name, {})) for name, kind in TABLES.items()}})
+
+    def replaced_by(self, settings: Mapping[str, Any]) -> Self:
+        """Returns the options with those of a deployment's settings in their place. Tables are replaced by member.
+
+        `settings` are valid. Members that are no settings are ignored.
+        """
+        given = {name: value for name, value in settings.items() if name in declared(type(self))}
+        own = {name: getattr(self, name).with_values(given[name]) for name in TABLES if name in given}
+        return replace(self, **{**given, **own})
+
+    def over(self, server: Self) -> Self:
+        """Returns the options with those of the server where there are none."""
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        unset = {name: getattr(server, name) for name, value in own.items() if value is None}
+        return replace(self, **unset, **{name: getattr(server, name).replaced_by(own[name]) for name in TABLES})
+
+    @staticmethod
+    def of_kickoff(source: Mapping[str, Any], settings: Mapping[str, Any]) -> Options:
+        """Returns the options of a version with this source, under these settings of its deployment."""
+        return _of_kickoff(json.dumps([source.get("options", {}), settings]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the options that differ from the defaults."""
+        usual = Options()
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        found = {name: value for name, value in given.items() if value != getattr(usual, name)}
+        return {name: value.to_json() if name in TABLES else value for name, value in found.items()}
+
+    def settings(self) -> dict[str, Any]:
+        """Returns all that a deployment can set, as JSON has it."""
+        own = {name: getattr(self, name) for name, one in declared(type(self)).items() if one.by != "project"}
+        return {name: value.all() if name in TABLES else plain(value) for name, value in own.items()}
+
+
+@lru_cache(1000)
+def _of_kickoff(text: str) -> Options:
+    options, settings = json.loads(text)
+    return Options.from_json(options).replaced_by(settings)
+
+
+TABLES = {name: one.kind.table for name, one in declared(Options).items() if one.kind.table}
 """Options that are tables: [tool.windlass.limits] and so on."""
+SETTINGS = tuple(all_settings(Options))
+"""All settings of a crew, with the members of tables."""
 
 
-def _table(name: str, table: Any, file: Path) -> Limits | Retention | Retries:
-    if not isinstance(table, dict):
-        raise _fault(file, name, f"must be a table, not {_shown(table)}")
+def _table(name: str, given: Any, file: Path) -> Any:
+    if not isinstance(given, dict):
+        raise BadSetting(f"{name} must be a table, not {shown(given)}")
     try:
-        return TABLES[name].parse(table)
-    except (BadLimit, BadAge, BadRetries) as error:
+        return TABLES[name].parse(given)
+    except BadSetting as error:
         raise ProjectError(f"{file}: in [tool.windlass.{name}], {error}.") from None
 
 
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of more than 4,300 digits
-        return "such a large number"
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
-
-
-def _fault(file: Path, key: str, what: str) -> ProjectError:
-    return ProjectError(f"{file}: in [tool.windlass], {key} {what}.")
+def _fault(file: Path, what: str) -> ProjectError:
+    return ProjectError(f"{file}: in [tool.windlass], {what}.")

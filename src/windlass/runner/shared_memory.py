@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from windlass import log, removal
-from windlass.kickoffs.limits import MOST, Limits
+from windlass.kickoffs.declared_settings import MOST
+from windlass.kickoffs.limits import Limits
 from windlass.runner.processes import Families, Process, all_processes, users_of
 from windlass.runner.scratch import DiskUse
 

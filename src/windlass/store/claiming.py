@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from windlass import __version__, log
-from windlass.kickoffs.limits import BadLimit, Limits
+from windlass.kickoffs.declared_settings import BadSetting
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import TaskState
@@ -181,7 +182,7 @@ def _readable(rows: Sequence[Row]) -> Iterator[Claimed]:
     for row in rows:
         try:
             yield _claimed(row)
-        except (BadLimit, KeyError, TypeError, ValueError) as error:
+        except (BadSetting, KeyError, TypeError, ValueError) as error:
             logger.event("worker.run_failed", kickoff_id=row["id"], attempt=row["attempt"], exc=error)
 
 

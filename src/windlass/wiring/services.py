@@ -40,7 +40,6 @@ from windlass.deployments.deploys import Deploys
 from windlass.deployments.management import Management
 from windlass.deployments.resolution import Resolver
 from windlass.deployments.secret_reads import connector
-from windlass.deployments.settings import ServerDefaults
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
 from windlass.errors import DatabaseUnavailable
@@ -54,7 +53,7 @@ from windlass.lifecycle.statuses import Statuses
 from windlass.lifecycle.worker import Worker
 from windlass.lifecycle.worker_config import WorkerConfig
 from windlass.loopback import http_url, is_loopback
-from windlass.projects import ServedCode, TrustedProjects
+from windlass.projects import Options, ServedCode, TrustedProjects
 from windlass.projects.bounded_reader import BoundedReader
 from windlass.runner.crew_account import crew_account
 from windlass.store.accepting import Accepting
@@ -328,7 +327,8 @@ class Services:
         infrastructure = self.infrastructure
         overview = OverviewStore(infrastructure.database)
         variables = Variables(VariableStore(infrastructure.database), infrastructure.key_ring)
-        usual = ServerDefaults(self.settings.limits, self.settings.retention, self.settings.max_waiting)
+        settings = self.settings
+        usual = Options(max_waiting=settings.max_waiting, limits=settings.limits, retention=settings.retention)
         management = Management(
             DeploymentStore(infrastructure.database), overview, infrastructure.tokens, variables, usual
         )

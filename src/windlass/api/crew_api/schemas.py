@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -27,7 +26,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from windlass.kickoffs.limits import MOST, SECONDS, SIZES, BadLimit, Limits
+from windlass.kickoffs.declared_settings import MOST, BadSetting, Kind, declared
+from windlass.kickoffs.limits import Limits
 
 
 def _of_form(pattern: str, wanted: str) -> BeforeValidator:
@@ -57,7 +57,7 @@ def _limits(value: object) -> Limits:
         raise _refused("Input should be an object such as {timeout: 600}")
     try:
         return Limits.parse(value)
-    except BadLimit as error:
+    except BadSetting as error:
         raise _refused(str(error)) from None
 
 
@@ -66,19 +66,19 @@ def _refused(reason: str) -> PydanticCustomError:
     return PydanticCustomError("bad_limit", "{words}", {"words": words})
 
 
-def _schema_of(name: str) -> dict[str, Any]:
+def _schema_of(kind: Kind) -> dict[str, Any]:
     number: dict[str, Any] = {
-        "type": "number" if name in SECONDS else "integer",
+        "type": "number" if kind.form == "seconds" else "integer",
         "exclusiveMinimum": 0,
         "maximum": MOST,
     }
-    text = [{"type": "string", "pattern": SIZE_PATTERN}] if name in SIZES else []
+    text = [{"type": "string", "pattern": SIZE_PATTERN}] if kind.form == "size" else []
     return {"anyOf": [number, *text, {"type": "null"}]}
 
 
 LIMITS_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {field.name: _schema_of(field.name) for field in fields(Limits)},
+    "properties": {name: _schema_of(one.kind) for name, one in declared(Limits).items()},
     "additionalProperties": False,
 }
 LimitsMember = Annotated[Limits, PlainValidator(_limits), WithJsonSchema(LIMITS_SCHEMA)]
