@@ -63,22 +63,22 @@ def test_commands_without_an_address_and_a_token_mean_the_server_of_this_home(fo
         kickoff = windlass("kickoff", "-i", "leaf=green").out.strip()
         with windlass.started("status", kickoff, "--watch") as watching:
             watching.wait_for("running")
-            assert windlass("why", kickoff).out.startswith("It runs the task ")
+            assert "It runs the task " in windlass("status", kickoff).err
             stopped = windlass("stop", kickoff, "--wait")
             assert stopped.code == 0, stopped
             assert "failed (cancelled)" in stopped.err.splitlines()[-1]
             assert watching.end() == 1
-        assert "(cancelled)" in windlass("why", kickoff).out
-        assert "  1. Started " in windlass("show", kickoff).out
+        assert "(cancelled)" in windlass("status", kickoff).err
+        assert "  1. Started " in windlass("status", kickoff, "--full").out
         assert windlass("stop", kickoff).err == "It had ended before: nothing is left to stop.\n"
         assert windlass("status", kickoff, WINDLASS_TOKEN="wlo_wrong").code == 3
-        for name in ("why", "stop", "status", "show"):
+        for name in ("stop", "status"):
             unknown = windlass(name, "0199aaaa-0000-7000-8000-000000000001")
             assert unknown.code == 3
             assert "There is no kickoff with this id" in unknown.err
         server.interrupt()
         assert server.end() == 0
-    assert windlass("why", kickoff).code == windlass("kickoff").code == windlass("inputs").code == 4
+    assert windlass("status", kickoff).code == windlass("kickoff").code == windlass("inputs").code == 4
 
 
 def shown_on_a_terminal(windlass: Command, project: Path) -> str:

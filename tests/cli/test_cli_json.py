@@ -190,7 +190,7 @@ def test_a_machine_as_json(server: Command, tmp_path: Path) -> None:
     assert (ended.code, found[-1]["level"]) == (1, "fail")
 
 
-@pytest.mark.parametrize("name", ["status", "why", "show", "stop"])
+@pytest.mark.parametrize("name", ["status", "stop"])
 def test_a_kickoff_as_json_by_either_name_of_the_option(windlass: Command, crew: FakeCrew, name: str) -> None:
     windlass.environment["WINDLASS_TOKEN"] = TOKEN
     told = value(windlass, name, crew.url, KICKOFF)

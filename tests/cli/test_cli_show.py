@@ -18,13 +18,13 @@ def windlass(windlass: Command) -> Command:
     return windlass
 
 
-def test_show_tells_the_tasks_and_each_attempt_on_standard_output(windlass: Command, crew: FakeCrew) -> None:
+def test_a_full_status_has_the_tasks_and_each_attempt_on_standard_output(windlass: Command, crew: FakeCrew) -> None:
     crew.statuses = [completed(task("plan", "completed"), task("write", "completed"))]
     crew.attempts = [
         attempt(1, "released", "its worker stopped", ran=["plan"]),
         attempt(2, "SUCCESS", restored=1, from_journal=["plan"], ran=["write"]),
     ]
-    ended = windlass("show", crew.url, KICKOFF)
+    ended = windlass("status", crew.url, KICKOFF, "--full")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0] == f"Kickoff {KICKOFF}"
@@ -36,25 +36,25 @@ def test_show_tells_the_tasks_and_each_attempt_on_standard_output(windlass: Comm
     ]
 
 
-def test_what_is_shown_of_a_kickoff_that_failed_is_no_failure(windlass: Command, crew: FakeCrew) -> None:
+def test_a_full_status_of_a_failed_kickoff_ends_with_1(windlass: Command, crew: FakeCrew) -> None:
     crew.statuses = [failed(reason="lost", error="It was lost 4 times.")]
-    ended = windlass("show", crew.url, KICKOFF)
-    assert ended.code == 0
+    ended = windlass("status", crew.url, KICKOFF, "--full")
+    assert ended.code == 1
     assert "(lost): It was lost 4 times." in ended.out
 
 
 def test_a_program_gets_the_status_with_the_attempts_in_it(windlass: Command, crew: FakeCrew) -> None:
     crew.statuses, crew.attempts = [completed()], [attempt(1, "SUCCESS")]
-    ended = windlass("show", crew.url, KICKOFF, "--json-output")
+    ended = windlass("status", crew.url, KICKOFF, "--full", "--json-output")
     assert json.loads(ended.out) == {**crew.statuses[0], "attempts": crew.attempts}
 
 
 def test_an_unknown_kickoff_is_a_refusal(windlass: Command, crew: FakeCrew) -> None:
-    ended = windlass("show", crew.url, "unknown")
+    ended = windlass("status", crew.url, "unknown", "--full")
     assert (ended.code, ended.out) == (3, "")
     assert "404 Not Found" in ended.err
 
 
 def test_a_server_that_is_away_is_told(windlass: Command, crew: FakeCrew) -> None:
     crew.stop()
-    assert windlass("show", crew.url, KICKOFF).code == 4
+    assert windlass("status", crew.url, KICKOFF, "--full").code == 4

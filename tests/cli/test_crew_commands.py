@@ -8,6 +8,7 @@ import pytest
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from cli.fake_crew import KICKOFF, TOKEN, completed, failed, problem, running, task
+from windlass.cli.why_text import LIMITS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,15 +112,20 @@ def test_the_status_of_a_kickoff_that_runs_is_no_failure(windlass: Command, crew
     crew.statuses = [running(task("research", "completed"), task("write", "running"))]
     ended = windlass("status", crew.url, KICKOFF)
     assert (ended.code, ended.out) == (0, "")
-    assert "runs\n" in ended.err
-    assert "1 of 2 tasks done; write" in ended.err
+    assert "It runs the task write, by Researcher" in ended.err
+    assert "1 of 2 tasks are done.\n" in ended.err
 
 
 def test_a_kickoff_that_failed_ends_the_command_with_1_and_says_why(windlass: Command, crew: FakeCrew) -> None:
     crew.statuses = [failed(task("research", "failed"), reason="timed_out", error="It took more than 60 s.")]
     ended = windlass("status", crew.url, KICKOFF)
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.splitlines() == ["  research: failed", "failed (timed_out): It took more than 60 s."]
+    assert ended.err.splitlines() == [
+        "  research: failed",
+        "It failed after 1.0 s (timed_out): It took more than 60 s.",
+        "The failed task is research.",
+        LIMITS,
+    ]
 
 
 def test_a_program_gets_the_whole_answer(windlass: Command, crew: FakeCrew) -> None:

@@ -10,9 +10,12 @@ from windlass.cli.show_text import ENDS, describe
 from windlass.kickoffs.states import AttemptEnd
 
 AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
-command = "windlass {} ID".format
 USED = {"prompt_tokens": 900, "completion_tokens": 334, "total_tokens": 1234, "successful_requests": 4}
 FROM, TO = "2026-01-02T03:04:06.000000Z", "2026-01-02T03:04:08.500000Z"
+
+
+def command(name: str, *options: str) -> str:
+    return " ".join(["windlass", name, "ID", *options])
 
 
 def attempts_told(*attempts: dict[str, Any]) -> list[str]:

@@ -11,7 +11,10 @@ from windlass.kickoffs.states import Reason
 from windlass.kickoffs.waiting import Code
 
 AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
-command = "windlass {} ID".format
+
+
+def command(name: str, *options: str) -> str:
+    return " ".join(["windlass", name, "ID", *options])
 
 
 def test_a_kickoff_in_the_queue_says_what_it_waits_for_and_since_when() -> None:
@@ -26,7 +29,9 @@ def test_a_kickoff_in_the_queue_says_what_it_waits_for_and_since_when() -> None:
 def test_there_are_words_for_whatever_a_kickoff_waits_for() -> None:
     assert set(WHILE_IT_WAITS) == set(get_args(Code))
     for code, words in WHILE_IT_WAITS.items():
-        assert explain(waiting(code, "something"), AT, command)[-1] == words.replace("{show}", "windlass show ID")
+        assert explain(waiting(code, "something"), AT, command)[-1] == words.replace(
+            "{status --full}", "windlass status ID --full"
+        )
 
 
 def test_a_kickoff_that_waits_after_a_loss_says_how_often_it_was_begun() -> None:
@@ -47,7 +52,7 @@ def test_a_run_says_its_task_since_when_how_far_and_its_warnings() -> None:
     assert explain(running(*tasks, attempt=2, warnings=[stalled]), AT, command) == [
         "It runs the task b, by Researcher, for 10 s now.",
         "1 of 2 tasks are done.",
-        "This is attempt 2. See how the earlier attempts ended: windlass show ID",
+        "This is attempt 2. See how the earlier attempts ended: windlass status ID --full",
         "Warning: No sign of life for 300 s.",
     ]
 

@@ -73,7 +73,7 @@ def test_a_command_for_a_server_that_was_logged_in_to_opens_no_database(
     assert not needless(modules, NO_DATABASE)
 
 
-@pytest.mark.parametrize("name", ["status", "why", "show", "logs", "files", "stop"])
+@pytest.mark.parametrize("name", ["status", "logs", "files", "stop"])
 def test_a_command_for_a_crew_opens_no_database(windlass: Command, server: FakeServer, name: str) -> None:
     _, modules = imported(windlass, name, "--token", "wlo_x", server.url, "0199bbbb-0000-7000-8000-000000000002")
 

@@ -58,7 +58,7 @@ def test_a_shell_completes_crews_and_kickoffs(windlass: Command, server: FakeSer
     assert completed(windlass, "windlass deployments show t") == ["plain,tea"]
     assert completed(windlass, "windlass inputs --deployment ") == ["plain,tea", "plain,coffee"]
     assert completed(windlass, "windlass env list c") == ["plain,coffee"]
-    assert completed(windlass, "windlass why 0199") == [f"plain,{KICKOFF}"]
+    assert completed(windlass, "windlass status 0199") == [f"plain,{KICKOFF}"]
     assert completed(windlass, "windlass kickoffs delete ") == [f"plain,{KICKOFF}"]
     assert completed(windlass, "windlass open ") == ["plain,tea", "plain,coffee", f"plain,{KICKOFF}"]
 

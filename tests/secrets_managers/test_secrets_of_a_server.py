@@ -254,9 +254,8 @@ def search_commands(stage: Stage, search: Search, kickoffs: list[str]) -> None:
         ("deployments", "show", CREW, "--json"),
         ("identity", "--json"),
         *(("status", kickoff) for kickoff in kickoffs),
-        *(("show", kickoff) for kickoff in kickoffs),
+        *(("status", kickoff, "--full") for kickoff in kickoffs),
         *(("logs", kickoff, "--json") for kickoff in kickoffs),
-        *(("why", kickoff) for kickoff in kickoffs),
     ]
     for command in commands:
         ended = stage.windlass(*command)

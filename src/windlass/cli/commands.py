@@ -33,9 +33,7 @@ SECTIONS = {
     "Kickoffs": {
         "inputs": ("kickoff", "Show the inputs of a crew."),
         "kickoff": ("kickoff", "Start a crew."),
-        "status": ("status", "Show the progress of a kickoff, or its result."),
-        "why": ("status", "Explain why a kickoff waits, what it does, or why it ended."),
-        "show": ("status", "Show a kickoff in full, with its tasks and attempts."),
+        "status": ("status", "Show the result of a kickoff, or why it waits or failed."),
         "logs": ("logs", "Show what a kickoff did: its events, oldest first."),
         "files": ("files", "List the files that a run wrote, or download them."),
         "stop": ("stop", "Stop a kickoff, or all open ones with --all."),

@@ -31,7 +31,7 @@ def changes(before: Status | None, after: Status) -> list[str]:
     """Returns a line for each change between two statuses. With `before` None, returns all changes so far."""
     return [
         *_state_changes(before or {}, after),
-        *_task_changes(before or {}, after),
+        *task_changes(before or {}, after),
         *_new_warnings(before or {}, after),
     ]
 
@@ -122,7 +122,7 @@ def _is_repeated(status: Status) -> bool:
     return status.get("state") == "STARTED" and (status.get("attempt") or 0) > 1
 
 
-def _task_changes(before: Status, after: Status) -> list[str]:
+def task_changes(before: Status, after: Status) -> list[str]:
     known = {task.get("task_id"): task.get("state") for task in tasks_of(before)}
     return [
         f"  {task_name(task, number)}: {task_words(task)}"

@@ -27,7 +27,7 @@ AFTER_A_BAD_END = {
     "cancelled": "Its completed work is not undone. Kick it off again for another run.",
     "timed_out": LIMITS,
     "limit": LIMITS,
-    "crashed": "Its last printed lines often show the cause. `windlass db shell` reads them from the table `events`.",
+    "crashed": "Its last printed lines often show the cause: {logs}",
     "lost": "Look in the server's log for `kickoff.lost`. Often the machine ran out of memory. Then kick it off again.",
     "secrets": "If a value could not be read: `windlass env list DEPLOYMENT` shows where its variables come from, and "
     "`windlass credentials test NAME` why a provider refuses a credential. Then kick it off again.",
@@ -39,7 +39,7 @@ WHILE_IT_WAITS = {
     "concurrency": "`concurrency` under [tool.windlass] in pyproject.toml is how many of its kickoffs run at once.",
     "key": "It starts when that kickoff has ended. `windlass stop KICKOFF_ID` ends it sooner, if you may.",
     "time": "It starts at that time, or when the next slot is free after it.",
-    "retry": "Steps in its journal are not run again. See how each attempt ended: {show}",
+    "retry": "Steps in its journal are not run again. See how each attempt ended: {status --full}",
     "paused": "No kickoff of the crew starts until then. New ones are accepted.",
     "worker": "No kickoff of any crew starts until then.",
     "environment": "This happens once on each machine for a version, and takes longer if it has new packages.",
@@ -49,9 +49,9 @@ WHILE_IT_WAITS = {
     "human": "It continues when the question is answered.",
 }
 """Maps the code of `waiting_for` to what to do, or what will happen, as above."""
-COMMAND = re.compile(r"\{(\w+)}")
-Command = Callable[[str], str]
-"""Returns a command for the kickoff, as a person would type it."""
+COMMAND = re.compile(r"\{([\w -]+)}")
+Command = Callable[..., str]
+"""Returns a command for the kickoff, with options, as a person would type it."""
 UNITS = {"days": 86400, "hours": 3600, "minutes": 60}
 """The length of each unit in seconds."""
 
@@ -88,7 +88,7 @@ def _waits(status: Status, at: datetime, command: Command) -> list[str]:
 
 
 def _with_commands(text: str, command: Command) -> str:
-    return COMMAND.sub(lambda found: command(found[1]), text)
+    return COMMAND.sub(lambda found: command(*found[1].split()), text)
 
 
 def _earlier_attempts(status: Status) -> str:
@@ -121,7 +121,9 @@ def _how_far(status: Status) -> str:
 
 def _attempt(status: Status, command: Command) -> str:
     attempt = status.get("attempt") or 0
-    return f"This is attempt {attempt}. See how the earlier attempts ended: {command('show')}" if attempt > 1 else ""
+    if attempt <= 1:
+        return ""
+    return f"This is attempt {attempt}. See how the earlier attempts ended: {command('status', '--full')}"
 
 
 def _ended_well(status: Status, command: Command) -> list[str]:
