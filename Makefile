@@ -12,7 +12,7 @@ export UV_LINK_MODE ?= copy
 # As pip does: behind a company's proxy the certificates of the machine count.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: run serve test browser servers test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak docs clean help
+.PHONY: run serve test test-unit browser servers test-versions rotation-example check lint types imports assets lock lock-versions audit bench soak docs clean help
 
 run: $(STAMPS)/run $(STAMPS)/assets  ## install, then serve the example crew (PROJECT=path serves yours)
 	@echo "==> starting Windlass with $(PROJECT)"
@@ -29,9 +29,13 @@ test: $(STAMPS)/dev $(STAMPS)/assets $(STAMPS)/semantic-kernel $(OLDER:%=$(STAMP
 	@echo "==> running the tests"
 	CREWAI_ENVIRONMENTS="$(OLDER)" $(BIN)/python -m pytest $(ARGS)
 
-# Without a browser its tests are skipped, so a failure here is only a message. Set WINDLASS_TESTS_BROWSER to name another one.
+test-unit: $(STAMPS)/dev  ## run the tests that need no server, no database and no process: within a minute
+	$(BIN)/python -m pytest -m unit $$(grep -rl --include="test_*.py" "mark.unit" tests) $(ARGS)
+
+# Without a browser its tests are skipped, so a failure here is only a message. Set WINDLASS_TESTS_BROWSER to name another one, or to
+# "none" to install and use none.
 browser:
-	@command -v chromium chromium-browser google-chrome google-chrome-stable $${WINDLASS_TESTS_BROWSER:-} >/dev/null || { \
+	@test "$${WINDLASS_TESTS_BROWSER:-}" = none || command -v chromium chromium-browser google-chrome google-chrome-stable $${WINDLASS_TESTS_BROWSER:-} >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 		echo "==> installing Chromium, for the tests of pages (once)" && \
 		(apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null 2>&1; \

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import sys
 from compileall import compile_dir
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,10 @@ PROJECTS = re.compile("/projects_for_tests/projects/|/templates/")
 """Of files that tests copy, without byte code."""
 
 _numbers = itertools.count(1)
+
+
+STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "socket.bind", "socket.connect", "subprocess.Popen"}
+"""Events of the interpreter that no unit test causes: one that starts a process, or that connects to one."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,6 +86,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chance = random.Random(seed)
         places = {path: chance.random() for path in dict.fromkeys(item.path for item in items)}
         items.sort(key=lambda item: (places[item.path], chance.random()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a test of `make test-unit` that starts a process or opens a connection."""
+    if item.config.getoption("markexpr") == "unit" and not _forbidding:
+        _forbidding.append(True)
+        sys.addaudithook(refuse_processes)
+    return (yield)
+
+
+_forbidding: list[bool] = []
+
+
+def refuse_processes(event: str, _: object) -> None:
+    if event in STARTS:
+        raise AssertionError(f"a unit test may not cause {event}: remove the mark `unit` from its module")
 
 
 def pytest_collection_finish() -> None:

@@ -17,6 +17,9 @@ from windlass.foreign_files import read_file
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 SECRET = "hunter2hunter2"
 BAD = f'FIRST_OF_ALL=1\n{SECRET} is no line\nexport SECOND_OF_ALL=2\nTHIRD_OF_ALL="{SECRET}\n'
 

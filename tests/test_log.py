@@ -22,6 +22,9 @@ from windlass.secrets.secret import STARS, Secret
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.unit
+
+
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "log-events.md"
 OURS = logger("windlass.test")
 LOGGER = logging.getLogger("windlass.test")

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.api.crew_api.kickoff_requests import KEY, key_of_item
 from windlass.api.crew_api.schemas import LARGEST_BATCH
+
+pytestmark = pytest.mark.unit
 
 
 @given(st.text(min_size=1, max_size=255), st.lists(st.integers(0, LARGEST_BATCH), unique=True, min_size=2, max_size=5))

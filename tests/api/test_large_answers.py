@@ -11,6 +11,8 @@ from starlette.responses import StreamingResponse
 from windlass.aio import LARGE
 from windlass.api.streaming_json import json_text
 
+pytestmark = pytest.mark.unit
+
 
 async def sent(parts: list[str]) -> tuple[dict[str, str], list[bytes]]:
     """Head and pieces of the answer, as the server is given them."""

@@ -13,6 +13,9 @@ from windlass.embedded_postgres.backup_file import ABOUT, DUMP, KEY, BackupError
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 TOLD = json.dumps(
     {
         "format": 1,

@@ -13,6 +13,9 @@ from windlass_child.protocol.frames import TooLarge, encode
 from windlass_child.protocol.messages import Budget, Event, Failed, Message, Succeeded, TaskEnded, Warned
 from windlass_child.protocol.sizes import size_in_words
 
+pytestmark = pytest.mark.unit
+
+
 MB = 1 << 20
 
 

@@ -14,6 +14,9 @@ from windlass_child.masking.secret_values import MASK, SecretValues
 from windlass_child.process.report import Report
 from windlass_child.protocol.messages import Event, Message, Succeeded
 
+pytestmark = pytest.mark.unit
+
+
 SECRET = "Xk29vQ7mT4zR8bLw"
 SECRETS = SecretValues({"TOKEN": SECRET})
 ANSWER = f"The token is {SECRET}, and again {SECRET}. Xk29vQ was its beginning"

@@ -34,6 +34,8 @@ from windlass_child.protocol.messages import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
 
 class Colour(enum.Enum):
     RED = "red"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from windlass_child.crewai.inputs import Input, described
+
+pytestmark = pytest.mark.unit
 
 
 def test_the_description_of_an_input_names_few_places() -> None:

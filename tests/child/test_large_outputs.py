@@ -8,6 +8,9 @@ from windlass_child.masking.redaction import Redaction
 from windlass_child.process.report import LARGE, Report
 from windlass_child.protocol.messages import Message, Succeeded, TaskEnded, TaskStarted
 
+pytestmark = pytest.mark.unit
+
+
 OUTPUT = "x" * (LARGE + 1)
 
 

@@ -20,6 +20,9 @@ from windlass_child.protocol.messages import JournalAppend, JournalReplay
 if TYPE_CHECKING:
     from windlass_child.protocol.messages import Message
 
+pytestmark = pytest.mark.unit
+
+
 VALUES = {"TOKEN": "Xk29vQ7mT4zR8bLw", "SIGNS": "p@ss/w+rd=\"'\\<&> é%", "ACCOUNT": '{"password": "Zq8-Longer"}'}
 SECRETS = SecretValues(VALUES)
 

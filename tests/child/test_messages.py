@@ -57,6 +57,9 @@ from windlass_child.protocol.messages import (
 )
 from windlass_child.protocol.validation import Encoded
 
+pytestmark = pytest.mark.unit
+
+
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

@@ -14,6 +14,9 @@ from windlass_child.masking.redaction import DEEPEST, Redaction
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.unit
+
+
 REDACTION = Redaction(
     {
         "OPENAI_API_KEY": "sk-12345678",

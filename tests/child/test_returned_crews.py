@@ -15,7 +15,7 @@ from windlass_child.crewai.callbacks import names_of, refuse_async
 from windlass_child.kinds.function import returned_crew
 from windlass_child.process.error_text import InputsRefused, ProjectFault
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.unit, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 MODEL = LLM(model="gpt-4o", api_key="sk-of-this-test")
 

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from windlass_child.masking.search import BLOCK, SHORTEST, MaskedStream, Search, joined
 
+pytestmark = pytest.mark.unit
+
+
 MASK = b"#"
 # few letters, so that patterns overlap themselves and each other
 PATTERNS = st.lists(st.text("ab", min_size=SHORTEST, max_size=30).map(str.encode), max_size=6)

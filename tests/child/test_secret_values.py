@@ -21,6 +21,9 @@ from windlass_child.protocol.messages import Inspected, Succeeded, TaskEnded, Ta
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.unit
+
+
 TOKENS = {
     "LETTERS": "Xk29vQ7mT4zR8bLw",
     "SHORTEST": "s3cr3t-8",

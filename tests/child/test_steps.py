@@ -37,6 +37,8 @@ from windlass_child.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+pytestmark = pytest.mark.unit
+
 
 class Offered(Protocol):
     """What a project may annotate its parameter with (docs/concepts/steps.md)."""

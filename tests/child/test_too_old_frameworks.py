@@ -15,6 +15,9 @@ from windlass_child.protocol.messages import Project, Unready
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 WORDS = r"^crewai 0\.76\.9 in .* is too old: Windlass runs crewai 0\.80 and newer"
 
 

@@ -7,6 +7,8 @@ import errno
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from windlass.projects.digest import look
 from windlass.wiring import change_notices
 from windlass.wiring.change_notices import ChangeNotices
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    import pytest
+
+pytestmark = pytest.mark.unit
+
 
 DEADLINE = 60.0
 

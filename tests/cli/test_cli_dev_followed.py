@@ -6,6 +6,8 @@ import pytest
 
 from windlass.wiring.reloading import OF_CODE, OF_OTHERS, FileTracker, listed
 
+pytestmark = pytest.mark.unit
+
 
 class Project:
     """A second for each change of a file."""

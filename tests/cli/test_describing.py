@@ -9,6 +9,9 @@ from cli.fake_crew import KICKOFF, attempt, completed, failed, running, task, wa
 from windlass.cli.show_text import ENDS, describe
 from windlass.kickoffs.states import AttemptEnd
 
+pytestmark = pytest.mark.unit
+
+
 AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
 USED = {"prompt_tokens": 900, "completion_tokens": 334, "total_tokens": 1234, "successful_requests": 4}
 FROM, TO = "2026-01-02T03:04:06.000000Z", "2026-01-02T03:04:08.500000Z"

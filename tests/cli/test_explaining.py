@@ -10,6 +10,9 @@ from windlass.cli.why_text import AFTER_A_BAD_END, WHILE_IT_WAITS, explain, laps
 from windlass.kickoffs.states import Reason
 from windlass.kickoffs.waiting import Code
 
+pytestmark = pytest.mark.unit
+
+
 AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
 
 

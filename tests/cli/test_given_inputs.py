@@ -7,6 +7,8 @@ import pytest
 
 from windlass.cli.kickoff_options import fitted, given_inputs, json_object, pair
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(
     ("given", "expected"),

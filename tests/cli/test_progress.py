@@ -2,8 +2,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from cli.fake_crew import completed, failed, running, task, waiting
 from windlass.cli.progress import changes, ending, final_output, now
+
+pytestmark = pytest.mark.unit
+
 
 AT = datetime(2026, 1, 2, 3, 4, 20, tzinfo=UTC)
 

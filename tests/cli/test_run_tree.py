@@ -17,6 +17,9 @@ from windlass.runner import Output
 from windlass.store.claiming import Claimed
 from windlass_child.protocol.messages import Event, TaskEnded, TaskStarted, Tokens, Warned
 
+pytestmark = pytest.mark.unit
+
+
 MANIFEST = Manifest("crew", "tides", {}, ())
 
 

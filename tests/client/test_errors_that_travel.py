@@ -28,6 +28,9 @@ from windlass.client import (
     Unreachable,
 )
 
+pytestmark = pytest.mark.unit
+
+
 EXPORTED = [getattr(client, name) for name in client.__all__]
 ERRORS = [kind for kind in EXPORTED if issubclass(kind, CrewError)]
 DONE = Status.of(

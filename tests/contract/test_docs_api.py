@@ -20,6 +20,9 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.states import AttemptEnd, Reason, State, TaskState
 from windlass.kickoffs.waiting import Code
 
+pytestmark = pytest.mark.unit
+
+
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text("utf-8")
 
 

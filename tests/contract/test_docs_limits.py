@@ -16,6 +16,9 @@ from windlass.kickoffs.declared_settings import declared
 from windlass.kickoffs.limits import Limits
 from windlass_child.protocol.sizes import size_in_words
 
+pytestmark = pytest.mark.unit
+
+
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "limits.md").read_text("utf-8")
 ROWS = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| [^|]+ \|$", PAGE, re.MULTILINE))
 

@@ -26,6 +26,9 @@ from windlass.rights import Scope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.unit
+
+
 NODE = {
     "type": "object",
     "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}, "$ref": {"type": "string"}},

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from windlass.dashboard.execution_log import MOST_CHARACTERS, Line, _newest
+
+pytestmark = pytest.mark.unit
 
 
 def lines(*lengths: int) -> list[Line]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from windlass.dashboard.timeline import MOST_OPEN, MOST_SPANS, Timeline
 from windlass.store.executions import Mark
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.unit
+
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

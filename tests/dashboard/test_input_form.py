@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from windlass.dashboard.input_form import InputField, described_inputs, texts_of, typed
 
+pytestmark = pytest.mark.unit
+
+
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["topic", "audience"],

@@ -8,6 +8,9 @@ import pytest
 
 from windlass.projects import recognise
 
+pytestmark = pytest.mark.unit
+
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CREW = EXAMPLES / "research_crew"
 

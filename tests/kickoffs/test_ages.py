@@ -7,6 +7,8 @@ import pytest
 from windlass.kickoffs.declared_settings import DAYS, BadSetting
 from windlass.kickoffs.retention import Retention
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(
     ("given", "days"), [(90, 90), (0.5, 0.5), ("7", 7), ("forever", 0), (" Forever ", 0), (0, 0), ("0", 0)]

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from windlass.kickoffs.ids import new_id, parse_id
 
+pytestmark = pytest.mark.unit
+
+
 A_KICKOFF = "019ab0c4-7d1e-7cc3-98c4-dc0c0c07398f"
 
 

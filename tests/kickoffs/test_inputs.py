@@ -6,6 +6,9 @@ import pytest
 
 from windlass.kickoffs.inputs import LONGEST_REASON, MOST_UNKNOWN, InputsCheck, Invalid, Missing
 
+pytestmark = pytest.mark.unit
+
+
 PLACE = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TRIP: dict[str, Any] = {
     "type": "object",

@@ -6,6 +6,8 @@ from windlass.kickoffs.declared_settings import BadSetting
 from windlass.kickoffs.limits import Limits
 from windlass_child.protocol.sizes import size_in_words
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(
     ("given", "size"),

@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.kickoffs.manifest import AgentDefinition, Manifest, TaskDefinition, identify
+
+pytestmark = pytest.mark.unit
+
 
 INSPECTED: dict[str, Any] = {
     "kind": "crew",

@@ -4,6 +4,8 @@ import pytest
 
 from windlass.kickoffs.waiting import how_often, ordinal
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(
     ("number", "text"),

@@ -9,6 +9,9 @@ from windlass.kickoffs.outcome import Ended, Outcome, decide, lost, lost_too_oft
 from windlass.kickoffs.states import Reason, State
 from windlass_child.protocol.messages import Failed, Inspected, Succeeded
 
+pytestmark = pytest.mark.unit
+
+
 EXITED_WITH_3 = 3 << 8
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 from windlass.kickoffs.waiting import Code
+
+pytestmark = pytest.mark.unit
+
 
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "queue.md").read_text("utf-8")
 

@@ -9,6 +9,9 @@ from windlass.kickoffs.outcome import Outcome, failure, lost
 from windlass.kickoffs.retries import Retries
 from windlass.kickoffs.states import Reason, State
 
+pytestmark = pytest.mark.unit
+
+
 ERROR = failure(Reason.ERROR, "it broke")
 
 

@@ -4,7 +4,12 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 from windlass.kickoffs.retries import REASONS, Retries
+
+pytestmark = pytest.mark.unit
+
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "retries.md").read_text("utf-8")
 

@@ -4,6 +4,9 @@ import pytest
 
 from windlass.kickoffs.states import MOVES, STATUS_ON_THE_WIRE, State
 
+pytestmark = pytest.mark.unit
+
+
 DESIGNED = """
 PENDING -> STARTED | CANCELLED | FAILED | TIMED_OUT
 STARTED -> SUCCESS | FAILED | TIMED_OUT | CANCELLED | PENDING | PENDING_HUMAN_INPUT

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from windlass.kickoffs.events import stored_event, to_json
 from windlass_child.protocol.fields import LARGEST_EVENT
 
+pytestmark = pytest.mark.unit
+
 
 def stored(payload: dict[str, Any]) -> str:
     return stored_event(1, "kind", 0.0, payload).payload

@@ -10,6 +10,9 @@ from windlass.kickoffs.states import TaskState
 from windlass.kickoffs.tasks import UNSTABLE, TaskRecord, TaskRecords, Warning_, pending_records
 from windlass_child.protocol.messages import TaskEnded, TasksKnown, TaskStarted
 
+pytestmark = pytest.mark.unit
+
+
 PLAN = TaskDefinition("plan", "aa", "plan", "Guide")
 WRITE = TaskDefinition("bb", "bb", None, None)
 

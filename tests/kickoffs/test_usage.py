@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from windlass.kickoffs.outcome import TokenUsage
 from windlass_child.protocol.messages import Tokens
+
+pytestmark = pytest.mark.unit
 
 
 def test_the_tokens_of_all_calls_are_summed() -> None:

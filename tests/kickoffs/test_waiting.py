@@ -8,6 +8,9 @@ import pytest
 from windlass.kickoffs.states import State
 from windlass.kickoffs.waiting import MOST_COUNTED, Facts, Waiting, waiting
 
+pytestmark = pytest.mark.unit
+
+
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 

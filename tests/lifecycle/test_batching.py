@@ -10,6 +10,8 @@ from windlass.batching import Batcher
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.unit
+
 
 class Hopeless(Exception):  # noqa: N818 - said of the question
     pass

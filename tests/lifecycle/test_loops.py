@@ -9,6 +9,8 @@ from windlass.aio import serving, shielded
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.background_tasks import BackgroundTasks, until_the_database_answers
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:

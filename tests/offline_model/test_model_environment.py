@@ -11,6 +11,8 @@ from windlass.offline_model.app import (
     provider_key_names,
 )
 
+pytestmark = pytest.mark.unit
+
 
 def test_a_crew_without_any_setting_is_sent_to_the_offline_model() -> None:
     for base_url in ("http://127.0.0.1:1", "http://127.0.0.1:1/", "http://127.0.0.1:1/v1"):

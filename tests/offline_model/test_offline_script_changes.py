@@ -13,6 +13,9 @@ from windlass.offline_model.script import Script, UnansweredError
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 TEA = ChatRequest.model_validate({"model": "any", "messages": [{"role": "user", "content": "tea"}]})
 RULE = "[[rules]]\ncontains = 'tea'\n"
 

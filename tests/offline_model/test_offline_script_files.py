@@ -13,6 +13,9 @@ from windlass.offline_model.faults import Seconds
 from windlass.offline_model.rules import Rule
 from windlass.offline_model.script import Reply, Script
 
+pytestmark = pytest.mark.unit
+
+
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "offline-model.md").read_text("utf-8")
 WHOLE = """
 strict = true

@@ -5,6 +5,9 @@ from jsonschema import Draft202012Validator
 
 from windlass.offline_model.schema_sample import sample
 
+pytestmark = pytest.mark.unit
+
+
 NODE = {
     "type": "object",
     "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}},

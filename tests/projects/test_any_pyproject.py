@@ -19,6 +19,9 @@ from windlass.projects.kinds import declared
 from windlass.projects.packages import document_of
 from windlass_child.checks import packages
 
+pytestmark = pytest.mark.unit
+
+
 WORDS = ["", "work:run", "work", "crew", "flow", "flows", "crewai>=1", ":", ".:.", "../x", "a\0b", "a" * 300, "é"]
 WRONG = st.recursive(
     st.booleans() | st.integers() | st.floats() | st.sampled_from(WORDS),

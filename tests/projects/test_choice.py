@@ -14,6 +14,9 @@ from windlass.projects import recognise
 from windlass.projects.kinds import code
 from windlass.projects.kinds.declared import placed
 
+pytestmark = pytest.mark.unit
+
+
 NAMED = '[project]\nname = "talk"\n'
 FACTORY = MAKE.replace("def make", "def build_crew")
 RUN = "def main():\n    return build_crew().kickoff()\n"

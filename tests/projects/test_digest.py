@@ -13,6 +13,9 @@ from windlass.errors import ProjectError
 from windlass.projects import Options, digest, glance
 from windlass.projects.digest import WHOLE, changes
 
+pytestmark = pytest.mark.unit
+
+
 FILES = {"pyproject.toml": "", "src/a/crew.py": "one", "src/a/config/agents.yaml": "two"}
 
 

@@ -11,6 +11,9 @@ from windlass.errors import ProjectError
 from windlass.projects import Interpreters
 from windlass.projects.interpreter import on_this_machine, version_of
 
+pytestmark = pytest.mark.unit
+
+
 OWN = Path(sys.executable)
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 

@@ -15,6 +15,9 @@ from windlass_child.protocol.messages import Project
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 CREW = '[project]\nname = "my-crew"\n[tool.crewai]\ntype = "crew"\n'
 
 

@@ -12,6 +12,9 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.retention import Retention
 from windlass.projects import Options, recognise
 
+pytestmark = pytest.mark.unit
+
+
 FILE = Path("/project/pyproject.toml")
 ALL = """
 [tool.windlass]

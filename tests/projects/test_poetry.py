@@ -10,6 +10,9 @@ import pytest
 from windlass.errors import ProjectError
 from windlass.projects.poetry import Lock, own_dependencies, requirements, satisfies
 
+pytestmark = pytest.mark.unit
+
+
 LINUX = {
     "python_full_version": "3.12.4", "python_version": "3.12", "sys_platform": "linux", "platform_system": "Linux",
     "os_name": "posix", "platform_machine": "x86_64", "implementation_name": "cpython",

@@ -8,6 +8,9 @@ from windlass_child.kinds import KINDS
 from windlass_child.masking.secret_parts import MACHINE
 from windlass_child.process.process_env import quiet
 
+pytestmark = pytest.mark.unit
+
+
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "projects.md").read_text("utf-8")
 
 

@@ -15,6 +15,9 @@ from windlass_child.checks import packages
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 PYTHON, PYTEST = platform.python_version(), version("pytest")
 MINOR = PYTHON.rpartition(".")[0]
 POETRY = '[tool.poetry]\nname = "a"\n[tool.poetry.dependencies]\n'

@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from projects_for_tests.making import written
 from windlass.projects import ServedCode, digest, served_code
 from windlass.projects.served_code import copied
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.unit
+
 
 FILES = {
     "pyproject.toml": "", "src/tea/crew.py": "old", "data/leaf.bin": "x" * 100, "tea.db": "rows", ".env": "KEY=1",

@@ -16,6 +16,9 @@ from windlass.cli.commands import COMMANDS, windlass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.unit
+
+
 SRC = Path(__file__).parents[2] / "src"
 TEMPLATES = sorted((SRC / "windlass").rglob("*.html"))
 VALUE = "value"

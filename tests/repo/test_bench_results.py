@@ -9,6 +9,9 @@ from bench.results import Results, difference
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 FIGURES = [
     Figure("accepted, per second", "6,000 (5,000 to 7,000)"),
     Figure("  Starlette, per second", "5,000"),

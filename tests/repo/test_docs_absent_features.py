@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from windlass.api.crew_api import routes
 from windlass.api.crew_api.schemas import UNSUPPORTED
+
+pytestmark = pytest.mark.unit
+
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/start/not-in-this-release.md").read_text("utf-8")

@@ -6,8 +6,13 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from windlass_child.crewai.capabilities import CAPABILITIES
 from windlass_child.replacements import NAMES, PROMISES
+
+pytestmark = pytest.mark.unit
+
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "development" / "crewai.md"

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from windlass.api import errors
 from windlass.api.crew_api.examples import ERRORS
 from windlass.cli.why_text import AFTER_A_BAD_END
 from windlass.kickoffs.states import Reason
+
+pytestmark = pytest.mark.unit
+
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text("utf-8")
 

@@ -7,10 +7,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from windlass.secrets.key_ring import Sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.unit
+
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"

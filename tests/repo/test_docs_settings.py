@@ -3,7 +3,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from windlass.config import Settings
+
+pytestmark = pytest.mark.unit
+
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text("utf-8")
 ROWS = re.findall(r"^\| `(?:WINDLASS_)?(\w+)` \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)

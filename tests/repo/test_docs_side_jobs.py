@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from windlass.access.tokens import Tokens
 from windlass.config import Settings
 from windlass.kickoffs.retention import Retention
@@ -22,6 +24,9 @@ from windlass.store.side_jobs import SideJobs
 from windlass.store.sources import SourceStore
 from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
+
+pytestmark = pytest.mark.unit
+
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -3,7 +3,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from windlass.kickoffs.states import MOVES, State, TaskState
+
+pytestmark = pytest.mark.unit
+
 
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "states.md").read_text("utf-8")
 

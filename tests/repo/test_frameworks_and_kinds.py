@@ -10,6 +10,9 @@ import pytest
 from windlass.projects.kinds import KINDS
 from windlass_child.frameworks import FRAMEWORKS
 
+pytestmark = pytest.mark.unit
+
+
 SRC = Path(__file__).parents[2] / "src"
 ADAPTERS = [
     *(f"windlass_child/{framework}" for framework in FRAMEWORKS),

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unit
+
+
 ROOT = Path(__file__).parents[2]
 CONTRACTS = {
     contract["name"]: contract

@@ -3,8 +3,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import windlass
 from windlass.log import EVENTS
+
+pytestmark = pytest.mark.unit
+
 
 SOURCE = Path(windlass.__file__).parent
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unit
+
+
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "requirements").rglob("*.txt"))
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unit
+
+
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]
 SOURCES = [path for path in ROOT.glob("src/**/*") if path.suffix in {".py", ".sql"}]

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.runner.io import CUT, LONGEST_LINE, LineSplitter
+
+pytestmark = pytest.mark.unit
 
 
 def split(*chunks: bytes) -> list[str]:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from windlass.runner.run_spec import machine_environment
+
+pytestmark = pytest.mark.unit
 
 
 def test_only_what_is_of_the_machine_is_kept() -> None:

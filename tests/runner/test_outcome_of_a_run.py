@@ -8,6 +8,9 @@ from windlass.kickoffs.outcome import Ended, Outcome, decide
 from windlass.kickoffs.states import Reason, State
 from windlass_child.protocol.messages import Failed, Succeeded
 
+pytestmark = pytest.mark.unit
+
+
 KILLED = int(signal.SIGKILL)
 EXITED_3 = 3 << 8
 

@@ -15,6 +15,8 @@ from windlass.removal import remove, removed
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
 
 async def test_a_caller_that_is_cancelled_leaves_the_removal_to_its_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

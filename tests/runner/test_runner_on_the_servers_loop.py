@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.outcome import Outcome
 
+pytestmark = pytest.mark.unit
+
+
 DEADLINE = 60.0
 PYPROJECT = '[project]\nname = "leaves"\nversion = "1"\n'
 CODE = """

@@ -13,6 +13,8 @@ from windlass.runner.scratch import Scratch
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
 
 def test_workers_that_share_a_home_come_and_go_without_harm_to_one_another(tmp_path: Path) -> None:
     base = tmp_path / "runs"

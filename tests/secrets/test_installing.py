@@ -9,6 +9,9 @@ from windlass.secrets.installing import command_for
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 EDITABLE = '{"dir_info": {"editable": true}, "url": "file:///srv/windlass"}'
 
 

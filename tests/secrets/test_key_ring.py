@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from windlass.errors import WindlassError
 from windlass.secrets.key_ring import Damaged, KeyRing, MasterKey, UnknownKey
 
+pytestmark = pytest.mark.unit
+
+
 OLD, NEW, FOREIGN = MasterKey(b"o" * 32), MasterKey(b"n" * 32), MasterKey(b"f" * 32)
 RING = KeyRing([OLD])
 CONTEXT = "tokens.shown:7"

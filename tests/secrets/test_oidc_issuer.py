@@ -20,6 +20,9 @@ from joserfc.jwk import KeySet, RSAKey
 
 from windlass.secrets.oidc import BadSigningKey, Issuer, SigningKey, doubt_about, keys_of_variable, signing_key
 
+pytestmark = pytest.mark.unit
+
+
 URL, ORGANIZATION = "https://crews.example.com", "5b0c4b6e-3c52-4a58-9d0c-2f5a9f1d1f10"
 PRIVATE_MEMBERS = {"d", "p", "q", "dp", "dq", "qi"}
 

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from windlass.secrets.secret import STARS, Secret
 
+pytestmark = pytest.mark.unit
+
+
 PLAIN = "sk-live-1234"
 
 

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from windlass.secrets.secret import Secret, TokenKind, digest, from_authorization_header, kind_of, last_four, new_token
 
+pytestmark = pytest.mark.unit
+
+
 FORM = re.compile(r"wl[oup]_[0-9A-Za-z]{36}", re.ASCII)
 PEPPER = b"p" * 32
 # Made once and written down: the form must never change under the tokens that are out there.

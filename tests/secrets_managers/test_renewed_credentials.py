@@ -14,6 +14,8 @@ from windlass.secrets.providers.renewal import Renewed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.unit
+
 
 class Maker:
     """Makes 1, 2, 3, ... which live for `life` seconds."""

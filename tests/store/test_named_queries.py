@@ -9,6 +9,9 @@ import pytest
 import windlass.store
 from windlass.store.database import queries
 
+pytestmark = pytest.mark.unit
+
+
 STORE = Path(windlass.store.__file__).parent
 FILES = sorted(path.stem for path in STORE.joinpath("queries").glob("*.sql"))
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.unit
+
+
 WITHOUT_HOOKS = [one for one in chosen() if (0, 186) <= one.crewai < (1, 10)]
 
 RENAME = """
