@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,6 +79,7 @@ def test_logs_show_what_a_crew_did(windlass: Command, crew: FakeCrew) -> None:
     assert ended.code == 0, ended.err
     at, more = "03:04:05.006", " " * 12
     assert ended.out.splitlines() == [
+        "2026-01-02",
         f"{at}    task research started",
         f"{at}      model m is asked",
         f"{more}        system: You are Ann.",
@@ -109,7 +111,7 @@ def test_logs_can_be_followed_to_the_end(windlass: Command, crew: FakeCrew) -> N
     first, second = events(("output_stdout", {"line": "a"}), ("output_stdout", {"line": "b"}))["events"]
     crew.streams = [message(first), f"{message(second)}event: end\ndata: {{}}\n\n"]
     ended = windlass("logs", "--follow", crew.url, KICKOFF)
-    assert [line.split()[-1] for line in ended.out.splitlines()] == ["a", "b"]
+    assert [line.split()[-1] for line in ended.out.splitlines()] == ["2026-01-02", "a", "b"]
     assert [seen.headers.get("last-event-id") for seen in crew.seen] == [None, str(first["seq"])]
     assert ended.err.splitlines()[-1] == "The server answers again."
 
@@ -168,6 +170,19 @@ def test_terminal_codes_of_a_model_do_not_reach_the_terminal() -> None:
 def test_a_long_text_is_cut_with_a_note() -> None:
     (_, text) = shown("llm_call_completed", {"response": "x" * 5000})
     assert text.endswith("x ... (1,000 more characters; --json shows all)")
+
+
+def test_the_date_is_shown_where_it_is_another_one() -> None:
+    text = LogText(date(2026, 1, 2))
+    found = [
+        line
+        for day in ("2026-01-02", "2026-01-02", "2026-01-03", "2026-01-05")
+        for line in text.lines(
+            {"attempt": 1, "type": "output_stdout", "at": f"{day}T03:04:05Z", "payload": {"line": "a"}}
+        )
+    ]
+    line = "03:04:05.000      > a"
+    assert found == [line, line, "2026-01-03", line, "2026-01-05", line]
 
 
 def test_a_later_attempt_is_announced() -> None:

@@ -11,6 +11,7 @@ from windlass.cli.run_words import model_of, plain, shown, without_our_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from datetime import date
 
     Payload = Mapping[str, Any]
 
@@ -25,10 +26,11 @@ class LogText:
     """Converts events, in their order, to lines.
 
     A prompt usually repeats the conversation so far. Only the messages that the same agent has not sent before are
-    shown.
+    shown. A line has the date where an event is not of the day of the one before. `day` is that of the reader.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, day: date | None = None) -> None:
+        self._day = day
         self._attempt = 1
         self._sent: dict[str, list[Any]] = {}
 
@@ -38,7 +40,12 @@ class LogText:
             self._sent.clear()
             yield f"attempt {self._attempt}"
         found = list(self._described(event["type"], event["payload"]))
-        time = datetime.fromisoformat(event["at"]).strftime(TIME)[:-3]
+        at = datetime.fromisoformat(event["at"])
+        if found and at.date() != self._day:
+            if self._day is not None:
+                yield f"{at.date()}"
+            self._day = at.date()
+        time = at.strftime(TIME)[:-3]
         for place, (depth, words) in enumerate(found):
             yield f"{time if place == 0 else ' ' * len(time)}  {INDENT * depth}{words}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,10 +31,10 @@ def logs(kickoff: KickoffAt, access: Access, patience: float, *, follow: bool, j
     """Show what a kickoff did: its events, oldest first.
 
     Prints the tasks, agents, model calls with their prompts and answers, tools, printed lines, and the traceback of a
-    failed run. Times are UTC. Events are kept after the run (docs/reference/retention.md). Without URL, the kickoff is
-    looked up on the chosen server.
+    failed run. Times are UTC; a line has the date where it changes, and first if it is not today's. Events are kept
+    after the run (docs/reference/retention.md). Without URL, the kickoff is looked up on the chosen server.
     """
-    text = LogText()
+    text = LogText(datetime.now(UTC).date())
     with client_at(kickoff, access) as crew:
         for event in _followed(crew, kickoff.id, patience) if follow else _stored(crew, kickoff.id):
             for line in [json.dumps(event, ensure_ascii=False)] if json_output else text.lines(event):

@@ -66,7 +66,7 @@ def schema(inputs: list[Input], crew: Any) -> dict[str, Any]:
 
 def reads_others(crew: Any) -> bool:
     """Returns whether code of the project gets the inputs, which may use any of them."""
-    return bool(crew.before_kickoff_callbacks) or type(crew) is not Crew
+    return bool(getattr(crew, "before_kickoff_callbacks", ())) or type(crew) is not Crew
 
 
 def described(found: Input) -> str:
