@@ -16,6 +16,7 @@ from dashboard.people import Visitor
 from windlass.dashboard.executions import PAGE, short_id
 from windlass.kickoffs.ids import new_id, parse_id
 from windlass.rights import Role
+from windlass.store import kickoff_list
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -103,6 +104,27 @@ async def test_new_rows_are_counted_and_older_ones_are_on_the_next_page(crew: Cr
     assert older
     assert rows((await owner.get(older[1].replace("&amp;", "&"))).text) == kickoffs[PAGE:]
     assert rows(await listed(owner, crew))[:2] == fresh[::-1]
+
+
+async def test_a_search_that_read_its_most_executions_shows_so(
+    crew: Crew, owner: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kickoff_list, "MOST_READ", 2)
+    first, *_, newest = [await crew.kickoff() for _ in range(4)]
+    for one in (first, newest):
+        await crew.stop(one)
+    page = await listed(owner, crew, "?state=stopped")
+    assert rows(page) == [newest]
+    assert "This page is of 2 executions that were read. Older ones may match, too." in page
+    older = re.search(r'href="([^"]+)" rel="next"', page)
+    assert older
+    page = (await owner.get(older[1].replace("&amp;", "&"))).text
+    assert rows(page) == [first]
+    assert "None among these 2" in await listed(owner, crew, "?state=failed")
+    monkeypatch.undo()
+    page = await listed(owner, crew, "?state=stopped")
+    assert rows(page) == [newest, first]
+    assert "Older ones may match" not in page
 
 
 async def test_selected_executions_are_stopped_and_started_again(crew: Crew, owner: Visitor) -> None:

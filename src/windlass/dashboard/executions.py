@@ -23,6 +23,7 @@ from windlass.errors import WindlassError
 from windlass.kickoffs.ids import LAST_ID, id_after, id_before, parse_id
 from windlass.kickoffs.states import State
 from windlass.rights import Role, Scope
+from windlass.store import kickoff_list
 from windlass.store.kickoff_list import KickoffFilter
 
 if TYPE_CHECKING:
@@ -216,6 +217,8 @@ async def _context(visit: Visit) -> dict[str, Any]:
         "rows": [(row, *shown_state(row), first_input(row.inputs), seconds_of(row)) for row in rows],
         "asked": asked,
         "fresh": fresh,
+        "incomplete": following is not None and 0 < len(rows) < PAGE,
+        "most_read": kickoff_list.MOST_READ,
         "most_new": MOST_NEW,
         "path": path,
         "csv": f"/ui/executions.csv?{asked.query(with_crew=True)}",
