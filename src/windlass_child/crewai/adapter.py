@@ -198,7 +198,7 @@ def how_to_run(name: str) -> str:
 
 
 def kicked_off(found: Any, inputs: dict[str, Any]) -> Any:
-    from windlass_child.crewai.callbacks import refuse_async
+    from windlass_child.crewai.callbacks import before_kickoff, refuse_async
     from windlass_child.crewai.inputs import find
 
     called = runnable(found)
@@ -208,7 +208,7 @@ def kicked_off(found: Any, inputs: dict[str, Any]) -> Any:
         return None
     crew = found.crew() if getattr(type(found), "is_crew_class", False) else found
     refuse_async(crew)
-    wanted = find(crew, crew.before_kickoff_callbacks)
+    wanted = find(crew, before_kickoff(crew))
     if missing := [one.name for one in wanted if one.required and one.name not in inputs]:
         raise InputsRefused(f"the crew needs inputs that were not given: {', '.join(missing)}")
     return crew.kickoff(inputs=dict(inputs))

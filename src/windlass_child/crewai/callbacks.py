@@ -15,6 +15,15 @@ MARKS = ("is_before_kickoff", "is_after_kickoff")
 ANNOTATIONS, CREW_BASE = "crewai.project.annotations", "crewai.project.crew_base"
 
 
+def before_kickoff(crew: Any) -> list[Any]:
+    """Returns the callbacks of a crew. Crews of the oldest releases have none."""
+    return list(getattr(crew, "before_kickoff_callbacks", ()))
+
+
+def after_kickoff(crew: Any) -> list[Any]:
+    return list(getattr(crew, "after_kickoff_callbacks", ()))
+
+
 def names_of(callbacks: Iterable[Any]) -> str:
     """Returns the names of the project's callbacks among these."""
     return ", ".join(name_of(one) for one in callbacks if not closes_connections(one))
@@ -44,7 +53,7 @@ def function_of(callback: Any) -> Any:
 
 def refuse_async(crew: Any) -> None:
     """Raises ProjectFault for an async callback: crewai takes its coroutine for the inputs, or for the result."""
-    for mark, callbacks in (("before", crew.before_kickoff_callbacks), ("after", crew.after_kickoff_callbacks)):
+    for mark, callbacks in (("before", before_kickoff(crew)), ("after", after_kickoff(crew))):
         for callback in callbacks:
             if is_async(function_of(callback)):
                 raise ProjectFault(

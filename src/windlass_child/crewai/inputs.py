@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from crewai import Crew
 
+from windlass_child.crewai.callbacks import before_kickoff
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -66,7 +68,7 @@ def schema(inputs: list[Input], crew: Any) -> dict[str, Any]:
 
 def reads_others(crew: Any) -> bool:
     """Returns whether code of the project gets the inputs, which may use any of them."""
-    return bool(getattr(crew, "before_kickoff_callbacks", ())) or type(crew) is not Crew
+    return bool(before_kickoff(crew)) or type(crew) is not Crew
 
 
 def described(found: Input) -> str:

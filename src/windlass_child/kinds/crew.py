@@ -17,7 +17,7 @@ from crewai import Crew
 
 from windlass_child import results
 from windlass_child.crewai import bus, capabilities, events, inputs, knowledge, texts
-from windlass_child.crewai.callbacks import names_of, refuse_async
+from windlass_child.crewai.callbacks import after_kickoff, before_kickoff, names_of, refuse_async
 from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
 from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
 from windlass_child.journal.crew import CrewJournal
@@ -150,12 +150,12 @@ class LoadedCrew:
 
     def _result(self, output: Any, report: Report) -> Succeeded:
         """Converts the output of the crew, or the value that an @after_kickoff method returned in its place."""
-        if output is None and (called := names_of(self._crew.after_kickoff_callbacks)):
+        if output is None and (called := names_of(after_kickoff(self._crew))):
             report.warn("result_not_json", f"the result is empty, because {called} (@after_kickoff) returns nothing")
         try:
             return results.of_any(output, report)
         except results.NoResult as fault:
-            called = names_of(self._crew.after_kickoff_callbacks)
+            called = names_of(after_kickoff(self._crew))
             if called and not results.is_output(output):
                 fault.message += f"; {called} (@after_kickoff) returned it"
             raise
@@ -283,4 +283,4 @@ def preparations(crew: Any, found: Any) -> list[Any]:
     bases = found.__mro__ if isinstance(found, type) else ()
     members = [method for base in bases for method in vars(base).values()]
     marked = [method for method in members if getattr(method, "is_before_kickoff", False)]
-    return [getattr(method, "_meth", method) for method in marked] + list(getattr(crew, "before_kickoff_callbacks", ()))
+    return [getattr(method, "_meth", method) for method in marked] + before_kickoff(crew)
