@@ -109,7 +109,7 @@ def main() -> None:
 
 def prepare(bao: OpenBao, windlass: Windlass) -> None:
     """Deploys the crew, with a variable that comes from OpenBao."""
-    identity = json.loads(windlass("identity", "--json"))
+    identity = json.loads(windlass("admin", "identity", "--json"))
     step(f"OpenBao trusts {identity['subject']}, which the issuer {identity['issuer']} signs for")
     bao.trust(identity["issuer"], identity["subject"])
     bao.rotate()

@@ -51,7 +51,7 @@ class Crew:
         return f"{user}-of-{self.deployment.slug}"
 
     def token_of(self, user: str) -> str:
-        assert self.windlass("users", "add", self.named(user)).code == 0
+        assert self.windlass("admin", "users", "add", self.named(user)).code == 0
         of_crew = ("--deployment", self.deployment.slug)
         return self.windlass("tokens", "create", "--user", self.named(user), *of_crew).out.strip()
 

@@ -219,9 +219,9 @@ def leave(code: int) -> NoReturn:
 
 if __name__ == "__main__":
     from windlass.__main__ import main
-    from windlass.cli.commands import COMMANDS
+    from windlass.cli.commands import COMMANDS, OF_ADMIN
 
-    for name in {f"windlass.cli.{module}" for module, _ in COMMANDS.values()}.union(MODULES):
+    for name in {f"windlass.cli.{module}" for module, _ in (COMMANDS | OF_ADMIN).values()}.union(MODULES):
         import_module(name)
     gc.freeze()
     serve(socket.socket(fileno=os.dup(0)))

@@ -58,14 +58,14 @@ def test_open_kickoffs_and_tokens_live_on_in_a_restored_server(folder: Path, wit
         lost.environment["WINDLASS_TOKEN"] = new.environment["WINDLASS_TOKEN"] = token
         runs, waits = (kickoff(lost, url, leaf, brewed) for leaf in ("green", "black"))
         first.wait_for("kickoff.started")
-        told = lost("backup", file, "--json", *(["--with-key"] if with_key else []))
+        told = lost("admin", "backup", file, "--json", *(["--with-key"] if with_key else []))
         assert told.code == 0, told
         facts = {"file": file, "bytes": Path(file).stat().st_size, "has_master_key": with_key}
         assert json.loads(told.out) == facts
         first.process.kill()
     if not with_key:
         place_key(lost, new)
-    restored = new("restore", file, "--json")
+    restored = new("admin", "restore", file, "--json")
     assert restored.code == 0, restored
     assert json.loads(restored.out) == {"home": new.environment["WINDLASS_HOME"], "former_database": None}
     brewed.touch()
@@ -95,8 +95,8 @@ def test_what_is_wrong_is_told_without_a_traceback(folder: Path) -> None:
         assert "Traceback" not in done.err
         return done.err
 
-    assert "There is no database in" in refused("backup", str(folder / "backup.zip"))
-    assert "is no backup of Windlass" in refused("restore", str(folder / "letter"))
+    assert "There is no database in" in refused("admin", "backup", str(folder / "backup.zip"))
+    assert "is no backup of Windlass" in refused("admin", "restore", str(folder / "letter"))
     outside = {"WINDLASS_DATABASE_URL": "postgresql://nowhere/"}
-    assert "Use PostgreSQL's own programs, such as pg_dump" in refused("backup", "backup.zip", **outside)
-    assert "Use PostgreSQL's own programs, such as pg_restore" in refused("restore", "backup.zip", **outside)
+    assert "Use PostgreSQL's own programs, such as pg_dump" in refused("admin", "backup", "backup.zip", **outside)
+    assert "Use PostgreSQL's own programs, such as pg_restore" in refused("admin", "restore", "backup.zip", **outside)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_an_error_is_told_in_two_lines_without_a_traceback(windlass: Command) -> None:
-    ended = windlass("db", "url")
+    ended = windlass("admin", "db", "--url")
     message, hint = ended.err.splitlines()
     assert (ended.code, ended.out) == (1, "")
     assert message.startswith("error: The database in ")
@@ -20,14 +20,14 @@ def test_an_error_is_told_in_two_lines_without_a_traceback(windlass: Command) ->
 
 
 def test_the_traceback_is_there_for_who_asks_for_it(windlass: Command) -> None:
-    ended = windlass("db", "url", WINDLASS_LOG_LEVEL="DEBUG")
+    ended = windlass("admin", "db", "--url", WINDLASS_LOG_LEVEL="DEBUG")
     assert ended.code == 1
     assert "Traceback" in ended.err
     assert "\nerror: The database in " in ended.err
 
 
 def test_a_setting_that_cannot_be_used_is_named(windlass: Command) -> None:
-    ended = windlass("db", "url", WINDLASS_PORT="many")
+    ended = windlass("admin", "db", "--url", WINDLASS_PORT="many")
     assert ended.code == 1
     assert ended.err.startswith("error: WINDLASS_PORT: ")
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
-from windlass.cli.commands import COMMANDS, SECTIONS
+from windlass.cli.commands import ADMIN, COMMANDS, OF_ADMIN, SECTIONS, admin
 from windlass.cli.commands import windlass as root
 
 if TYPE_CHECKING:
@@ -28,14 +28,28 @@ SLOW = {
 }
 
 
-def test_the_help_lists_every_command_with_its_first_sentence(windlass: Command) -> None:
-    lines = {" ".join(line.split()) for line in windlass("--help").out.splitlines()}
-    assert {f"{name} {sentence}" for name, (_, sentence) in COMMANDS.items()} <= lines
+GROUPS: list[tuple[list[str], Any]] = [([], SECTIONS), (["admin"], ADMIN)]
 
 
-def test_the_help_has_the_commands_by_their_sections(windlass: Command) -> None:
-    titles = [line.removesuffix(":") for line in windlass("--help").out.splitlines() if line.endswith(":")]
-    assert titles == ["Options", *SECTIONS]
+@pytest.mark.parametrize(("group", "sections"), GROUPS)
+def test_the_help_lists_every_command_with_its_first_sentence(
+    windlass: Command, group: list[str], sections: Any
+) -> None:
+    lines = {" ".join(line.split()) for line in windlass(*group, "--help").out.splitlines()}
+    commands = [(name, sentence) for section in sections.values() for name, (_, sentence) in section.items()]
+    assert {f"{name} {sentence}" for name, sentence in commands} <= lines
+
+
+@pytest.mark.parametrize(("group", "sections"), GROUPS)
+def test_the_help_has_the_commands_by_their_sections(windlass: Command, group: list[str], sections: Any) -> None:
+    titles = [line.removesuffix(":") for line in windlass(*group, "--help").out.splitlines() if line.endswith(":")]
+    assert titles == ["Options", *sections]
+
+
+def test_a_command_of_admin_is_found_from_its_name_alone(windlass: Command) -> None:
+    ended = windlass("users", "list")
+    assert (ended.code, "Did you mean 'admin users'?" in ended.err) == (2, True)
+    assert "Did you mean 'backup'?" in windlass("admin", "backups").err
 
 
 def test_an_unknown_command_gets_the_most_similar_one(windlass: Command) -> None:
@@ -44,11 +58,11 @@ def test_an_unknown_command_gets_the_most_similar_one(windlass: Command) -> None
     assert "Did you mean" not in windlass("x" * 10_000).err
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_begins_its_own_help_with_the_sentence_of_the_list(name: str) -> None:
-    command = root.get_command(click.Context(root), name)
+@pytest.mark.parametrize(("group", "name"), [(root, name) for name in COMMANDS] + [(admin, name) for name in OF_ADMIN])
+def test_a_command_begins_its_own_help_with_the_sentence_of_the_list(group: click.Group, name: str) -> None:
+    command = group.get_command(click.Context(group), name)
     assert command is not None
-    assert (command.help or "").split("\n\n")[0] == COMMANDS[name][1]
+    assert (command.help or "").split("\n\n")[0] == (COMMANDS | OF_ADMIN)[name][1]
 
 
 @pytest.mark.parametrize(

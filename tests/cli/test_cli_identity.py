@@ -57,7 +57,7 @@ def lines(ended: Ended) -> list[str]:
 
 
 def test_the_identity_has_what_to_paste_at_each_provider(run: Command) -> None:
-    shown = lines(run("identity"))
+    shown = lines(run("admin", "identity"))
     assert "Issuer https://crews.example.com" in shown
     assert f"Subject {SUBJECT}" in shown
     assert "Signing key first-key (signing)" in shown
@@ -74,21 +74,21 @@ def test_the_identity_has_what_to_paste_at_each_provider(run: Command) -> None:
         "Commands:",
         "vault write it",
     ]
-    assert lines(run("identity", "show")) == shown
+    assert lines(run("admin", "identity", "show")) == shown
 
 
 def test_one_provider_is_chosen_and_an_unknown_one_is_an_error(run: Command) -> None:
-    shown = lines(run("identity", "--provider", "vault"))
+    shown = lines(run("admin", "identity", "--provider", "vault"))
     assert "Vault" in shown
     assert "AWS Secrets Manager" not in shown
-    unknown = run("identity", "show", "--provider", "gcp")
+    unknown = run("admin", "identity", "show", "--provider", "gcp")
     assert (unknown.code, "aws, vault" in unknown.err) == (2, True)
-    assert json.loads(run("identity", "--json").out) == ANSWER
+    assert json.loads(run("admin", "identity", "--json").out) == ANSWER
 
 
 def test_an_issuer_that_cloud_providers_refuse_is_warned_of(run: Command, server: FakeServer) -> None:
     server.answers["GET identity"] = ANSWER | {"warning": "The issuer http://x is no https address."}
-    assert "warning: The issuer http://x is no https address. Set OIDC_ISSUER" in run("identity").err
+    assert "warning: The issuer http://x is no https address. Set OIDC_ISSUER" in run("admin", "identity").err
 
 
 def test_a_server_with_a_key_that_can_not_sign_does_not_start(windlass: Command) -> None:
@@ -106,9 +106,9 @@ def test_the_start_warns_of_an_issuer_that_cloud_providers_refuse() -> None:
 
 
 def test_a_rotation_prints_when_the_new_key_signs(run: Command, server: FakeServer) -> None:
-    shown = lines(run("identity", "rotate"))
+    shown = lines(run("admin", "identity", "rotate"))
     assert shown == ["Signing key first-key (signing)", "Signing key next-key (signs from 2026-11-24 07:00:00 UTC on)"]
     assert server.sent("POST identity/rotate") == {"now": False, "compromised": False}
     server.seen.clear()
-    assert "signs from now on" in run("identity", "rotate", "--compromised").err
+    assert "signs from now on" in run("admin", "identity", "rotate", "--compromised").err
     assert server.sent("POST identity/rotate") == {"now": False, "compromised": True}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from windlass.store.database import Database
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text("utf-8")
-WITHOUT_FACTS = {"dev", "serve", "api", "worker", "setup", "demo-llm", "db shell", "db url", "open"}
+WITHOUT_FACTS = {"dev", "serve", "api", "worker", "setup", "demo-llm", "admin db", "open"}
 """Commands that serve, that install, that another program replaces, or that print one value."""
 
 
@@ -158,20 +158,20 @@ def test_tokens_as_json(server: Command) -> None:
 
 
 def test_users_as_json(server: Command) -> None:
-    assert value(server, "users", "add", "Ann \u2615") == {
+    assert value(server, "admin", "users", "add", "Ann \u2615") == {
         "name": "Ann \u2615",
         "state": "active",
         "role": None,
     }
-    assert value(server, "users", "disable", "Ann \u2615")["state"] == "disabled"
-    (user,) = value(server, "users", "list")
-    assert user.keys() == documented("users list")
+    assert value(server, "admin", "users", "disable", "Ann \u2615")["state"] == "disabled"
+    (user,) = value(server, "admin", "users", "list")
+    assert user.keys() == documented("admin users list")
     assert (user["name"], user["state"]) == ("Ann \u2615", "disabled")
-    assert value(server, "users", "enable", "Ann \u2615").keys() == documented("users disable")
-    deleted = value(server, "users", "delete", "Ann \u2615", "--yes")
+    assert value(server, "admin", "users", "enable", "Ann \u2615").keys() == documented("admin users disable")
+    deleted = value(server, "admin", "users", "delete", "Ann \u2615", "--yes")
     assert deleted == {"name": "Ann \u2615", "deleted_kickoffs": 0, "deleted_user": True}
-    assert deleted.keys() == documented("users delete")
-    assert value(server, "users", "list") == []
+    assert deleted.keys() == documented("admin users delete")
+    assert value(server, "admin", "users", "list") == []
 
 
 def test_a_new_project_as_json(windlass: Command, tmp_path: Path) -> None:

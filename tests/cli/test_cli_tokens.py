@@ -76,7 +76,7 @@ def test_without_a_crew_the_way_to_one_is_told(windlass: Command, postgres: str,
 
 
 def test_a_new_token_is_what_was_asked_for(windlass: Command) -> None:
-    windlass("users", "add", "ann")
+    windlass("admin", "users", "add", "ann")
     made = windlass("tokens", "create", "--user", "ann", "--profile", "live", "--expires-in", "30d")
     assert (made.code, kinds(made)) == (0, [TokenKind.USER])
     assert "It opens the crew tea. It is not shown again." in made.err
@@ -122,21 +122,21 @@ def test_a_rotated_token_makes_room_for_another_that_may_do_the_same(windlass: C
 
 
 def test_a_user_is_added_once_and_told_the_next_step(windlass: Command) -> None:
-    added = windlass("users", "add", "Ann Lee")
+    added = windlass("admin", "users", "add", "Ann Lee")
     assert (added.code, added.out) == (0, "")
     assert "windlass tokens create --user 'Ann Lee'" in added.err
-    assert windlass("users", "add", "Ann Lee").err.startswith("error: There is a user 'Ann Lee' already.")
+    assert windlass("admin", "users", "add", "Ann Lee").err.startswith("error: There is a user 'Ann Lee' already.")
 
 
 def test_a_token_for_an_unknown_user_is_refused_with_the_command_that_adds_one(windlass: Command) -> None:
     ended = windlass("tokens", "create", "--user", "bob")
     assert (ended.code, ended.out) == (1, "")
-    assert "windlass users add bob" in ended.err
+    assert "windlass admin users add bob" in ended.err
 
 
 @pytest.mark.parametrize("name", ["", " ann", "a\nb", "a" * 101])
 def test_a_name_that_would_spoil_a_list_is_refused(windlass: Command, name: str) -> None:
-    assert windlass("users", "add", name).code == 2
+    assert windlass("admin", "users", "add", name).code == 2
 
 
 def test_a_database_that_is_away_is_told_without_its_password(windlass: Command) -> None:
@@ -172,7 +172,7 @@ def test_a_token_can_be_made_with_fewer_scopes_and_an_expiry(windlass: Command) 
 
 
 def test_scopes_that_can_not_be_are_refused_in_words(windlass: Command) -> None:
-    windlass("users", "add", "ann")
+    windlass("admin", "users", "add", "ann")
     ended = windlass("tokens", "create", "--user", "ann", "--scope", "admin")
     assert (ended.code, ended.out) == (1, "")
     assert "can't have the scope admin.\nIt can have: read, run." in ended.err
@@ -181,23 +181,23 @@ def test_scopes_that_can_not_be_are_refused_in_words(windlass: Command) -> None:
 
 
 def test_a_user_is_disabled_and_enabled_and_the_lists_show_it(windlass: Command) -> None:
-    windlass("users", "add", "ann")
+    windlass("admin", "users", "add", "ann")
     token = windlass("tokens", "create", "--user", "ann").out.strip()
-    disabled = windlass("users", "disable", "ann")
+    disabled = windlass("admin", "users", "disable", "ann")
     assert (disabled.code, disabled.out) == (0, "")
     assert "windlass stop --all --user ann" in disabled.err
     assert "disabled" in listed(windlass)[token[-4:]].values()
-    assert windlass("users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "disabled"]
-    assert "windlass users enable ann" in windlass("tokens", "create", "--user", "ann").err
-    assert windlass("users", "enable", "ann").code == 0
-    assert windlass("users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "active"]
-    assert windlass("users", "disable", "bob").err.startswith("error: There is no user 'bob'.")
+    assert windlass("admin", "users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "disabled"]
+    assert "windlass admin users enable ann" in windlass("tokens", "create", "--user", "ann").err
+    assert windlass("admin", "users", "enable", "ann").code == 0
+    assert windlass("admin", "users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "active"]
+    assert windlass("admin", "users", "disable", "bob").err.startswith("error: There is no user 'bob'.")
 
 
 def test_a_person_gets_a_role_and_a_personal_token(windlass: Command) -> None:
-    assert windlass("users", "add", "ann", "--role", "viewer").code == 0
-    assert windlass("users", "list").out.splitlines()[1].split()[:3] == ["ann", "viewer", "active"]
-    assert windlass("users", "role", "ann", "developer").code == 0
+    assert windlass("admin", "users", "add", "ann", "--role", "viewer").code == 0
+    assert windlass("admin", "users", "list").out.splitlines()[1].split()[:3] == ["ann", "viewer", "active"]
+    assert windlass("admin", "users", "role", "ann", "developer").code == 0
     made = windlass("tokens", "create", "--personal", "--user", "ann", "--name", "laptop", "--expires", "30d")
     assert made.out.startswith("wlp_")
     own = json.loads(windlass("tokens", "create", "--personal", "--json").out)
@@ -205,9 +205,9 @@ def test_a_person_gets_a_role_and_a_personal_token(windlass: Command) -> None:
     rows = [line.split()[:5] for line in windlass("tokens", "list").out.splitlines()[1:]]
     assert [made.out.strip()[-4:], "personal"] in [row[:2] for row in rows]
 
-    last = windlass("users", "role", "owner", "none")
+    last = windlass("admin", "users", "role", "owner", "none")
     assert (last.code, "is the last owner" in last.err) == (1, True)
-    assert windlass("users", "role", "ann", "none").code == 0
+    assert windlass("admin", "users", "role", "ann", "none").code == 0
     nothing = windlass("tokens", "create", "--personal", "--user", "ann")
     assert (nothing.code, "has no role" in nothing.err) == (1, True)
     assert windlass("tokens", "create", "--personal", "--read-only").code == 2

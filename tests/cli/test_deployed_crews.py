@@ -120,10 +120,10 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
     assert windlass("deployments", "remove", "tea", "--yes").code == 0
     assert windlass("deployments", "show", "tea").code == 3
     assert windlass("inputs", "--deployment", "tea").code == 3
-    actions = [row["action"] for row in value(windlass("audit", "--target", "tea", "--json"))["audit"]]  # type: ignore[index]
+    actions = [row["action"] for row in value(windlass("admin", "audit", "--target", "tea", "--json"))["audit"]]  # type: ignore[index]
     assert actions[0] == "deployment.remove"
     assert {"deployment.create", "deployment.deploy", "deployment.rollback", "variable.set"} <= set(actions)
-    assert "iced" not in windlass("audit", "--csv").out, "no value of a variable"
+    assert "iced" not in windlass("admin", "audit", "--csv").out, "no value of a variable"
 
 
 def test_variables_take_their_values_from_a_secret_manager(windlass: Command, folder: Path) -> None:
@@ -243,18 +243,18 @@ def test_a_token_of_another_crew_is_recognised(windlass: Command, folder: Path) 
 
 def test_roles_of_people_and_logins(windlass: Command, folder: Path, server: Started) -> None:
     address = next(line.split()[-1] for line in server.out.splitlines() if line.startswith("  Address"))
-    assert windlass("users", "add", "boss", "--role", "owner").code == 0, "one owner must remain"
-    assert windlass("users", "add", "vic", "--role", "viewer").code == 0
+    assert windlass("admin", "users", "add", "boss", "--role", "owner").code == 0, "one owner must remain"
+    assert windlass("admin", "users", "add", "vic", "--role", "viewer").code == 0
     token = windlass("tokens", "create", "--personal", "--user", "vic").out
     elsewhere = CommandHere(folder / "elsewhere")
     assert elsewhere("login", address, "--name", "work", typed=token).code == 0
     assert elsewhere("deployments", "list").code == 0
     refused = elsewhere("deploy", project(folder, "cocoa"))
     assert (refused.code, "403" in refused.err, "developer" in refused.err) == (3, True, True)
-    assert elsewhere("audit").code == 3
-    assert windlass("users", "role", "vic", "owner").code == 0
-    assert elsewhere("users", "add", "dev", "--role", "developer").code == 0
+    assert elsewhere("admin", "audit").code == 3
+    assert windlass("admin", "users", "role", "vic", "owner").code == 0
+    assert elsewhere("admin", "users", "add", "dev", "--role", "developer").code == 0
     assert elsewhere("deploy", str(folder / "cocoa")).code == 0
     assert output(elsewhere, "cocoa") == "hot green tea\n"
-    assert windlass("users", "disable", "vic").code == 0
+    assert windlass("admin", "users", "disable", "vic").code == 0
     assert elsewhere("deployments", "list").code == 3

@@ -64,7 +64,9 @@ def test_help_imports_neither_settings_nor_a_client(windlass: Command, arguments
     assert not needless(modules, NO_REQUEST)
 
 
-@pytest.mark.parametrize("arguments", [["deployments", "list"], ["kickoffs"], ["audit"], ["credentials", "list"]])
+@pytest.mark.parametrize(
+    "arguments", [["deployments", "list"], ["kickoffs"], ["admin", "audit"], ["credentials", "list"]]
+)
 def test_a_command_for_a_server_that_was_logged_in_to_opens_no_database(
     windlass: Command, server: FakeServer, arguments: list[str]
 ) -> None:
@@ -84,7 +86,7 @@ def test_a_command_of_the_machine_of_a_server_imports_nothing_that_only_servers_
     windlass = Command(open_folder)
     give_database(open_folder / "windlass")
 
-    code, modules = imported(windlass, "users", "list")
+    code, modules = imported(windlass, "admin", "users", "list")
 
     assert code == 0
     assert "windlass.access.tokens" in modules

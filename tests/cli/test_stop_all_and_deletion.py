@@ -72,17 +72,17 @@ async def test_a_user_is_deleted_with_all_kickoffs_and_tokens(windlass: Command,
     new = NewKickoff(new_id(), deployment.id, deployment.version.id, ann, "{}")
     await KickoffStore(database).accept([new])
     assert windlass("tokens", "create", "--user", "ann").code == 0
-    unconfirmed = windlass("users", "delete", "ann")
+    unconfirmed = windlass("admin", "users", "delete", "ann")
     assert unconfirmed.code == 2
     assert "Confirm it with --yes" in unconfirmed.err
-    refused = windlass("users", "delete", "ann", "--yes")
+    refused = windlass("admin", "users", "delete", "ann", "--yes")
     assert refused.code == 1
     assert "1 kickoff of the user 'ann' has not ended.\nStop them first, or give --stop." in refused.err
-    data = windlass("users", "delete", "ann", "--yes", "--stop", "--data-only")
+    data = windlass("admin", "users", "delete", "ann", "--yes", "--stop", "--data-only")
     assert (data.code, data.err) == (0, "1 kickoff of ann deleted.\n")
-    assert windlass("users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "active"]
-    whole = windlass("users", "delete", "ann", "--yes")
+    assert windlass("admin", "users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "active"]
+    whole = windlass("admin", "users", "delete", "ann", "--yes")
     assert (whole.code, whole.err) == (0, "0 kickoffs of ann deleted, and the user.\n")
-    assert windlass("users", "delete", "ann", "--yes").err.startswith("error: There is no user 'ann'.")
+    assert windlass("admin", "users", "delete", "ann", "--yes").err.startswith("error: There is no user 'ann'.")
     for table in ("kickoffs", "tokens", "users"):
         assert await database.rows(f"SELECT FROM {table}") == []

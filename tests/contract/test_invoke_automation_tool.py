@@ -49,7 +49,7 @@ def asked_by_the_tool(home: Path, url: str, token: str, *calls: dict[str, str]) 
 def status_of_the_last(url: str, token: str, windlass: Command) -> dict[str, Any]:
     """The last kickoff's own status, in the form of the token's profile."""
     query = "SELECT id FROM kickoffs ORDER BY id DESC LIMIT 1"
-    kickoff = windlass("db", "shell", "--", "-Atc", query).out.strip()
+    kickoff = windlass("admin", "db", "--", "-Atc", query).out.strip()
     answer = httpx.get(f"{url}/status/{kickoff}", headers={"Authorization": f"Bearer {token}"}, timeout=DEADLINE)
     found: dict[str, Any] = answer.json()
     return found

@@ -121,7 +121,7 @@ class Demo:
 
     def link(self, name: str = "anna") -> str:
         """The address that signs a person in, once."""
-        return self.run("users", "link", name)
+        return self.run("admin", "users", "link", name)
 
     def run(self, *arguments: str, ok: bool = True, typed: str = "") -> str:
         ended = self.windlass(*arguments, typed=typed)
@@ -160,14 +160,14 @@ def fill(server: Demo) -> None:
     runs = [*model_runs(server), *plain_runs(server)]
     for run in runs:
         server.windlass("status", run, "--watch")
-    with demo_history.connected(server.run("db", "url")) as connection:
+    with demo_history.connected(server.run("admin", "db", "--url")) as connection:
         demo_history.copy_over_a_week(connection, runs)
     running(server)
 
 
 def people(server: Demo) -> None:
     for name, role in (("anna", "owner"), ("ben", "developer"), ("carla", "viewer")):
-        server.run("users", "add", name, "--role", role)
+        server.run("admin", "users", "add", name, "--role", role)
     vault = ("--method", "token", "--address", "http://127.0.0.1:8200", "--mount", "secret", "--from-file", "-")
     server.run("credentials", "add", "vault", "team-vault", *vault, typed="hvs.example")
 

@@ -58,6 +58,6 @@ class LiveServer:
 
     def link(self, name: str = "owner") -> str:
         """The path of a link that signs the user in."""
-        ended = self.windlass("users", "link", name, "--json")
+        ended = self.windlass("admin", "users", "link", name, "--json")
         assert ended.code == 0, ended
         return str(json.loads(ended.out)["url"]).removeprefix(self.url)

@@ -110,7 +110,7 @@ def crash_before_the_answer(server: DevServer, *requests: Callable[[str], httpx.
 
 def kickoffs_of(server: DevServer) -> list[str]:
     """Ids of all that are in the database, in the order of acceptance."""
-    with psycopg.connect(server.command("db", "url").stdout.strip()) as connection:
+    with psycopg.connect(server.command("admin", "db", "--url").stdout.strip()) as connection:
         return [str(id_) for (id_,) in connection.execute("SELECT id FROM kickoffs ORDER BY id").fetchall()]
 
 

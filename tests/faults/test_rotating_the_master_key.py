@@ -1,4 +1,4 @@
-"""`windlass keys rotate` beside a server whose kickoff has a journal, killed in the middle and run again."""
+"""`windlass admin keys rotate` beside a server whose kickoff has a journal, killed in the middle and run again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wait(seconds: float, gate: str, steps, word: str = "done") -> str:
 
 
 def keys(server: DevServer) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(server.command("keys", "status", "--json").stdout)
+    found: list[dict[str, Any]] = json.loads(server.command("admin", "keys", "status", "--json").stdout)
     return found
 
 
@@ -52,10 +52,10 @@ def test_a_rotation_that_is_killed_goes_on_and_a_run_goes_on_from_its_journal(
     (old,) = [key.id for key in keys_of_file(server.home / "master.key")]
     kickoff = server.kickoff(0, gate=str(gate))
     until(lambda: "first" in finished_steps(server, kickoff), "the first step is in the journal")
-    url = server.command("db", "url").stdout.strip()
+    url = server.command("admin", "db", "--url").stdout.strip()
     with psycopg.connect(url) as holding, psycopg.connect(url, autocommit=True) as looking:
         holding.execute("SELECT FROM journal FOR UPDATE")
-        command = [*WINDLASS, "keys", "rotate"]
+        command = [*WINDLASS, "admin", "keys", "rotate"]
         rotation = subprocess.Popen(command, env=server.environment, stderr=subprocess.DEVNULL)
 
         def tokens_are_rotated() -> bool:
@@ -68,9 +68,9 @@ def test_a_rotation_that_is_killed_goes_on_and_a_run_goes_on_from_its_journal(
     assert {one["id"]: one["values"].get("journal.record") for one in keys(server)}[old] == 1
     status = server.status(kickoff)
     assert status["state"] == "STARTED", ("the server reads values of both keys", status)
-    assert server.command("keys", "drop", old).returncode == 1
-    again = server.command("keys", "rotate")
-    assert (again.returncode, f"windlass keys drop {old}" in again.stderr) == (0, True), again.stderr
+    assert server.command("admin", "keys", "drop", old).returncode == 1
+    again = server.command("admin", "keys", "rotate")
+    assert (again.returncode, f"windlass admin keys drop {old}" in again.stderr) == (0, True), again.stderr
     gate.touch()
     other = server.kickoff(0, gate=str(gate))
     assert server.ended(other)["state"] == "SUCCESS"
@@ -79,8 +79,8 @@ def test_a_rotation_that_is_killed_goes_on_and_a_run_goes_on_from_its_journal(
     gate.unlink()
     kickoff = server.kickoff(0, gate=str(gate))
     until(lambda: "first" in finished_steps(server, kickoff), "the first step is in the journal")
-    assert server.command("keys", "rotate").returncode == 0
-    assert server.command("keys", "drop", *[one["id"] for one in keys(server)[1:]]).returncode == 0
+    assert server.command("admin", "keys", "rotate").returncode == 0
+    assert server.command("admin", "keys", "drop", *[one["id"] for one in keys(server)[1:]]).returncode == 0
     server.end(signal.SIGKILL)
     until(lambda: not server.processes(), "nothing of the killed server lives on")
     gate.touch()

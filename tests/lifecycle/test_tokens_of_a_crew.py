@@ -169,7 +169,7 @@ async def test_a_user_is_added_once(bench: TokenBench) -> None:
     assert await bench.tokens.enabled_user("ada") == ada
     with pytest.raises(Exception, match="There is a user 'ada' already"):
         await bench.tokens.add_user("ada")
-    with pytest.raises(NoSuchUser, match="windlass users add bob"):
+    with pytest.raises(NoSuchUser, match="windlass admin users add bob"):
         await bench.tokens.user("bob")
 
 

@@ -1,4 +1,4 @@
-"""`windlass keys`: every stored value is encrypted again under a new master key, and none is lost."""
+"""`windlass admin keys`: every stored value is encrypted again under a new master key, and none is lost."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ async def test_every_place_of_encrypted_values_is_rotated_and_the_old_key_can_go
 
 
 async def test_servers_without_the_new_key_are_protected(filled: Filled) -> None:
-    with pytest.raises(master_keys.NotRotated, match="windlass keys prepare"):
+    with pytest.raises(master_keys.NotRotated, match="windlass admin keys prepare"):
         await filled.rotate()
     before = filled.ring.current_id
     prepared = await master_keys.prepare(filled.settings)

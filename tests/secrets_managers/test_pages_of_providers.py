@@ -1,4 +1,4 @@
-"""docs/how-to/secrets-*.md and the values of `windlass identity` are right: messages, options, and the commands of
+"""docs/how-to/secrets-*.md and the values of `windlass admin identity` are right: messages, options, and commands of
 Vault.
 """
 

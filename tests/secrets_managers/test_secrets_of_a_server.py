@@ -148,7 +148,7 @@ def test_secrets_of_every_source_are_used_and_rotated_and_not_stored_sent_or_sho
 
 def use_and_rotate(stage: Stage, aws: ManagerOfTests) -> None:
     vault = stage.vault
-    identity = json.loads(stage.succeeded("identity", "--json").out)
+    identity = json.loads(stage.succeeded("admin", "identity", "--json").out)
     vault.trust(identity["issuer"], identity["subject"])
     project = written(stage.folder / CREW, {"pyproject.toml": PROJECT, "marked.py": CODE})
     stage.succeeded("deploy", str(project))
@@ -249,10 +249,10 @@ def search_commands(stage: Stage, search: Search, kickoffs: list[str]) -> None:
         ("credentials", "test", "fixed"),
         ("credentials", "secrets", "own"),
         ("env", "list", CREW, "--json"),
-        ("audit", "--json"),
+        ("admin", "audit", "--json"),
         ("deployments", "logs", CREW),
         ("deployments", "show", CREW, "--json"),
-        ("identity", "--json"),
+        ("admin", "identity", "--json"),
         *(("status", kickoff) for kickoff in kickoffs),
         *(("status", kickoff, "--full") for kickoff in kickoffs),
         *(("logs", kickoff, "--json") for kickoff in kickoffs),

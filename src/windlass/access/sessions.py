@@ -131,7 +131,9 @@ class Sessions:
         found = await self._tokens.user_with_role(user)
         code = secrets.token_urlsafe(24)
         if not await self._store.add_link(self._digest(code), found.id, LINK_VALID, Change(by, "user.make_link", user)):
-            raise UserCanNot(f"The user {user!r} was disabled meanwhile.", "Look at the user: windlass users list")
+            raise UserCanNot(
+                f"The user {user!r} was disabled meanwhile.", "Look at the user: windlass admin users list"
+            )
         return Secret(code)
 
     async def needs_link(self) -> bool:
@@ -148,7 +150,7 @@ class Sessions:
             user = await self._store.use_link(self._digest(code[:LONGEST_COOKIE]))
             if user is None or await self._store.name_of(user) is None:
                 raise SignInRefused(
-                    "This link was used before, or it is too old.", "Get a new one with: windlass users link NAME"
+                    "This link was used before, or it is too old.", "Get a new one with: windlass admin users link NAME"
                 )
         return await self.begin(user, "link", client)
 
@@ -163,7 +165,7 @@ class Sessions:
                 logger.event("sign_in.refused", address=client.address)
                 raise SignInRefused(
                     "The name or the password is wrong.",
-                    "Without a password, sign in by a link: windlass users link NAME",
+                    "Without a password, sign in by a link: windlass admin users link NAME",
                 )
         if self._hasher.check_needs_rehash(stored):
             newer = await self._hashed(password)
@@ -182,7 +184,7 @@ class Sessions:
             if seconds := self._tries.take(name):
                 raise TooManyRequests(
                     "There were too many failed sign-ins for this user.",
-                    "Wait a minute, or sign in by a link: windlass users link NAME",
+                    "Wait a minute, or sign in by a link: windlass admin users link NAME",
                     seconds,
                 )
             self._waiting += 1
@@ -222,7 +224,7 @@ class Sessions:
             if role is None:
                 raise SignInRefused(
                     f"There is no user {name!r} on this server.",
-                    f"Ask an owner to add you: windlass users add {shlex.quote(name)} --role viewer",
+                    f"Ask an owner to add you: windlass admin users add {shlex.quote(name)} --role viewer",
                 ) from None
             with suppress(UserExists):  # of two first sign-ins at once, one adds the user
                 await self._tokens.add_user(name, role, by=by)

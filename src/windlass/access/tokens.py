@@ -135,7 +135,7 @@ class Tokens:
         """Adds a user. Without a role the user can't use the control API. Raises UserExists."""
         added = await self._store.add_user(name, role, Change(by, "user.add", name, {"role": role}))
         if added is None:
-            raise UserExists(f"There is a user {name!r} already.", "`windlass users list` shows the users.")
+            raise UserExists(f"There is a user {name!r} already.", "`windlass admin users list` shows the users.")
         logger.event("user.added", user_id=added)
         return added
 
@@ -150,7 +150,9 @@ class Tokens:
     async def user(self, name: str) -> UserRow:
         found = await self._store.user(name)
         if found is None:
-            raise NoSuchUser(f"There is no user {name!r}.", f"Add one with: windlass users add {shlex.quote(name)}")
+            raise NoSuchUser(
+                f"There is no user {name!r}.", f"Add one with: windlass admin users add {shlex.quote(name)}"
+            )
         return found
 
     async def enabled_user(self, name: str) -> UUID:
@@ -158,7 +160,8 @@ class Tokens:
         found = await self.user(name)
         if found.disabled_at:
             raise UserCanNot(
-                f"The user {name!r} is disabled.", f"Enable it first with: windlass users enable {shlex.quote(name)}"
+                f"The user {name!r} is disabled.",
+                f"Enable it first with: windlass admin users enable {shlex.quote(name)}",
             )
         return found.id
 
@@ -169,7 +172,7 @@ class Tokens:
         if found.role is None:
             raise UserCanNot(
                 f"The user {name!r} has no role, and so no access to the dashboard and the control API.",
-                f"Set one first, such as: windlass users role {shlex.quote(name)} developer",
+                f"Set one first, such as: windlass admin users role {shlex.quote(name)} developer",
             )
         return found
 

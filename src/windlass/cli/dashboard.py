@@ -21,7 +21,7 @@ def open(place: str | None, *, control: ControlSession, only_print: bool) -> Non
     """Open the dashboard, or the page of a crew or a kickoff.
 
     Prints the address, and starts the browser of this machine if the output is a terminal. The dashboard asks for a
-    sign-in: `windlass users link NAME` makes a link for it.
+    sign-in: `windlass admin users link NAME` makes a link for it.
     """
     url = f"{control.address}/ui{path_of(control, place)}"
     print_result(url)

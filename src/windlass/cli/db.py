@@ -16,23 +16,33 @@ if TYPE_CHECKING:
     from windlass.config import Settings
 
 
-@click.group
-def db() -> None:
-    """Open the database in psql, or print its URL."""
-
-
-@db.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})
+@click.option("--url", "only_url", is_flag=True, help="Print the URL of the database, with its password.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
-def shell(arguments: tuple[str, ...]) -> None:
-    """Open psql on the database.
+def db(arguments: tuple[str, ...], *, only_url: bool) -> None:
+    """Open the database in psql, or print its URL.
 
-    ARGUMENTS are psql's own, as in: windlass db shell -c "SELECT slug FROM deployments"
+    ARGUMENTS are psql's own, as in: windlass admin db -c "SELECT slug FROM deployments"
     """
+    from windlass import config
+
+    settings = config.load()
+    if only_url:
+        found = _url(settings)
+        notify(
+            "This URL contains the password of the database, which holds all data. Keep it out of files and command "
+            "lines."
+        )
+        print_result(found)
+    else:
+        _open_psql(settings, arguments)
+
+
+def _open_psql(settings: Settings, arguments: tuple[str, ...]) -> None:
     from windlass import config, hardening
     from windlass.embedded_postgres.programs import psql
     from windlass.store.database import libpq_variables
 
-    settings = config.load()
     connection, password = libpq_variables(_url(settings))
     environment = config.environment() | connection
     if password is not None:
@@ -43,18 +53,6 @@ def shell(arguments: tuple[str, ...]) -> None:
     outside = which("psql") if settings.database_url else None
     program = Path(outside) if outside else psql()
     os.execve(program, [program.name, *arguments], environment)  # noqa: S606 - psql replaces this process
-
-
-@db.command
-def url() -> None:
-    """Print the URL of the database, with its password."""
-    from windlass.config import load
-
-    found = _url(load())
-    notify(
-        "This URL contains the password of the database, which holds all data. Keep it out of files and command lines."
-    )
-    print_result(found)
 
 
 def _url(settings: Settings) -> str:

@@ -29,7 +29,8 @@ def identity() -> None:
     """Show who the server is to cloud providers and Vault.
 
     The server is an OIDC issuer. With a credential of the method workload_identity, it proves its identity with tokens
-    that it signs, so no password of the provider is stored. `windlass identity` alone is `windlass identity show`.
+    that it signs, so no password of the provider is stored. `windlass admin identity` alone is `windlass admin identity
+    show`.
     """
 
 

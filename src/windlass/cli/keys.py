@@ -54,7 +54,7 @@ def prepare(*, json_output: bool) -> None:
     """Add a new key that decrypts, and does not encrypt yet.
 
     Several servers on one database must all have the new key before one of them encrypts with it. A single server
-    needs `windlass keys rotate` only.
+    needs `windlass admin keys rotate` only.
     """
     from windlass.wiring.master_keys import file_of, prepare
 
@@ -66,12 +66,12 @@ def prepare(*, json_output: bool) -> None:
         f"The key {key_id} is now the last one in {file_of(settings)}. Next:\n"
         "  1. Copy the file to the home of every other server. Running servers read it without a restart; a server\n"
         "     with WINDLASS_MASTER_KEY needs the key as the last one there, and a restart.\n"
-        f"  2. windlass keys rotate --to {key_id}"
+        f"  2. windlass admin keys rotate --to {key_id}"
     )
 
 
 @keys.command
-@click.option("--to", metavar="KEY", help="Encrypt with this key, as `windlass keys status` names it.")
+@click.option("--to", metavar="KEY", help="Encrypt with this key, as `windlass admin keys status` names it.")
 @json_option
 def rotate(*, to: str | None, json_output: bool) -> None:
     """Encrypt all stored values with a new master key.
@@ -113,7 +113,7 @@ def _explain(found: Rotated, *, outside: bool) -> None:
     if found.unneeded and found.complete:
         notify(
             f"No stored value needs {', '.join(found.unneeded)} any more; the backups made until now do. Keep a copy "
-            f"with them, then remove it from every server: windlass keys drop {' '.join(found.unneeded)}"
+            f"with them, then remove it from every server: windlass admin keys drop {' '.join(found.unneeded)}"
         )
 
 
@@ -123,7 +123,7 @@ def _explain(found: Rotated, *, outside: bool) -> None:
 def drop(*, key_ids: tuple[str, ...], json_output: bool) -> None:
     """Remove keys that encrypt no stored value from the key file.
 
-    KEY is the id that `windlass keys status` shows. Backups that were made with the key still need it.
+    KEY is the id that `windlass admin keys status` shows. Backups that were made with the key still need it.
     """
     from windlass.wiring.master_keys import drop
 

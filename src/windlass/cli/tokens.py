@@ -101,7 +101,9 @@ def _give_shown(tokens: ShownTokens, kind: str | None) -> None:
 )
 @click.option("--name", metavar="NAME", help="With --personal: a name by which its user recognises it.")
 @click.option("--all-deployments", is_flag=True, help="Make the token valid for every crew, also for later ones.")
-@click.option("--user", metavar="NAME", help="A User Bearer Token of this user (windlass users add NAME adds one).")
+@click.option(
+    "--user", metavar="NAME", help="A User Bearer Token of this user (windlass admin users add NAME adds one)."
+)
 @click.option(
     "--profile",
     type=click.Choice(["documented", "live"]),

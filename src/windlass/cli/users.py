@@ -69,7 +69,7 @@ def list_(*, json_output: bool, profile: str | None) -> None:
     elif rows:
         print_table(HEADINGS, [_cells(row) for row in rows])
     else:
-        notify("There are no users yet. Add one with: windlass users add NAME")
+        notify("There are no users yet. Add one with: windlass admin users add NAME")
 
 
 @users.command

@@ -140,7 +140,7 @@ class Identity:
         if not self._keys:
             raise NoIssuer(
                 "The signing keys of this server can't be decrypted.",
-                "Restore the master key, or make another signing key: windlass identity rotate --now",
+                "Restore the master key, or make another signing key: windlass admin identity rotate --now",
             )
 
     async def rotate(self, by: Actor, *, now: bool = False, withdraw: bool = False) -> None:

@@ -29,7 +29,7 @@ ABOUT, DUMP, KEY = "backup.json", "database.dump", "master.key"
 LARGEST = 1 << 20
 """Largest size in bytes of a member that is read as a whole, which is each but the dump."""
 MOST_MEMBERS = 3
-NO_BACKUP = "Give the complete, unchanged file that `windlass backup FILE` wrote."
+NO_BACKUP = "Give the complete, unchanged file that `windlass admin backup FILE` wrote."
 
 
 class BackupError(WindlassError):

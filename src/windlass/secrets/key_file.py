@@ -66,7 +66,9 @@ def put_first(path: Path, key_id: str) -> None:
     def reordered(lines: list[str]) -> list[str]:
         ids = [_id_of_line(line) for line in lines]
         if key_id not in ids:
-            raise MasterKeyError(f"The key file {path} has no key {key_id}.", "`windlass keys status` lists its keys.")
+            raise MasterKeyError(
+                f"The key file {path} has no key {key_id}.", "`windlass admin keys status` lists its keys."
+            )
         key = lines.pop(ids.index(key_id))
         first = next((place for place, line in enumerate(lines) if _id_of_line(line)), len(lines))
         return [*lines[:first], key, *lines[first:]]
@@ -92,7 +94,7 @@ def _change(path: Path, change: Callable[[list[str]], list[str]]) -> None:
         if owner != os.geteuid():
             raise MasterKeyError(
                 f"The key file {path} belongs to another user (number {owner}).",
-                f"Run the command as that user: sudo -u '#{owner}' windlass keys ...",
+                f"Run the command as that user: sudo -u '#{owner}' windlass admin keys ...",
             )
         text = "\n".join(change(_read(path).splitlines())) + "\n"
         write_whole(path, text, stat.S_IMODE(path.stat().st_mode))

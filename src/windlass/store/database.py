@@ -374,7 +374,7 @@ def libpq_variables(url: str) -> tuple[dict[str, str], str | None]:
     if unknown := [option.keyword.decode() for option in given if option.envvar is None]:
         raise WindlassError(
             f"The database's URL sets {', '.join(unknown)}, which no PG* variable can express.",
-            "Run psql with the URL that `windlass db url` prints.",
+            "Run psql with the URL that `windlass admin db --url` prints.",
         )
     found = {
         option.envvar.decode(): option.val.decode() for option in given if option.envvar and option.val is not None

@@ -30,7 +30,7 @@ class KeyWaits(WindlassError):  # noqa: N818 - describes the key
     def __init__(self, signs_from: datetime) -> None:
         super().__init__(
             f"A new key is published already, and signs from {signs_from.astimezone(UTC):%Y-%m-%d %H:%M} UTC on.",
-            "Let it sign at once with: windlass identity rotate --now",
+            "Let it sign at once with: windlass admin identity rotate --now",
         )
 
 

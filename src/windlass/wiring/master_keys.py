@@ -41,7 +41,7 @@ TRIES, BETWEEN_TRIES = 20, 0.5
 """A batch is repeated when it meets a deadlock, or a database that restarts."""
 ADD_ONE = (
     "Add a new key as the last one on every server, and restart the servers. Then make it the first one on every "
-    "server, and restart them again. Then run: windlass keys rotate"
+    "server, and restart them again. Then run: windlass admin keys rotate"
 )
 
 
@@ -138,11 +138,11 @@ async def drop(settings: Settings, key_ids: Sequence[str], by: Actor = COMMAND_L
 
 def _check_unneeded(file: Path, key_id: str, state: KeyState | None) -> None:
     if state is None:
-        raise NotRotated(f"The key file {file} has no key {key_id}.", "`windlass keys status` lists its keys.")
+        raise NotRotated(f"The key file {file} has no key {key_id}.", "`windlass admin keys status` lists its keys.")
     if state.current:
-        raise NotRotated(f"The key {key_id} encrypts new values.", "Rotate first: windlass keys rotate")
+        raise NotRotated(f"The key {key_id} encrypts new values.", "Rotate first: windlass admin keys rotate")
     if state.total:
-        raise NotRotated(f"{state.total} stored values need the key {key_id}.", "Run first: windlass keys rotate")
+        raise NotRotated(f"{state.total} stored values need the key {key_id}.", "Run first: windlass admin keys rotate")
 
 
 async def _right_keys(settings: Settings, database: Database) -> KeyRing:
@@ -164,7 +164,7 @@ def _put_first(settings: Settings, states: list[KeyState], to: str | None) -> No
     elif not interrupted and settings.database_url:
         raise NotRotated(
             "Other servers may use this database. They would fail on values of a key that they don't have.",
-            "Make a key with: windlass keys prepare. It prints what to do next.",
+            "Make a key with: windlass admin keys prepare. It prints what to do next.",
         )
     elif not interrupted:
         key_file.put_first(file, key_file.add_last(file))

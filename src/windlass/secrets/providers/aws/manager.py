@@ -76,7 +76,7 @@ MEANINGS = (
         CredentialRefused,
         "The role does not trust this server, or does not exist.",
         f"The trust policy of the role must name the identity provider, the audience {aws.AUDIENCE} and the subject "
-        "that `windlass identity` prints.",
+        "that `windlass admin identity` prints.",
     ),
     Meaning(
         r"^AssumeRoleWithWebIdentity ExpiredToken",
@@ -88,7 +88,7 @@ MEANINGS = (
         r"^AssumeRoleWithWebIdentity .*No OpenIDConnect provider",
         CredentialRefused,
         "The AWS account has no identity provider for the issuer of this server.",
-        "Add one in IAM, with the issuer and the audience that `windlass identity` prints.",
+        "Add one in IAM, with the issuer and the audience that `windlass admin identity` prints.",
     ),
     Meaning(
         r"^AssumeRoleWithWebIdentity .*audience",
@@ -100,13 +100,14 @@ MEANINGS = (
         r"^AssumeRoleWithWebIdentity (IDPCommunicationError|.*retrieve verification key)",
         CredentialRefused,
         "AWS can't fetch the keys of this server from its issuer.",
-        "The issuer must answer on the internet, over https, within 5 s; `windlass identity` prints its address.",
+        "The issuer must answer on the internet, over https, within 5 s; `windlass admin identity` prints its address.",
     ),
     Meaning(
         r"^AssumeRoleWithWebIdentity ",
         CredentialRefused,
         "AWS refuses the token of the server.",
-        "The identity provider in IAM must have the issuer that `windlass identity` prints, and fetch its keys there.",
+        "The identity provider in IAM must have the issuer that `windlass admin identity` prints, and fetch its keys "
+        "there.",
     ),
     Meaning(
         r"^AssumeRole AccessDenied",

@@ -57,7 +57,7 @@ REASONS = {
 }
 UNTRUSTED = (
     "The application has no federated credential for this server.",
-    "Add one with the issuer, the subject and the audience that `windlass identity` prints; all are compared exactly.",
+    "Add one with issuer, subject and audience as `windlass admin identity` prints them; all are compared exactly.",
 )
 HANDSHAKES: dict[str, tuple[str, str]] = {
     "70021": UNTRUSTED,
@@ -69,7 +69,7 @@ HANDSHAKES: dict[str, tuple[str, str]] = {
     "90002": ("There is no such tenant.", "Check tenant_id."),
     "90061": (
         "Azure can't fetch the keys of this server from its issuer.",
-        "The issuer must answer on the internet, over https; `windlass identity` prints its address.",
+        "The issuer must answer on the internet, over https; `windlass admin identity` prints its address.",
     ),
     "7000215": ("The client secret is wrong.", "Give the value of a client secret, not its ID."),
     "7000222": ("The client secret has expired.", "Add a new client secret to the application."),

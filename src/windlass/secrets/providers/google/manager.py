@@ -98,7 +98,7 @@ HANDSHAKES = (
         "unauthorized_client|attribute condition",
         CredentialRefused,
         "The attribute condition of the workload identity provider does not accept this server.",
-        "It must accept the subject that `windlass identity` prints.",
+        "It must accept the subject that `windlass admin identity` prints.",
     ),
     Meaning(
         "audience",
@@ -116,7 +116,7 @@ HANDSHAKES = (
         "connecting|fetch|retrieve",
         CredentialRefused,
         "Google Cloud can't fetch the keys of this server from its issuer.",
-        "The issuer must answer on the internet, over https; `windlass identity` prints its address.",
+        "The issuer must answer on the internet, over https; `windlass admin identity` prints its address.",
     ),
 )
 """What the texts of the token service mean."""
@@ -312,5 +312,5 @@ def _of_handshake(message: str) -> SecretError:
     """Returns why Google's token service refuses the token of the server."""
     return first_meaning(HANDSHAKES, message) or CredentialRefused(
         "Google Cloud refuses the token of the server.",
-        "The issuer of the workload identity provider must be the one that `windlass identity` prints.",
+        "The issuer of the workload identity provider must be the one that `windlass admin identity` prints.",
     )

@@ -84,13 +84,13 @@ HANDSHAKES = (
         r"claim|subject|\(sub\)",
         CredentialRefused,
         "The role in Vault does not accept this server.",
-        "Its bound_subject and bound_claims must fit the values that `windlass identity` prints.",
+        "Its bound_subject and bound_claims must fit the values that `windlass admin identity` prints.",
     ),
     Meaning(
         "fetching keys|connection refused|no such host",
         CredentialRefused,
         "Vault can't fetch the keys of this server from its issuer.",
-        "Vault must reach the issuer; `windlass identity` prints its address.",
+        "Vault must reach the issuer; `windlass admin identity` prints its address.",
     ),
 )
 """What the status and the errors of a login by JWT mean."""
@@ -211,5 +211,6 @@ def _of_handshake(status: int, errors: object, *, by_jwt: bool) -> SecretError:
         )
     return first_meaning(HANDSHAKES, f"{status} {errors}") or CredentialRefused(
         f"Vault refuses the token of the server (status {status}).",
-        "oidc_discovery_url and bound_issuer of the JWT method must be the issuer that `windlass identity` prints.",
+        "oidc_discovery_url and bound_issuer of the JWT method must be the issuer that `windlass admin identity` "
+        "prints.",
     )
