@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from repo.generated_docs import leaves, option_rows, usage
 from windlass.cli import doctor, exit_codes
 from windlass.cli.commands import windlass
 from windlass.config import Settings
@@ -25,7 +26,6 @@ pytestmark = pytest.mark.unit
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "cli.md").read_text("utf-8")
 SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)
-HELP = {"--help", "-h, --help"}
 
 
 def rows(text: str) -> set[str]:
@@ -46,25 +46,9 @@ def told() -> dict[str, set[str]]:
 
 def real() -> dict[str, set[str]]:
     return {
-        f"{context.command_path} {' '.join(context.command.collect_usage_pieces(context))}": options(context)
+        usage(context): {name.replace("\\|", "|") for name, _ in option_rows(context)}
         for context in leaves(click.Context(windlass, info_name="windlass"))
     }
-
-
-def leaves(context: click.Context) -> Iterator[click.Context]:
-    if not isinstance(context.command, click.Group):
-        yield context
-        return
-    for name in context.command.list_commands(context):
-        command = context.command.get_command(context, name)
-        assert command is not None
-        yield from leaves(click.Context(command, info_name=name, parent=context))
-
-
-def options(context: click.Context) -> set[str]:
-    params = context.command.get_params(context)
-    records = (param.get_help_record(context) for param in params if isinstance(param, click.Option))
-    return {record[0] for record in records if record} - HELP
 
 
 def test_the_page_has_the_commands_and_their_arguments() -> None:
