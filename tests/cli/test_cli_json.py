@@ -163,11 +163,12 @@ def test_users_as_json(server: Command) -> None:
         "state": "active",
         "role": None,
     }
-    assert value(server, "admin", "users", "disable", "Ann \u2615")["state"] == "disabled"
+    assert value(server, "admin", "users", "change", "Ann \u2615", "--disable")["state"] == "disabled"
     (user,) = value(server, "admin", "users", "list")
     assert user.keys() == documented("admin users list")
     assert (user["name"], user["state"]) == ("Ann \u2615", "disabled")
-    assert value(server, "admin", "users", "enable", "Ann \u2615").keys() == documented("admin users disable")
+    changed = value(server, "admin", "users", "change", "Ann \u2615", "--enable", "--role", "viewer")
+    assert changed.keys() == documented("admin users change")
     deleted = value(server, "admin", "users", "delete", "Ann \u2615", "--yes")
     assert deleted == {"name": "Ann \u2615", "deleted_kickoffs": 0, "deleted_user": True}
     assert deleted.keys() == documented("admin users delete")

@@ -183,21 +183,22 @@ def test_scopes_that_can_not_be_are_refused_in_words(windlass: Command) -> None:
 def test_a_user_is_disabled_and_enabled_and_the_lists_show_it(windlass: Command) -> None:
     windlass("admin", "users", "add", "ann")
     token = windlass("tokens", "create", "--user", "ann").out.strip()
-    disabled = windlass("admin", "users", "disable", "ann")
+    disabled = windlass("admin", "users", "change", "ann", "--disable")
     assert (disabled.code, disabled.out) == (0, "")
     assert "windlass stop --all --user ann" in disabled.err
     assert "disabled" in listed(windlass)[token[-4:]].values()
     assert windlass("admin", "users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "disabled"]
-    assert "windlass admin users enable ann" in windlass("tokens", "create", "--user", "ann").err
-    assert windlass("admin", "users", "enable", "ann").code == 0
+    assert "windlass admin users change ann --enable" in windlass("tokens", "create", "--user", "ann").err
+    assert windlass("admin", "users", "change", "ann", "--enable").code == 0
     assert windlass("admin", "users", "list").out.splitlines()[1].split()[:3] == ["ann", "-", "active"]
-    assert windlass("admin", "users", "disable", "bob").err.startswith("error: There is no user 'bob'.")
+    assert windlass("admin", "users", "change", "bob", "--disable").err.startswith("error: There is no user 'bob'.")
+    assert windlass("admin", "users", "change", "ann").code == 2, "nothing to change"
 
 
 def test_a_person_gets_a_role_and_a_personal_token(windlass: Command) -> None:
     assert windlass("admin", "users", "add", "ann", "--role", "viewer").code == 0
     assert windlass("admin", "users", "list").out.splitlines()[1].split()[:3] == ["ann", "viewer", "active"]
-    assert windlass("admin", "users", "role", "ann", "developer").code == 0
+    assert windlass("admin", "users", "change", "ann", "--role", "developer").code == 0
     made = windlass("tokens", "create", "--personal", "--user", "ann", "--name", "laptop", "--expires", "30d")
     assert made.out.startswith("wlp_")
     own = json.loads(windlass("tokens", "create", "--personal", "--json").out)
@@ -205,9 +206,9 @@ def test_a_person_gets_a_role_and_a_personal_token(windlass: Command) -> None:
     rows = [line.split()[:5] for line in windlass("tokens", "list").out.splitlines()[1:]]
     assert [made.out.strip()[-4:], "personal"] in [row[:2] for row in rows]
 
-    last = windlass("admin", "users", "role", "owner", "none")
+    last = windlass("admin", "users", "change", "owner", "--role", "none")
     assert (last.code, "is the last owner" in last.err) == (1, True)
-    assert windlass("admin", "users", "role", "ann", "none").code == 0
+    assert windlass("admin", "users", "change", "ann", "--role", "none").code == 0
     nothing = windlass("tokens", "create", "--personal", "--user", "ann")
     assert (nothing.code, "has no role" in nothing.err) == (1, True)
     assert windlass("tokens", "create", "--personal", "--read-only").code == 2

@@ -252,9 +252,9 @@ def test_roles_of_people_and_logins(windlass: Command, folder: Path, server: Sta
     refused = elsewhere("deploy", project(folder, "cocoa"))
     assert (refused.code, "403" in refused.err, "developer" in refused.err) == (3, True, True)
     assert elsewhere("admin", "audit").code == 3
-    assert windlass("admin", "users", "role", "vic", "owner").code == 0
+    assert windlass("admin", "users", "change", "vic", "--role", "owner").code == 0
     assert elsewhere("admin", "users", "add", "dev", "--role", "developer").code == 0
     assert elsewhere("deploy", str(folder / "cocoa")).code == 0
     assert output(elsewhere, "cocoa") == "hot green tea\n"
-    assert windlass("admin", "users", "disable", "vic").code == 0
+    assert windlass("admin", "users", "change", "vic", "--disable").code == 0
     assert elsewhere("deployments", "list").code == 3

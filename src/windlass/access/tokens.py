@@ -161,7 +161,7 @@ class Tokens:
         if found.disabled_at:
             raise UserCanNot(
                 f"The user {name!r} is disabled.",
-                f"Enable it first with: windlass admin users enable {shlex.quote(name)}",
+                f"Enable it first with: windlass admin users change {shlex.quote(name)} --enable",
             )
         return found.id
 
@@ -172,7 +172,7 @@ class Tokens:
         if found.role is None:
             raise UserCanNot(
                 f"The user {name!r} has no role, and so no access to the dashboard and the control API.",
-                f"Set one first, such as: windlass admin users role {shlex.quote(name)} developer",
+                f"Set one first, such as: windlass admin users change {shlex.quote(name)} --role developer",
             )
         return found
 

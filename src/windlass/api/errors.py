@@ -89,7 +89,7 @@ def forbidden_by_role(scope: Scope, role: Role | None) -> Problem:
     """Returns the Problem for a personal token whose user's role does not include the scope."""
     message = (
         f"This operation needs the scope `{scope}`, and the role {role or 'of the user'} does not include it. An owner "
-        "changes the role with: windlass admin users role NAME ROLE"
+        "changes the role with: windlass admin users change NAME --role ROLE"
     )
     return Problem(403, message, {"required_scope": str(scope)})
 

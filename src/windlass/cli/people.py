@@ -9,7 +9,7 @@ from windlass.cli.servers import chosen_server, control_of, is_local
 from windlass.errors import WindlassError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from datetime import timedelta
 
     from windlass.wiring.administration import Administration
@@ -26,9 +26,8 @@ class People(Protocol):
 
     def add(self, name: str, role: str | None) -> None: ...
 
-    def set_role(self, name: str, role: str | None) -> None: ...
-
-    def set_disabled(self, name: str, *, disabled: bool) -> None: ...
+    def change(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Sets the members `role` and `disabled` that `changes` has."""
 
     def create_token(self, user: str | None, name: str, expires_in: timedelta | None) -> dict[str, Any]:
         """Returns the token, its user and the end of its validity. `user` None is the person who runs the command."""
@@ -64,14 +63,15 @@ class OnThisMachine:
 
         self._administer(lambda opened: opened.tokens.add_user(name, Role(role) if role else None))
 
-    def set_role(self, name: str, role: str | None) -> None:
+    def change(self, name: str, changes: Mapping[str, Any]) -> None:
         from windlass.rights import Role
 
-        self._administer(lambda opened: opened.tokens.set_role(name, Role(role) if role else None))
-
-    def set_disabled(self, name: str, *, disabled: bool) -> None:
-        def change(opened: Administration) -> Awaitable[None]:
-            return opened.tokens.disable_user(name) if disabled else opened.tokens.enable_user(name)
+        async def change(opened: Administration) -> None:
+            if "role" in changes:
+                await opened.tokens.set_role(name, Role(changes["role"]) if changes["role"] else None)
+            if "disabled" in changes:
+                tokens = opened.tokens
+                await (tokens.disable_user if changes["disabled"] else tokens.enable_user)(name)
 
         self._administer(change)
 
@@ -116,11 +116,8 @@ class OverControlApi:
     def add(self, name: str, role: str | None) -> None:
         self._send("POST", "users", body={"name": name, "role": role})
 
-    def set_role(self, name: str, role: str | None) -> None:
-        self._send("PATCH", "users", name, body={"role": role})
-
-    def set_disabled(self, name: str, *, disabled: bool) -> None:
-        self._send("PATCH", "users", name, body={"disabled": disabled})
+    def change(self, name: str, changes: Mapping[str, Any]) -> None:
+        self._send("PATCH", "users", name, body=changes)
 
     def create_token(self, user: str | None, name: str, expires_in: timedelta | None) -> dict[str, Any]:
         days = expires_in.total_seconds() / 86_400 if expires_in else None

@@ -74,47 +74,46 @@ def list_(*, json_output: bool, profile: str | None) -> None:
 
 @users.command
 @click.argument("name")
-@click.argument("role", metavar="ROLE", type=click.Choice([*ROLES, "none"]))
+@click.option(
+    "--role",
+    type=click.Choice([*ROLES, "none"]),
+    help="What the user may do with the control API. `none` takes the access away. One owner must remain.",
+)
+@click.option(
+    "--disable/--enable", "disabled", default=None, help="Refuse all tokens of the user, or accept them again."
+)
 @json_option
 @profile_option
-def role(name: str, role: str, *, json_output: bool, profile: str | None) -> None:
-    """Set the role of a user, on every server within a second.
+def change(name: str, *, role: str | None, disabled: bool | None, json_output: bool, profile: str | None) -> None:
+    """Change the role of a user, or disable or enable a user, on every server within a second.
 
-    ROLE is owner, developer, viewer or none. An owner may do everything with the control API, a developer may deploy
-    and change deployments, a viewer may read. `none` takes the access away. One owner must remain. The command ends
-    when every server has the role.
+    An owner may do everything with the control API, a developer may deploy and change deployments, a viewer may read.
+    Kickoffs that a disabled user started continue: `windlass stop --all --user NAME` stops them. The command ends when
+    every server has the change.
     """
-    given = None if role == "none" else role
-    people_of(profile).set_role(name, given)
+    if role is None and disabled is None:
+        raise click.UsageError("Give --role, --disable or --enable.")
+    changes: dict[str, Any] = {} if role is None else {"role": None if role == "none" else role}
+    if disabled is not None:
+        changes["disabled"] = disabled
+    people_of(profile).change(name, changes)
     if json_output:
-        print_json({"name": name, "role": given})
-    notify(f"The user {name} has the role {role} now." if given else f"The user {name} has no role any more.")
+        state = {} if disabled is None else {"state": _state(changes)}
+        changed = {} if role is None else {"role": changes["role"]}
+        print_json({"name": name, **changed, **state})
+    if role == "none":
+        notify(f"The user {name} has no role any more.")
+    elif role is not None:
+        notify(f"The user {name} has the role {role} now.")
+    if disabled is not None:
+        notify(_words_of_state(name, disabled=disabled))
 
 
-@users.command
-@click.argument("name")
-@json_option
-@profile_option
-def disable(name: str, *, json_output: bool, profile: str | None) -> None:
-    """Disable a user: every server refuses all tokens of the user within a second.
-
-    Kickoffs that the user started continue: `windlass stop --all --user NAME` stops them.
-    """
-    people_of(profile).set_disabled(name, disabled=True)
-    _print_state(name, "disabled", json_output=json_output)
-    quoted = shlex.quote(name)
-    notify(f"The user {name} is disabled. Its kickoffs continue. Stop them with: windlass stop --all --user {quoted}")
-
-
-@users.command
-@click.argument("name")
-@json_option
-@profile_option
-def enable(name: str, *, json_output: bool, profile: str | None) -> None:
-    """Enable a disabled user: its tokens are accepted again."""
-    people_of(profile).set_disabled(name, disabled=False)
-    _print_state(name, "active", json_output=json_output)
-    notify(f"The user {name} is enabled.")
+def _words_of_state(name: str, *, disabled: bool) -> str:
+    if not disabled:
+        return f"The user {name} is enabled."
+    stop = f"windlass stop --all --user {shlex.quote(name)}"
+    return f"The user {name} is disabled. Its kickoffs continue. Stop them with: {stop}"
 
 
 @users.command
@@ -190,11 +189,6 @@ def password(name: str, *, json_output: bool) -> None:
 
 def _state(row: dict[str, Any]) -> str:
     return "disabled" if row["disabled"] else "active"
-
-
-def _print_state(name: str, state: str, *, json_output: bool) -> None:
-    if json_output:
-        print_json({"name": name, "state": state})
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -131,7 +131,7 @@ def unauthorized_to_control() -> Problem:
 def no_control_access() -> Problem:
     message = (
         "The user of this token has no role, so no access to the control API. An owner sets one with: "
-        "windlass admin users role NAME ROLE"
+        "windlass admin users change NAME --role ROLE"
     )
     return Problem(403, message)
 
@@ -139,6 +139,6 @@ def no_control_access() -> Problem:
 def role_missing(needed: Role, role: Role) -> Problem:
     message = (
         f"This operation needs the role {needed}, and the user of the token has the role {role}. An owner changes the "
-        "role with: windlass admin users role NAME ROLE"
+        "role with: windlass admin users change NAME --role ROLE"
     )
     return Problem(403, message, {"required_role": str(needed)})
