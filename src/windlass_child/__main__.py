@@ -74,7 +74,7 @@ def be_child(numbers: "list[int]") -> None:
     close_all_but(numbers[:3])
     begin()
     from windlass_child.process import child
-    from windlass_child.process.process_env import prepare_output
+    from windlass_child.process.output import prepare_output
 
     prepare_output()
     child.main(*numbers)

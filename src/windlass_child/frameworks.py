@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from windlass_child.checks.code import Code
-    from windlass_child.checks.findings import Found
+    from windlass_child.checks.found import Found
     from windlass_child.process.report import Report
     from windlass_child.protocol.messages import Project, Run
 

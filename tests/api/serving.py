@@ -27,7 +27,7 @@ from windlass.api.application import Addresses, Application, Hosts, health_route
 from windlass.api.connections import ConnectionLimits
 from windlass.api.control_api.application import control_routes
 from windlass.api.control_api.dependencies import ControlApi
-from windlass.api.control_api.uploads import Uploads
+from windlass.api.control_api.upload_limit import Uploads
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import OPERATIONS, CrewApi

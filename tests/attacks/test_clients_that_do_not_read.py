@@ -17,7 +17,8 @@ import pytest
 from api.described import check_error
 from api.runs import begin
 from api.serving import answer_of, raw, serving, until
-from windlass.api.application import source_of, sources
+from windlass.api.application import sources
+from windlass.api.client_addresses import source_of
 from windlass.api.connections import ConnectionLimits, Connections, Held
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from child.conftest import CREWAI
 from projects_for_tests.making import Bench, Heard, function_project, written
 from windlass.kickoffs.states import State
-from windlass_child.process.child import Inbox
+from windlass_child.process.inbox import Inbox
 from windlass_child.protocol.messages import Abort, JournalCommitted, JournalReplay, Lease, NextRun, Quit, Warned
 
 if TYPE_CHECKING:

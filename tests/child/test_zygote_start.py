@@ -56,7 +56,8 @@ def test_a_zygote_has_imported_all_that_each_child_guards() -> None:
     code = (
         "import sys\n"
         "from windlass_child.crewai import prewarm\n"
-        "prewarm.warm()\n"
+        "from windlass_child.crewai.adapter import watching\n"
+        "prewarm.warm(watching)\n"
         "before = set(sys.modules)\n"
         "from windlass_child.crewai import kickoffs\n"
         "with kickoffs.refused():\n"

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from dashboard.people import PASSWORD, Visitor, link, user
-from windlass.access.sessions import MOST_SESSIONS, MOST_WAITING, TRIES_PER_MINUTE, Client, SignInRefused
+from windlass.access.openid import SignInRefused
+from windlass.access.sessions import MOST_SESSIONS, MOST_WAITING, TRIES_PER_MINUTE, Client
 from windlass.rights import Role
 from windlass.store.audit import COMMAND_LINE
 from windlass.store.sessions import SignIn

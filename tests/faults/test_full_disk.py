@@ -67,7 +67,7 @@ def test_a_full_disk_is_reported_and_nothing_is_lost_once_it_has_room(server: De
     assert server.process.poll() is None
     later = [*filter(None, accepted), server.kickoff(0, word="later")]
     ended = [server.ended(one) for one in [*running, *later]]
-    assert {status["state"] for status in ended} == {"SUCCESS"}, server.log
+    assert {status["state"] for status in ended} == {"SUCCESS"}, (ended, server.log)
     assert [status["result"]["output"] for status in ended[:3]] == [f"running {number}" for number in range(3)]
     assert "folder.not_writable" in server.log
     assert "database.refused" in server.log

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from windlass_child.checks.findings import Found
+    from windlass_child.checks.found import Found
 
 CREW = """\
 @CrewBase

@@ -57,13 +57,13 @@ def run(do="pid", place=None, megabytes=0):
         print("asleep", os.getpid(), flush=True)
         time.sleep(600)
     if do == "born":
-        from windlass_child.process.child import Inbox
+        from windlass_child.process.inbox import Inbox
         from windlass_child.protocol.messages import Born
         (inbox,) = [one for one in gc.get_objects() if isinstance(one, Inbox)]
         for _ in range(100):
             inbox._channel.send(Born(True, True))
     if do in {"print_later", "send_later", "fork_later", "grow_later"}:
-        from windlass_child.process.child import Inbox
+        from windlass_child.process.inbox import Inbox
         (inbox,) = [one for one in gc.get_objects() if isinstance(one, Inbox)]
         inbox.orders = Later(do, inbox)
     return os.getpid()

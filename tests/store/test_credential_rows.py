@@ -22,7 +22,8 @@ from windlass.store.credentials import (
     NewCredential,
     TooManyCredentials,
 )
-from windlass.store.variables import ReadValues, SealedVariable, TooManyVariables, VariableRow, VariableStore
+from windlass.store.sealed_variables import SealedVariable
+from windlass.store.variables import ReadValues, TooManyVariables, VariableRow, VariableStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from windlass.access.sessions import SignInRefused
-from windlass.errors import SettingsError
+from windlass.errors import SettingsError, WindlassError
 from windlass.rights import Role
 
 if TYPE_CHECKING:
@@ -19,6 +18,10 @@ if TYPE_CHECKING:
 LONGEST_NAME = 100
 LONGEST_SUBJECT = 255
 EMAIL = "email"
+
+
+class SignInRefused(WindlassError):  # noqa: N818 - describes the attempt
+    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from windlass import log
 from windlass.access.authentication import FailedAuthentications, Rate, Source, TooManyRequests
+from windlass.access.openid import SignInRefused
 from windlass.access.tokens import OWNER, LastOwner, NoSuchUser, UserCanNot, UserExists
 from windlass.errors import WindlassError
 from windlass.rights import Role
@@ -54,10 +55,6 @@ logger = log.logger(__name__)
 
 
 UNKNOWN = Source("unknown", limited=False)
-
-
-class SignInRefused(WindlassError):  # noqa: N818 - describes the attempt
-    pass
 
 
 class BadPassword(WindlassError):  # noqa: N818 - describes the password

@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -19,6 +17,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from windlass import metrics
 from windlass.access.authentication import Source
+from windlass.api.client_addresses import source_of
 from windlass.api.cors import is_preflight, origin_of, preflight_response
 from windlass.api.errors import (
     DEFAULT_HEADERS,
@@ -155,12 +154,6 @@ def _single_slashes(path: str) -> str:
     return path or "/"
 
 
-IPV6_CLIENT_PREFIX = 64
-"""Leading bits of an IPv6 address that identify one client. The client can choose the other bits freely."""
-LONGEST_SOURCE = 64
-"""Characters of an address, or of the text that a proxy sends in its place."""
-
-
 class TrustedProxies:
     """Applies X-Forwarded-For, -Proto and -Host of requests from these addresses, and ignores those of all others.
 
@@ -185,38 +178,6 @@ class TrustedProxies:
         if client and client[0] in self:
             scope["client"] = None
         await self._app(scope, receive, send)
-
-
-def address_of(scope: Scope) -> str:
-    """Returns the address of the client for the audit log."""
-    client = scope.get("client")
-    return str(client[0])[:LONGEST_SOURCE] if client else source_of(None).name
-
-
-# See docs/decisions/api.md#no-limit-counts-by-the-address-of-a-proxy
-def source_of_request(scope: Scope) -> Source:
-    client = scope.get("client")
-    return source_of(client[0] if client else None)
-
-
-@lru_cache(maxsize=4096)
-def source_of(host: str | None) -> Source:
-    """Returns the name under which a client's requests are counted. An IPv6 client is counted by its network.
-
-    Addresses of this machine and unknown addresses are not limited.
-    """
-    if host is None:
-        return Source("unknown", limited=False)
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return Source(host[:LONGEST_SOURCE], limited=True)
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is None:
-            network = ipaddress.ip_network((int(address), IPV6_CLIENT_PREFIX), strict=False)
-            return Source(str(network), limited=not address.is_loopback)
-        address = address.ipv4_mapped
-    return Source(str(address), limited=not address.is_loopback)
 
 
 def sources(trusted: Container[str] | None) -> Callable[[str | None], Source]:

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from windlass.access.authentication import Rate, TooManyRequests
-from windlass.api.application import source_of_request
+from windlass.api.client_addresses import source_of_request
 from windlass.api.errors import Problem
 from windlass.secrets.provider import NoIssuer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import httpx
@@ -12,6 +11,7 @@ from windlass.client import requests
 from windlass.client.errors import CrewError, NotACrew
 from windlass.client.responses import NoAnswer, parse_outcome
 from windlass.client.results import Event
+from windlass.client.transport import SILENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from windlass.client.protocol import Patience
     from windlass.client.requests import Request
     from windlass.client.transport import Transport
-
-SILENCE_SECONDS = 60.0
-"""Seconds without a line after which a connection counts as lost. The server sends one at least every 15 s."""
-STREAM = "text/event-stream"
 
 
 class EventFollower:
@@ -102,14 +98,3 @@ def followed(
             follower.check_ended(transport.base_url)
         except CrewError as error:
             paused(follower.pause(error), error)
-
-
-def check_stream(response: httpx.Response) -> bool:
-    """Returns whether events follow. Raises the error of a response that is no stream, whose content must be read."""
-    if not response.is_success:
-        parse_outcome(response)
-    if response.status_code == HTTPStatus.NO_CONTENT:
-        return False
-    if not response.headers.get("content-type", "").startswith(STREAM):
-        raise NotACrew(response.status_code, "The server streams no events.", "It may be older than this client.")
-    return True

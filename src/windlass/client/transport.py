@@ -7,12 +7,12 @@ import os
 import ssl
 import time
 from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from windlass.client.errors import CrewError
-from windlass.client.event_stream import SILENCE_SECONDS, check_stream
+from windlass.client.errors import CrewError, NotACrew
 from windlass.client.responses import NoAnswer, Outcome, parse_outcome
 from windlass.loopback import is_loopback
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Parsed = TypeVar("Parsed")
 
+SILENCE_SECONDS = 60.0
+"""Seconds without a line after which a connection counts as lost. The server sends one at least every 15 s."""
+STREAM = "text/event-stream"
 CONNECT_SECONDS = 10.0
 LONGEST_PAUSE = 120.0
 """Seconds without a byte sent or received after which a long request, such as an upload, is given up."""
@@ -192,3 +195,14 @@ def _parts(request: Request) -> dict[str, Any]:
         "headers": {**content_type, **request.headers},
         "timeout": httpx.Timeout(min(request.seconds, LONGEST_PAUSE), connect=min(CONNECT_SECONDS, request.seconds)),
     }
+
+
+def check_stream(response: httpx.Response) -> bool:
+    """Returns whether events follow. Raises the error of a response that is no stream, whose content must be read."""
+    if not response.is_success:
+        parse_outcome(response)
+    if response.status_code == HTTPStatus.NO_CONTENT:
+        return False
+    if not response.headers.get("content-type", "").startswith(STREAM):
+        raise NotACrew(response.status_code, "The server streams no events.", "It may be older than this client.")
+    return True

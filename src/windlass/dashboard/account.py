@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass.access.authentication import TooManyRequests
-from windlass.access.sessions import SHORTEST_PASSWORD, BadPassword, SignInRefused
+from windlass.access.openid import SignInRefused
+from windlass.access.sessions import SHORTEST_PASSWORD, BadPassword
 from windlass.dashboard.cookies import EXACT_TIMES, THEME, THEMES, TIMES
 from windlass.dashboard.routes import Routes
 from windlass.dashboard.sign_in import after

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from windlass import log
 from windlass.access.authentication import TooManyRequests
-from windlass.access.sessions import SignInRefused
+from windlass.access.openid import SignInRefused
 from windlass.dashboard.openid_client import VALID_SECONDS
 from windlass.dashboard.routes import Routes
 from windlass.dashboard.sign_in import begin, form, refused

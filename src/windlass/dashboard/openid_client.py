@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from windlass.access.sessions import SignInRefused
+from windlass.access.openid import SignInRefused
 from windlass.secrets.key_ring import to_base64
 
 if TYPE_CHECKING:

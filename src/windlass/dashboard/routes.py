@@ -18,8 +18,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from windlass.access.sessions import Client
-from windlass.api.application import source_of_request
 from windlass.api.bodies import read_body
+from windlass.api.client_addresses import source_of_request
 from windlass.api.control_api.uploads import uploaded_form
 from windlass.api.errors import Problem, bad_request
 from windlass.dashboard.cookies import NOTICE

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from windlass.access.authentication import TooManyRequests
-from windlass.access.sessions import LIFETIME, SignInRefused
+from windlass.access.openid import SignInRefused
+from windlass.access.sessions import LIFETIME
 from windlass.dashboard.routes import Routes
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from windlass.secrets.key_ring import KeyRing
     from windlass.store.credentials import CredentialRow, CredentialStore
     from windlass.store.deployments import DeploymentStore
-    from windlass.store.variables import SealedVariable, VariableStore
+    from windlass.store.sealed_variables import SealedVariable
+    from windlass.store.variables import VariableStore
 
 DEADLINE = 15.0
 """Seconds in which all secrets of a kickoff or of a build must be read."""

@@ -11,7 +11,7 @@ from windlass.secrets.key_ring import Sealed
 from windlass.secrets.provider import WORKLOAD_IDENTITY, NoCredential, parse_reference
 from windlass.secrets.providers import provider
 from windlass.store.audit import Change
-from windlass.store.variables import SealedVariable
+from windlass.store.sealed_variables import SealedVariable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

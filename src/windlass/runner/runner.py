@@ -23,6 +23,7 @@ from windlass.runner.child import Child, Supervision, born
 from windlass.runner.crew_access import CrewAccess
 from windlass.runner.crew_account import home_of
 from windlass.runner.inspection import manifest_in, named_as, while_loading
+from windlass.runner.place import Place, clear
 from windlass.runner.processes import tasks_of_user
 from windlass.runner.resource_monitor import ResourceMonitor
 from windlass.runner.reuse.kept_children import KeptChildren
@@ -39,7 +40,7 @@ from windlass.runner.run_context import (
 )
 from windlass.runner.run_folder import RunFolder
 from windlass.runner.run_spec import Preparing, RunnerConfig, RunSpec, discard, message_of, sendable
-from windlass.runner.scratch import DiskUse, Place, Scratch, clear
+from windlass.runner.scratch import DiskUse, Scratch
 from windlass.runner.shared_memory import Share
 from windlass.runner.spawning import ZygoteSpec, state_of_environment
 from windlass.runner.zygote import Zygote

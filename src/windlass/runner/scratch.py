@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from windlass.accounts import ROOT, with_rights_of
+from windlass.accounts import ROOT
 from windlass.files import is_locked
 from windlass.kickoffs.limits import WHERE, Limits
 from windlass.removal import remove, remove_here
@@ -25,7 +24,6 @@ from windlass_child.protocol.working_folder import PLACES
 
 if TYPE_CHECKING:
     from windlass.accounts import Account
-    from windlass.runner.shared_memory import Share, SharedMemory
 
 
 LOCK = ".lock"
@@ -257,31 +255,3 @@ class DiskUse:
             self._open.entries.close()
             os.close(self._open.descriptor)
             self._open = None
-
-
-@dataclass(slots=True)
-class Place:
-    """The folder of a run, and its share of the shared memory."""
-
-    folder: Path
-    share: Share
-
-    def move(self, to: Path) -> bool:
-        """Moves the folder to another path. Returns whether that was possible."""
-        try:
-            self.folder = self.folder.rename(to)
-        except OSError:
-            return False
-        return True
-
-
-async def clear(place: Place, shared_memory: SharedMemory) -> None:
-    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended."""
-
-    def clear_all() -> None:
-        try:
-            shared_memory.end(place.share)
-        finally:
-            remove_here(place.folder)
-
-    await asyncio.wrap_future(with_rights_of(None, clear_all))

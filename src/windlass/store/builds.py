@@ -14,9 +14,10 @@ from windlass.kickoffs.manifest import Manifest
 from windlass.store.claiming import host
 from windlass.store.database import fetch, queries
 from windlass.store.deployments import add_version, make_current
+from windlass.store.sealed_variables import SealedVariable, sealed_variables
 from windlass.store.side_jobs import NotYet, defer
 from windlass.store.values import sanitized_json, sanitized_text
-from windlass.store.variables import ReadValues, SealedVariable, sealed_variables, store_read
+from windlass.store.variables import ReadValues, store_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

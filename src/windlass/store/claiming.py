@@ -16,7 +16,7 @@ from windlass.kickoffs.outcome import TokenUsage
 from windlass.kickoffs.states import TaskState
 from windlass.kickoffs.tasks import TaskRecord
 from windlass.store.database import fetch, queries
-from windlass.store.variables import SealedVariable, sealed_variables
+from windlass.store.sealed_variables import SealedVariable, sealed_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.store.database import Database
-    from windlass.store.variables import SealedVariable
+    from windlass.store.sealed_variables import SealedVariable
 
 SQL = queries("credentials")
 MOST_CREDENTIALS = 500

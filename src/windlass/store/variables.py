@@ -5,18 +5,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from windlass.errors import WindlassError
 from windlass.store.audit import Change, record
 from windlass.store.credentials import CredentialRow, credentials_named, share_credentials
 from windlass.store.database import Connection, fetch, queries
+from windlass.store.sealed_variables import SealedVariable, sealed_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
+    from uuid import UUID
 
     from windlass.store.database import Database
 
@@ -53,26 +54,6 @@ class VariableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SealedVariable:
-    """A variable of a deployment, with its encrypted value.
-
-    The value of one with a `secret_name` comes from a secret manager, with the default credential of `provider` or with
-    the credential `credential_id`. `value` is then the one that was read at the latest deploy, None if there is none.
-    """
-
-    name: str
-    value: str | None
-    secret: bool
-    provider: str | None = None
-    credential_id: UUID | None = None
-    secret_name: str | None = None
-
-    @property
-    def source(self) -> tuple[str | None, UUID | None, str | None]:
-        return self.provider, self.credential_id, self.secret_name
-
-
-@dataclass(frozen=True, slots=True)
 class ReadValues:
     """Variables with the encrypted values that were read from secret managers, and when the reads began.
 
@@ -85,15 +66,6 @@ class ReadValues:
 
 Decide = Callable[[Mapping[str, SealedVariable], Sequence[CredentialRow]], Sequence[SealedVariable]]
 """Returns the variables to set, from those of the same names that exist, and the credentials that they may use."""
-
-
-def sealed_variables(rows: Iterable[dict[str, Any]]) -> tuple[SealedVariable, ...]:
-    """Returns the variables of rows, or of JSON objects."""
-    found = [SealedVariable(**row) for row in rows]
-    return tuple(
-        replace(one, credential_id=UUID(one.credential_id)) if isinstance(one.credential_id, str) else one
-        for one in found
-    )
 
 
 class VariableStore:

@@ -10,17 +10,12 @@ from windlass import log
 from windlass.access.tokens import Tokens
 from windlass.aio import serving
 from windlass.deployments.identity import Identity
-from windlass.lifecycle.accept import Stops
-from windlass.lifecycle.deletion import Deletions, UserDeletion
 from windlass.secrets.oidc import SigningKey, doubt_about, keys_of_variable
 from windlass.secrets.providers import Providers, provider
 from windlass.secrets.providers.endpoints import Endpoints
 from windlass.store.database import Database, PoolRecovery
-from windlass.store.deployments import DeploymentStore
-from windlass.store.ending import Endings
 from windlass.store.listener import MASTER_KEYS, Listener
 from windlass.store.migrate import migrate
-from windlass.store.retention import RetentionStore
 from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.tokens import TokenStore
 from windlass.wiring.administration import embedded_url, key_ring_of, outside_url, provider_rules
@@ -33,11 +28,6 @@ if TYPE_CHECKING:
     from windlass.secrets.key_ring import KeyRing
 
     Notify = Callable[[str], None]
-
-PATIENCE = 15.0
-"""Seconds, in addition to the grace time of a stop, that the deletion of a user waits until the user's kickoffs have
-ended.
-"""
 
 logger = log.logger(__name__)
 
@@ -57,16 +47,6 @@ class Infrastructure:
     identity: Identity
     exclusive: bool
     providers: Providers
-
-
-def user_deletion(settings: Settings, database: Database, tokens: Tokens) -> UserDeletion:
-    return UserDeletion(
-        Deletions(RetentionStore(database)),
-        tokens,
-        Stops(Endings(database)),
-        DeploymentStore(database),
-        patience=settings.stop_grace + PATIENCE,
-    )
 
 
 async def open_infrastructure(settings: Settings, stack: AsyncExitStack, notify: Notify) -> Infrastructure:

@@ -19,7 +19,7 @@ from windlass.api.application import Addresses, Application, health_routes
 from windlass.api.connections import ConnectionLimits
 from windlass.api.control_api.application import control_routes
 from windlass.api.control_api.dependencies import ControlApi
-from windlass.api.control_api.uploads import Uploads
+from windlass.api.control_api.upload_limit import Uploads
 from windlass.api.crew_api.kickoff_requests import KickoffRules
 from windlass.api.crew_api.routes import CrewApi
 from windlass.api.crewai_cli import CrewaiCli
@@ -76,8 +76,9 @@ from windlass.store.variables import VariableStore
 from windlass.store.write_checks import SLOW, write_fault
 from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.http_settings import hosts_of, openid_of, warn_without_tls
-from windlass.wiring.infrastructure import open_infrastructure, user_deletion
+from windlass.wiring.infrastructure import open_infrastructure
 from windlass.wiring.setup import environments_of, place_for_code, server_builder
+from windlass.wiring.user_removal import user_deletion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

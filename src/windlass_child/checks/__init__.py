@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from windlass_child import frameworks, kinds
 from windlass_child.checks import clock, findings, packages
 from windlass_child.checks.code import Code
+from windlass_child.checks.found import ERROR, WARNING, Found
 from windlass_child.masking.redaction import Redaction
 from windlass_child.process.error_text import ProjectFault, text_of
 from windlass_child.process.process_env import environment
@@ -47,14 +48,14 @@ def examine(
     loaded = load(project, later=later)
     answer: dict[str, Any] = {"findings": found, "tasks": None, "unset": None}
     if isinstance(loaded, BaseException):
-        known = any(one["level"] == findings.ERROR for one in found) and findings.comes_of_a_declaration(loaded)
+        known = any(one["level"] == ERROR for one in found) and findings.comes_of_a_declaration(loaded)
         if not known:
             answer["findings"] = findings.with_it(found, findings.finding(loaded, project))
         answer["unset"] = findings.unset(loaded)
     else:
         answer["tasks"] = tasks(loaded, code)
         if kinds.KINDS[kind].built_at_load:
-            answer["findings"] = [findings.Found(**{**one, "level": findings.WARNING}) for one in found]
+            answer["findings"] = [Found(**{**one, "level": WARNING}) for one in found]
     return dict(Redaction(environment()).plain(answer))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.checks.findings import Place
+from windlass_child.checks.found import Place
 from windlass_child.protocol.working_folder import IGNORED_FOLDERS
 
 if TYPE_CHECKING:

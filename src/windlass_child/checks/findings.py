@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
+from windlass_child.checks.found import Found, error, place_in
 from windlass_child.kinds import KINDS
 from windlass_child.masking.server_paths import is_deployed
 from windlass_child.process.error_text import (
@@ -20,40 +21,6 @@ from windlass_child.process.error_text import (
 
 if TYPE_CHECKING:
     from windlass_child.protocol.messages import Project
-
-ERROR, WARNING = "error", "warning"
-
-
-class Found(TypedDict):
-    """The dictionary form of windlass.projects.findings.Finding."""
-
-    code: str
-    level: str
-    message: str
-    file: str | None
-    line: int | None
-    hint: str
-
-
-class Place(TypedDict):
-    """A place in the project. Its parts are None if they are not known."""
-
-    file: str | None
-    line: int | None
-
-
-def error(code: str, message: str, file: str | None, line: int | None, hint: str) -> Found:
-    return Found(code=code, level=ERROR, message=message, file=file, line=line, hint=hint)
-
-
-def warning(code: str, message: str, file: str | None, line: int | None, hint: str) -> Found:
-    return Found(code=code, level=WARNING, message=message, file=file, line=line, hint=hint)
-
-
-def place_in(text: str) -> Place:
-    """Parses "file:line", "file" or ""."""
-    file, _, line = text.rpartition(":")
-    return Place(file=file, line=int(line)) if file and line.isdecimal() else Place(file=text or None, line=None)
 
 
 def finding(fault: BaseException, project: Project) -> Found:

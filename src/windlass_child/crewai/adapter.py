@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from windlass_child.checks.code import Code
-    from windlass_child.checks.findings import Found
+    from windlass_child.checks.found import Found
     from windlass_child.process.report import Report
     from windlass_child.protocol.messages import Project, Run
 
@@ -66,7 +66,7 @@ def too_old() -> str:
 def warm() -> None:
     from windlass_child.crewai import prewarm
 
-    prewarm.warm()
+    prewarm.warm(watching)
 
 
 def degraded() -> list[str]:
@@ -111,7 +111,7 @@ def move_stores() -> None:
     constructors = [(name, one) for name in DATABASES if (one := constructor(name)) is not None]
     if not found and not constructors:
         return
-    from windlass_child.crewai.capabilities import first_of
+    from windlass_child.crewai.features import first_of
 
     folder = Path(first_of("crewai_core.paths:db_storage_path", "crewai.utilities.paths:db_storage_path")())
     for module, end in found:

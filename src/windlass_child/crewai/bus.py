@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.capabilities import first_of, optional
+from windlass_child.crewai.features import first_of, optional
 from windlass_child.replacements import replace_name, undo
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from windlass_child.crewai.features import has, has_any, optional
+from windlass_child.crewai.kickoffs import starting
 from windlass_child.process.error_text import ProjectFault
 from windlass_child.protocol.messages import Warned
 from windlass_child.replacements import Given
@@ -29,28 +30,6 @@ WITHOUT = (
     "crewai runs without the changes that Windlass makes to it. The kickoff may have no events, no count of its "
     "tokens, no token limit and no journal, and a stop may take effect only when its process is ended."
 )
-
-
-def optional(name: str) -> Any:
-    """Returns the object that `name` ("module:attribute.attribute") names, or None if this crewai does not have it."""
-    module, _, attributes = name.partition(":")
-    try:
-        return functools.reduce(getattr, filter(None, attributes.split(".")), import_module(module))
-    except (ImportError, AttributeError):
-        return None
-
-
-def first_of(*names: str) -> Any:
-    """Returns the first of these objects that this crewai has, or None."""
-    return next((found for found in map(optional, names) if found is not None), None)
-
-
-def has(name: str) -> bool:
-    return optional(name) is not None
-
-
-def has_fields(model: Any, *names: str) -> bool:
-    return set(names) <= set(getattr(model, "model_fields", ()))
 
 
 @dataclass(frozen=True)
@@ -70,10 +49,6 @@ RUN_CREWS = (*CREWS, "function")
 
 def has_bus() -> bool:
     return has_any("crewai.events.event_bus:crewai_event_bus", "crewai.utilities.events:crewai_event_bus")
-
-
-def has_any(*names: str) -> bool:
-    return first_of(*names) is not None
 
 
 def counts_tokens() -> bool:
@@ -108,8 +83,6 @@ def stores_in_a_folder() -> bool:
 
 def refuses_kickoffs() -> bool:
     """Returns whether the methods that kick off crews and flows are found in the classes of crewai."""
-    from windlass_child.crewai.kickoffs import starting
-
     found = [starting(optional(name)) for name in ("crewai:Crew", "crewai.flow.flow:Flow")]
     return all("kickoff" in [name for _, name in methods] for methods in found)
 

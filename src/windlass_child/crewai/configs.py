@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.checks.code import marks
-from windlass_child.checks.findings import Found, error, warning
+from windlass_child.checks.found import Found, error, warning
 from windlass_child.checks.nodes import Unreadable, compose, is_mapping, line_of, mapping, pairs, sequence
 from windlass_child.process.process_env import without_dotenv
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.checks.findings import Found, error
+from windlass_child.checks.found import Found, error
 from windlass_child.checks.nodes import Unreadable, compose, line_of, pairs
 from windlass_child.process.error_text import sentence, text_of
 from windlass_child.process.process_env import without_dotenv

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from windlass_child.crewai import bus, usage
-from windlass_child.crewai.capabilities import first_of, found, optional
+from windlass_child.crewai.capabilities import found
+from windlass_child.crewai.features import first_of, optional
 from windlass_child.masking.redaction import nameless
 from windlass_child.process.error_text import of_caught, text_of
 from windlass_child.process.process_env import environment

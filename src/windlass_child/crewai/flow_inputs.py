@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
 
 from windlass_child import results
-from windlass_child.crewai.capabilities import optional
+from windlass_child.crewai.features import optional
 from windlass_child.model_schemas import schema_with_every_field
 from windlass_child.process.error_text import field_problem
 

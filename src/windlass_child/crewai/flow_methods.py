@@ -10,7 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.capabilities import first_of
+from windlass_child.crewai.features import first_of
 from windlass_child.crewai.flow_shape import GIVES_EVENT
 from windlass_child.journal.fingerprint import task_key
 from windlass_child.protocol.messages import TaskEnded, TaskStarted

@@ -10,7 +10,8 @@ import contextlib
 import contextvars
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from windlass_child.crewai.capabilities import found, optional
+from windlass_child.crewai.capabilities import found
+from windlass_child.crewai.features import optional
 from windlass_child.crewai.model_calls import Interception
 from windlass_child.crewai.tasks import described
 from windlass_child.process.budget import Spending

@@ -8,7 +8,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.capabilities import optional
+from windlass_child.crewai.features import optional
 from windlass_child.process.error_text import StartedAtImport
 from windlass_child.replacements import replaced
 

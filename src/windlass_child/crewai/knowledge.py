@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.capabilities import optional
+from windlass_child.crewai.features import optional
 from windlass_child.replacements import replace_name
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from windlass_child.crewai.capabilities import first_of, has
+from windlass_child.crewai.features import first_of, has
 from windlass_child.replacements import replaced
 
 if TYPE_CHECKING:

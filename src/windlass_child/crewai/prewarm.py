@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from windlass_child import replacements
-from windlass_child.crewai import capabilities
+from windlass_child.crewai import capabilities, features
 from windlass_child.masking.redaction import Redaction
 from windlass_child.process.error_text import one_line, text_of
 from windlass_child.process.process_env import environment, replace_environment
@@ -22,16 +22,20 @@ from windlass_child.process.report import Report
 from windlass_child.protocol.messages import Budget, JournalAppend
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from windlass_child.journal.journal import Journal
     from windlass_child.protocol.messages import Message
 
+    Watching = Callable[..., AbstractContextManager[None]]
+
 ADDRESS = "http://model.invalid/v1"
 ANSWER = "Thought: warm\nFinal Answer: warm"
 
 
-def warm() -> None:
+def warm(watching: Watching) -> None:
+    """`watching` is that of the adapter (frameworks.Adapter)."""
     # releases before 0.108 read no other switch of their telemetry, and send from their import on
     replace_environment({**environment(), "OTEL_SDK_DISABLED": "true"})
     import crewai
@@ -44,10 +48,10 @@ def warm() -> None:
         import_module("windlass_child.crewai.flow_shape").own_attributes()
         with import_module("windlass_child.crewai.kickoffs").refused():  # imports the classes whose methods it replaces
             pass
-        executor = capabilities.optional("crewai.agents.agent_executor:AgentExecutor")
+        executor = features.optional("crewai.agents.agent_executor:AgentExecutor")
         if executor is not None:
             executor.flow_definition()
-        copy_context().run(kick_off)  # no run inherits the context variables of this one
+        copy_context().run(kick_off, watching)  # no run inherits the context variables of this one
     except Exception as error:  # noqa: BLE001 - code of crewai may raise anything; the server reports the failure
         replacements.give_up(one_line(f"crewai {crewai.__version__}: {type(error).__name__}: {text_of(error)}"))
     stop_threads()
@@ -59,7 +63,7 @@ def stop_threads() -> None:
     bus.stop_threads()
 
 
-def kick_off() -> None:
+def kick_off(watching: Watching) -> None:
     """Kicks off a crew with all replacements that a run of the project has, and undoes them.
 
     Raises an exception if crewai can't run the crew with them.
@@ -75,7 +79,7 @@ def kick_off() -> None:
     task = Task(description="warm {up}", expected_output="warm", agent=agent)
     crew = Crew(agents=[agent], tasks=[task], name="warm")
     try:
-        with watched():
+        with watched(watching):
             output = crew.kickoff(inputs={"up": "up"})
     finally:
         replacements.undo(*replacements.NAMES)
@@ -83,15 +87,13 @@ def kick_off() -> None:
         raise ValueError(f"a crew whose model answers warm returned {str(output)[:40]!r}")
 
 
-def watched() -> AbstractContextManager[None]:
+def watched(watching: Watching) -> AbstractContextManager[None]:
     """Watches the crew as a run does. Nobody receives the reports."""
-    from windlass_child.crewai import adapter
-
     receiver = Receiver()
     report = Report(receiver, Redaction({}, []))
     receiver.journal = report.journal
     order: Any = SimpleNamespace(budget=Budget())
-    return adapter.watching(order, report, 0)
+    return watching(order, report, 0)
 
 
 class Receiver:
@@ -125,7 +127,7 @@ def fake_model() -> Any:
 
 
 def silent_model() -> Any:
-    base: Any = capabilities.first_of("crewai.llm:LLM")
+    base: Any = features.first_of("crewai.llm:LLM")
 
     class Silent(base):  # type: ignore[misc]  # its base is known only when crewai is imported
         def call(self, *_: Any, **__: Any) -> str:

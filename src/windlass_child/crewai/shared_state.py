@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from windlass_child.crewai import bus, capabilities, usage
-from windlass_child.crewai.capabilities import optional
+from windlass_child.crewai.features import optional
 from windlass_child.reuse.baseline import NotReusable
 
 if TYPE_CHECKING:

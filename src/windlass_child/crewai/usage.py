@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from windlass_child.crewai.capabilities import has_fields, optional
+from windlass_child.crewai.features import has_fields, optional
 from windlass_child.crewai.model_calls import base_of_models, looking, models
 from windlass_child.process.error_text import text_of
 from windlass_child.protocol.fields import MOST_TOKENS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crewai.tasks.output_format import OutputFormat
 from crewai.tasks.task_output import TaskOutput
 
-from windlass_child.crewai.capabilities import has_fields
+from windlass_child.crewai.features import has_fields
 from windlass_child.journal import value_codec
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crewai.flow.flow import Flow
 from pydantic import BaseModel, ValidationError
 
-from windlass_child.crewai import capabilities, events, flow_inputs
+from windlass_child.crewai import capabilities, events, features, flow_inputs
 from windlass_child.crewai.flow_methods import hush
 from windlass_child.kinds.flow import LoadedFlow, refuse_without_start
 from windlass_child.kinds.importing import make_importable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from windlass_child.protocol.messages import Project
 
-definitions = capabilities.optional("crewai.flow.flow_definition")
-resolve_ref = capabilities.optional("crewai.utilities.declarative_refs:resolve_ref")
+definitions = features.optional("crewai.flow.flow_definition")
+resolve_ref = features.optional("crewai.utilities.declarative_refs:resolve_ref")
 
 START = "Give it one with `start: true`."
 CHANGED = "Change this part of the file as the message describes."

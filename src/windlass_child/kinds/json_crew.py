@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from windlass_child.crewai import capabilities, events, inputs
+from windlass_child.crewai import capabilities, events, features, inputs
 from windlass_child.kinds.crew import LoadedCrew
 from windlass_child.kinds.importing import make_importable
 from windlass_child.process.error_text import ProjectFault, raised_by_the_project, text_of
@@ -18,8 +18,8 @@ from windlass_child.reuse import baseline
 if TYPE_CHECKING:
     from windlass_child.protocol.messages import Project
 
-load_crew = capabilities.optional("crewai.project:load_crew")
-JSONProjectError = capabilities.optional("crewai.project.json_loader:JSONProjectError") or ValueError
+load_crew = features.optional("crewai.project:load_crew")
+JSONProjectError = features.optional("crewai.project.json_loader:JSONProjectError") or ValueError
 
 FAILED = ": validation failed: "
 """The text that crewai writes between the place of an error and its message."""

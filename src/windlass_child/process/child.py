@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import queue
 import random
 import select
 import signal
@@ -20,37 +19,24 @@ from functools import partial
 from typing import NoReturn
 
 from windlass_child import kinds
-from windlass_child.journal.journal import Journal
 from windlass_child.masking.redaction import Redaction
 from windlass_child.masking.server_paths import ServerPaths
 from windlass_child.process import library_logs
-from windlass_child.process.budget import Stopping, check_result
+from windlass_child.process.budget import check_result
 from windlass_child.process.channel import Channel
 from windlass_child.process.error_text import interpreter
-from windlass_child.process.process_env import (
-    apply,
-    environment,
-    flush_output,
-    refuse_input,
-    take_output,
-    write_stacks_when_asked,
-)
+from windlass_child.process.inbox import Inbox
+from windlass_child.process.output import flush_output, take_output, write_stacks_when_asked
+from windlass_child.process.process_env import apply, environment, refuse_input
 from windlass_child.process.prompts import REFUSE
 from windlass_child.process.report import Report, end_with_the_lease, end_with_the_worker, end_without_reader
 from windlass_child.protocol.frames import BadMessage
 from windlass_child.protocol.lease import wait_for
 from windlass_child.protocol.messages import (
     DUMP_SIGNAL,
-    Abort,
     Born,
     Inspect,
     Inspected,
-    JournalCommitted,
-    JournalReplay,
-    Lease,
-    Message,
-    NextRun,
-    Quit,
     Run,
     Warned,
 )
@@ -113,36 +99,6 @@ def stacks_file() -> int | None:
     with contextlib.suppress(OSError):  # the child can run without the file
         return write_stacks_when_asked()
     return None
-
-
-class Inbox:
-    """The messages of the worker. `stopping` and `journal` have those of the current run, `orders` has each order, and
-    None at the end.
-    """
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self.orders: queue.SimpleQueue[Inspect | Run | None] = queue.SimpleQueue()
-        self._begin()
-
-    def _begin(self) -> None:
-        self.stopping, self.journal = Stopping(), Journal(self._channel)
-
-    def put(self, message: Message) -> None:
-        if isinstance(message, Abort):
-            self.stopping.ask(message.message)
-        elif isinstance(message, Lease):
-            self.stopping.lease = message.until
-        elif isinstance(message, JournalReplay):
-            self.journal.remember(message)
-        elif isinstance(message, JournalCommitted):
-            self.journal.written(message.number)
-        elif isinstance(message, NextRun):
-            self._begin()
-        elif isinstance(message, Inspect | Run):
-            self.orders.put(message)
-        elif isinstance(message, Quit):
-            self.orders.put(None)
 
 
 def serve(channel: Channel, zygote: int) -> None:

@@ -31,14 +31,8 @@ from windlass_child.process.error_text import (
     text_of,
 )
 from windlass_child.process.library_logs import ignore_accidental_setup
-from windlass_child.process.process_env import (
-    apply,
-    environment,
-    flush_output,
-    quiet,
-    replace_environment,
-    storage_variables,
-)
+from windlass_child.process.output import flush_output
+from windlass_child.process.process_env import apply, environment, quiet, replace_environment, storage_variables
 from windlass_child.protocol.messages import Preload, ProcessEnvironment, Ready, Unready
 from windlass_child.protocol.working_folder import PACKAGE, STORAGE, TEMPORARY, fill
 from windlass_child.replacements import replace_name

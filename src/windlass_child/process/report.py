@@ -20,7 +20,7 @@ from windlass_child.masking.chunks import Chunks
 from windlass_child.process import processes
 from windlass_child.process.budget import Stopping
 from windlass_child.process.error_text import LimitReached, explain, text_of
-from windlass_child.process.process_env import flush_output
+from windlass_child.process.output import flush_output
 from windlass_child.process.prompts import Prompts
 from windlass_child.protocol.frames import TooLarge
 from windlass_child.protocol.lease import LAPSED

@@ -22,7 +22,8 @@ from windlass_child.process import child, preload, processes
 from windlass_child.process.channel import Channel
 from windlass_child.process.hardening import become_subreaper, bound_tasks, confine, resume_without_parent
 from windlass_child.process.huge_pages import HugePages
-from windlass_child.process.process_env import environment, prepare_output
+from windlass_child.process.output import prepare_output
+from windlass_child.process.process_env import environment
 from windlass_child.protocol.lease import LAPSED, Leases
 from windlass_child.protocol.messages import (
     Exited,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from windlass_child.process.error_text import text_of
-from windlass_child.process.process_env import apply, flush_output
+from windlass_child.process.output import flush_output
+from windlass_child.process.process_env import apply
 from windlass_child.protocol.messages import Begun, Idle, Run
 from windlass_child.reuse import baseline
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from windlass_child.process.channel import Channel
-    from windlass_child.process.child import Inbox
+    from windlass_child.process.inbox import Inbox
     from windlass_child.process.report import Report
     from windlass_child.protocol.messages import Inspect
 

@@ -9,8 +9,8 @@ from fastapi import Depends, Request, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from windlass.api.application import address_of, source_of_request
 from windlass.api.bodies import parse, read_body
+from windlass.api.client_addresses import address_of, source_of_request
 from windlass.api.control_api.errors import no_control_access, role_missing, unauthorized_to_control
 from windlass.rights import Role
 from windlass.store.tokens import PERSONAL, TokenRow

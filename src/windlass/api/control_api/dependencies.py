@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from windlass.access.authentication import TokenAuthenticator
     from windlass.access.tokens import Tokens
-    from windlass.api.control_api.uploads import Uploads
+    from windlass.api.control_api.upload_limit import Uploads
     from windlass.deployments.credentials import Credentials
     from windlass.deployments.deploys import Deploys
     from windlass.deployments.identity import Identity

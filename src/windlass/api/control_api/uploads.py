@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
@@ -14,11 +14,11 @@ from starlette.requests import ClientDisconnect
 from windlass.api.bodies import read_object
 from windlass.api.control_api.answers import Body, Text
 from windlass.api.control_api.errors import invalid
-from windlass.api.errors import RETRY_AFTER, Problem, bad_request, too_slow
+from windlass.api.errors import Problem, bad_request, too_slow
 from windlass.projects.archive import LARGEST, MB
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator
 
     from starlette.datastructures import FormData, UploadFile
     from starlette.requests import Request
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from windlass.deployments.deploys import Source
 
 ZIPS = {"application/zip", "application/x-zip-compressed", "application/octet-stream"}
-AT_ONCE = 4
-"""Uploads that a server receives at once. Each takes up to twice its size on the disk."""
 LONGEST = 1800.0
 """Seconds that an upload may take."""
 PIECE = 256 << 10
@@ -54,25 +52,6 @@ class NewDeploymentBody(Body):
 
     name: Text
     git: GitSource | None = Field(None, description="Null: the deployment gets its first build later.")
-
-
-class Uploads:
-    """Limits the uploads that the server receives at once."""
-
-    def __init__(self) -> None:
-        self._free = AT_ONCE
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Raises Problem 503 while AT_ONCE others are received."""
-        if not self._free:
-            message = "The server receives as many uploads as it can. Send the request again."
-            raise Problem(503, message, headers={"Retry-After": str(RETRY_AFTER)})
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
 
 
 async def source_of(request: Request, control: ControlApi, origin: dict[str, Any]) -> Source:

@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from windlass.access.authentication import CrewRates
 from windlass.access.tickets import VALID_SECONDS
-from windlass.api.application import address_of, source_of_request
 from windlass.api.bodies import read_list, read_object
+from windlass.api.client_addresses import address_of, source_of_request
 from windlass.api.cors import permission
 from windlass.api.crew_api.answers import (
     ATTEMPTS_EXAMPLE,

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from windlass.runner.cgroups import Cgroups
+    from windlass.runner.place import Place
     from windlass.runner.reuse.reusable_child import ReusableChild
     from windlass.runner.run_spec import RunSpec
-    from windlass.runner.scratch import Place
 
 TIDY_EVERY = 1.0
 """Seconds."""

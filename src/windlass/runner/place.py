@@ -1,0 +1,43 @@
+"""The folder of a run, with its share of the shared memory, and their removal."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from windlass.accounts import with_rights_of
+from windlass.removal import remove_here
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from windlass.runner.shared_memory import Share, SharedMemory
+
+
+@dataclass(slots=True)
+class Place:
+    """The folder of a run, and its share of the shared memory."""
+
+    folder: Path
+    share: Share
+
+    def move(self, to: Path) -> bool:
+        """Moves the folder to another path. Returns whether that was possible."""
+        try:
+            self.folder = self.folder.rename(to)
+        except OSError:
+            return False
+        return True
+
+
+async def clear(place: Place, shared_memory: SharedMemory) -> None:
+    """Removes the shared memory, the cgroup and the folder of a run, whose processes must all have ended."""
+
+    def clear_all() -> None:
+        try:
+            shared_memory.end(place.share)
+        finally:
+            remove_here(place.folder)
+
+    await asyncio.wrap_future(with_rights_of(None, clear_all))
