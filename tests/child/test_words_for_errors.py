@@ -7,7 +7,7 @@ import io
 import sys
 import warnings
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,7 @@ from windlass.errors import ProjectError
 from windlass.kickoffs.states import Reason
 from windlass_child.checks.findings import finding
 from windlass_child.process import error_text
-from windlass_child.process.error_text import explain
+from windlass_child.process.error_text import ProjectFault, explain
 from windlass_child.protocol.messages import Project, TaskEnded
 
 if TYPE_CHECKING:
@@ -26,6 +26,16 @@ ROOT = "/project"
 
 in_a_process = pytest.mark.asyncio(loop_scope="session")
 functions = pytest.mark.xdist_group("functions")
+
+OURS = """
+def load(make):
+    try:
+        make()
+    except KeyError as error:
+        raise Fault("no agent") from error
+"""
+THEIRS = """def made():
+    raise KeyError('reseacher')"""
 
 WORDLESS = "(its text could not be made)"
 
@@ -45,6 +55,31 @@ class ValidationError(Exception):
 class Nameless:
     def __repr__(self) -> str:
         raise LookupError
+
+
+def function_in(file: str, code: str) -> Any:
+    """Returns the function of the code, whose frames are in the file."""
+    names: dict[str, Any] = {"Fault": ProjectFault}
+    exec(compile(code, file, "exec"), names)
+    return next(one for name, one in names.items() if name in {"load", "made"})
+
+
+@pytest.mark.parametrize("file", [f"{ROOT}/app.py", "/usr/lib/library.py"], ids=["project", "library"])
+def test_the_trace_of_a_failed_load_has_no_frames_of_windlass(file: str) -> None:
+    load, made = function_in(str(error_text.OWN_CODE / "kinds/some.py"), OURS), function_in(file, THEIRS)
+    with pytest.raises(ProjectFault) as caught:
+        load(made)
+    failed = explain(caught.value, "load", ROOT)
+    assert failed.message == "no agent"
+    assert f'File "{file}", line 2, in made' in failed.trace
+    assert "windlass_child" not in failed.trace
+    assert "direct cause" not in failed.trace
+
+
+def test_a_fault_that_windlass_found_has_no_trace() -> None:
+    with pytest.raises(ProjectFault) as caught:
+        raise ProjectFault("app:Steps is a flow and no function", "Name it as one.")
+    assert explain(caught.value, "load", ROOT).trace == ""
 
 
 @pytest.mark.parametrize(

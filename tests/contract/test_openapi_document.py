@@ -127,7 +127,7 @@ def examples(kind: dict[str, Any]) -> list[Any]:
 
 def test_it_says_what_it_is(document: Document) -> None:
     assert document["openapi"] == "3.1.0"
-    assert document["info"]["title"] == "Work"
+    assert document["info"]["title"] == "work", "the name by which the server knows the crew"
     assert document["info"]["version"] == __version__
     assert document["servers"] == [{"url": "https://example.com/crews/work"}]
     scheme = document["components"]["securitySchemes"]["bearer"]

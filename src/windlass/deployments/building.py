@@ -304,7 +304,7 @@ class Building:
 
     async def _fail(self, turn: BuildTurn, lines: BuildLog, error: WindlassError) -> None:
         message, hint = lines.masked(error.message), lines.masked(error.hint)
-        if isinstance(error, LoadFailed):
+        if isinstance(error, LoadFailed) and error.trace:
             lines.add(error.trace, "error")
         lines.add(f"{message} {hint}".strip(), "error")
         await lines.flush()

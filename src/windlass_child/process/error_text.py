@@ -29,6 +29,8 @@ LONGEST_TRACE = 200_000
 EXECUTABLE = sys.executable
 """The interpreter of the project's packages. A run may have a small environment of its own (own_package)."""
 
+OWN_CODE = Path(__file__).parents[1]
+
 NOT_CODE_OF_THE_PROJECT = {".venv", "venv", "site-packages"}
 
 DISTRIBUTIONS = {
@@ -174,15 +176,29 @@ def located(message: str, place: str) -> str:
 
 
 def own_trace(error: BaseException, root: Path) -> Iterator[str]:
-    """Yields the traceback with the frames of the project alone. An exception without any keeps all of its frames."""
-    whole = traceback.TracebackException.from_exception(error)
+    """Yields the traceback with the frames of the project alone. An exception without any keeps those of libraries.
+
+    A ProjectFault that no line of the project raised is left out: the message has its text.
+    """
+    seen: BaseException | None = error
+    while isinstance(seen, ProjectFault) and not raised_inside(seen, root):
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    if seen is None:
+        return
+    whole = traceback.TracebackException.from_exception(seen)
     one: traceback.TracebackException | None = whole
     while one is not None:
         own = [frame for frame in one.stack if inside(frame.filename, root) is not None]
-        if own or inside(getattr(one, "filename", None) or "", root):  # a SyntaxError has its file
-            one.stack = traceback.StackSummary.from_list(own)
+        if not own and not inside(getattr(one, "filename", None) or "", root):  # a SyntaxError has its file
+            own = [frame for frame in one.stack if not Path(frame.filename).is_relative_to(OWN_CODE)]
+        one.stack = traceback.StackSummary.from_list(own)
         one = one.__cause__ or one.__context__
     yield from whole.format()
+
+
+def raised_inside(error: BaseException, root: Path) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(inside(frame.filename, root) is not None for frame in frames)
 
 
 def shortened(trace: str) -> str:

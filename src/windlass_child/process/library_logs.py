@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 EVENT = "library_log"
 MOST_REMEMBERED = 500
+LEFT_OUT = ("Using an approximate input token count for model",)
+"""The first words of records that are left out. A framework logs this one for each model without a tokenizer,
+and nobody can act on it: the token counts of a run are those of the model's answers."""
 INSTALLED = {"site-packages", "dist-packages"}
 """Folders of installed libraries, which are in the project's folder when its environment is."""
 
@@ -70,7 +73,7 @@ class LastResort(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.1
             return
         try:
             message = record.getMessage()
-            if self._is_repeated(record.name, message):
+            if message.startswith(LEFT_OUT) or self._is_repeated(record.name, message):
                 return
             payload = {"logger": record.name, "level": record.levelname, "message": message}
             self._report.event(EVENT, payload, record.created)

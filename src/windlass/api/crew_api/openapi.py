@@ -59,7 +59,7 @@ def crew_document(slug: str, manifest: Manifest, base_url: str, operations: Sequ
         paths.setdefault(one.path.replace(":path", ""), {})[one.method.lower()] = _operation(one, inputs)
     return {
         "openapi": "3.1.0",
-        "info": {"title": manifest.name or slug, "version": __version__, "description": DESCRIPTION},
+        "info": {"title": slug, "version": __version__, "description": DESCRIPTION},
         "servers": [{"url": base_url}],
         "security": [{"bearer": []}],
         "tags": [{"name": TAG}],
