@@ -79,7 +79,7 @@ def finding_of(body: bytes, home: Path) -> Finding:
 
 def test_a_guard_without_anything_to_guard_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert capabilities.degraded() == []
-    monkeypatch.setattr("windlass_child.crewai.kickoffs.starting", lambda _: [])
+    monkeypatch.setattr("windlass_child.crewai.capabilities.starting", lambda _: [])
     capabilities.found.cache_clear()
     try:
         assert capabilities.degraded() == [CODE]
