@@ -187,7 +187,7 @@ def checked(path: Path, entrypoint: str | None, *, quiet: bool) -> Recognised:
     if errors or recognised is None:
         first = errors[0]
         place = f"{first.file}:{first.line}: " if first.file and first.line else ""
-        raise ProjectError(f"{place}{first.message}", f"{first.hint} Nothing was uploaded.".strip())
+        raise ProjectError(f"{place}{first.message}", f"Nothing was uploaded. {first.hint}".strip())
     return recognised
 
 

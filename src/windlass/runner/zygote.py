@@ -274,11 +274,6 @@ class Zygote:
         if record is not None and not 0 <= until - record.lease < LEASE_STEP and self._send(Lease(until, name)):
             record.lease = until
 
-    def leased_until(self, name: str) -> float:
-        """Returns the end of the lease that was sent last for this child (CLOCK_BOOTTIME), 0 if there is none."""
-        record = self._children.get(name)
-        return 0.0 if record is None else record.lease
-
     def exit_of(self, name: str) -> asyncio.Future[Exited | None]:
         """Returns a future of the child's exit. Its result is None when the zygote was lost before it reported.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from windlass import metrics
-from windlass.aio import shielded
+from windlass.aio import cancelled, shielded
 from windlass.errors import ChildLost
 from windlass.runner.processes import process
 
@@ -100,9 +100,7 @@ class ZygotePool:
     async def stop(self) -> None:
         self._stopping = True
         tidying, self._tidying = self._tidying, None
-        if tidying:
-            tidying.cancel()
-            await asyncio.wait([tidying])
+        await cancelled(*filter(None, [tidying]))
         entries, self._entries = list(self._entries.values()), {}
         await asyncio.gather(*(one.stop() for one in entries))
 

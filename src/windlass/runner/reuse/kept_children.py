@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.aio import shielded
+from windlass.aio import cancelled, shielded
 from windlass.runner.processes import Families, Memory, all_processes
 
 if TYPE_CHECKING:
@@ -167,9 +167,7 @@ class KeptChildren:
         """Ends all children, and any that become idle from now on."""
         self._stopping = True
         tidying, self._tidying = self._tidying, None
-        if tidying:
-            tidying.cancel()
-            await asyncio.wait([tidying])
+        await cancelled(*filter(None, [tidying]))
         await self.end_all()
         if self._ending:
             await asyncio.wait(self._ending)
