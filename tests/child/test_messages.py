@@ -20,6 +20,8 @@ from windlass_child.protocol.messages import (
     FROM_CHILD,
     TYPES,
     Abort,
+    Answered,
+    Asked,
     Begun,
     Born,
     Budget,
@@ -86,6 +88,7 @@ EVERY: list[Message] = [
     Quit(),
     Abort("stop"),
     JournalCommitted(1),
+    Answered(1, approved=False, feedback="shorter"),
     Born(memory=True),
     Begun(),
     Idle(),
@@ -94,6 +97,7 @@ EVERY: list[Message] = [
     TaskStarted(0, "k", "n", None, 1.5),
     TaskEnded(0, "completed", 2.5, "out", "a", 1.0),
     JournalAppend(1, "k", '{"a":1}', 0),
+    Asked(2, "k", "Approve?", "draft", 0, None, ["yes"], '{"a":1}', waits=False, files=False),
     ModelCalled(),
     Tokens(1, 2, 3, 4, 5),
     Event("a", 1.5, {"b": ["c", 1, None]}),
@@ -101,6 +105,7 @@ EVERY: list[Message] = [
     Succeeded("o", '{"a":1}'),
     Failed("run", "m", "t", "h", "limit"),
 ]
+ASKED = Asked(1, "k", "q", "d", None, None, [], "{}", waits=False)
 
 WRONG: list[Any] = [
     *("", "x", "\x00", "\ud800", "never", "2"),
@@ -183,6 +188,7 @@ LARGE: list[Message] = [
     Succeeded("o" * 20_000, '{"a":"' + "b" * 30_000 + '"}'),
     Failed("run", "m", "t" * 20_000),
     JournalAppend(1, "k", "r" * 20_000),
+    Asked(1, "k", "é" * 20_000, 'é"\\\n' * 20_000, None, "m", ["c" * 1000] * 20, "r" * 20_000, waits=True),
     TasksKnown([{"key": "k", "name": None, "agent": None}] * 1000),
     Inspected({"name": "n" * 20_000}),
 ]
@@ -240,8 +246,12 @@ def plain(value: Any) -> Any:
 
 def test_the_journal_keeps_what_a_crew_wrote() -> None:
     record = json.dumps({"a": "\ud83c"})
-    for message in (JournalAppend(1, "k", record), JournalAppend(1, "k", record + " " * 20_000)):
-        assert received(encode(message)) == [message]
+    for text in (record, record + " " * 20_000):
+        for message in (
+            JournalAppend(1, "k", text),
+            Asked(1, "k", "q", "d", None, None, [], text, waits=False),
+        ):
+            assert received(encode(message)) == [message]
 
 
 def event_with(payload: bytes) -> bytes:
@@ -333,6 +343,15 @@ def test_any_value_in_any_field_is_refused_or_does_no_harm(message: Message, dat
         (JournalAppend(1, "k", "{}"), "record", "\u00e9"),
         (JournalAppend(1, "k", "{}"), "position", -1),
         (JournalReplay(1, "k", "{}"), "record", None),
+        (ASKED, "number", 0),
+        (ASKED, "record", "\u00e9"),
+        (ASKED, "draft", None),
+        (ASKED, "question", 1),
+        (ASKED, "choices", [1]),
+        (ASKED, "choices", "yes"),
+        (ASKED, "waits", 1),
+        (Answered(1, approved=True), "approved", "yes"),
+        (Answered(1, approved=True), "feedback", None),
         (JournalCommitted(1), "number", "1"),
         (TaskEnded(0, "failed", 1.0), "state", "x"),
         (TaskEnded(0, "failed", 1.0), "position", -1),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from windlass_child.masking.redaction import Redaction
 from windlass_child.masking.secret_values import MASK, MOST_PARTS, SecretValues
 from windlass_child.protocol.fields import LONGEST_NAME
-from windlass_child.protocol.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.protocol.messages import Asked, Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,6 +204,7 @@ REDACTION = Redaction({**TOKENS, "OTHER": "aX9K2mQ7vT4z8"}, ["LETTERS", "DIGITS"
         TaskStarted(0, "k", SECRET, None, 1.0),
         TaskEnded(0, "completed", 1.0, f"is {SECRET}", SECRET, 1.0),
         Succeeded(f"is {SECRET}", json.dumps({"a": SECRET})),
+        Asked(1, "k", f"is {SECRET}", SECRET, 0, f"of_{SECRET}", [SECRET], "{}", waits=False),
         Inspected({"agents": [{"goal": SECRET}]}),
         Inspected({"inputs_schema": {"default": int(TOKENS["DIGITS"])}}),
     ],

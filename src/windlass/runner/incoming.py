@@ -175,7 +175,7 @@ class Received:
     def _message(self) -> Message:
         kept: dict[str, Encoded] = {}
         for name, part in self._parts.items():
-            if self._kind == "JournalAppend":  # only a child reads it
+            if name == "record":  # only a child reads it
                 self._fields[name] = str(part, "ascii")
             elif APART[self._kind][name].read:
                 self._fields[name] = DECODER.decode(str(whole(part), "ascii"))
@@ -328,7 +328,7 @@ def check_kept(message: Message, kept: dict[str, Encoded]) -> None:
         if isinstance(message, Event):
             if encoded.data[:1] != b"{" or (brackets(encoded.data) > DEEPEST and too_deep(encoded.data)):
                 raise ValueError
-        elif name == "output" and encoded.data[:1] != b'"':
+        elif name in ("output", "draft") and encoded.data[:1] != b'"':
             raise ValueError
 
 

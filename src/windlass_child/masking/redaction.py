@@ -22,7 +22,7 @@ from windlass_child.masking.search import Search
 from windlass_child.masking.secret_parts import SHORTEST, is_of_the_machine, secrets_in
 from windlass_child.masking.secret_values import MASK, MASK_BYTES, SecretValues
 from windlass_child.protocol.fields import LONGEST_NAME
-from windlass_child.protocol.messages import Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
+from windlass_child.protocol.messages import Asked, Inspected, Succeeded, TaskEnded, TasksKnown, TaskStarted
 from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
@@ -87,21 +87,25 @@ class Redaction:
 
     def _masked_fields(self, message: Message) -> dict[str, Any]:
         masked = self.secrets.masked
+        fields: dict[str, Any] = {}
         match message:
             case TasksKnown():
-                return {"tasks": [self._task(one) for one in message.tasks]}
+                fields = {"tasks": [self._task(one) for one in message.tasks]}
             case TaskStarted():
-                return {"name": self._name(message.name), "agent": self._name(message.agent)}
+                fields = {"name": self._name(message.name), "agent": self._name(message.agent)}
             case TaskEnded():
-                return {"output": message.output and masked(message.output), "agent": self._name(message.agent)}
+                fields = {"output": message.output and masked(message.output), "agent": self._name(message.agent)}
+            case Asked():
+                fields = {"question": masked(message.question), "draft": masked(message.draft)}
+                fields |= {"method": self._name(message.method), "choices": [*map(masked, message.choices)]}
             case Succeeded():
                 structured = message.structured and self.secrets.masked_json_text(message.structured)
-                return {"output": masked(message.output), "structured": structured}
+                fields = {"output": masked(message.output), "structured": structured}
             case Inspected():
                 manifest = self.secrets.masked_json(message.manifest)
                 tasks = {"tasks": [self._task(one) for one in manifest["tasks"]]} if "tasks" in manifest else {}
-                return {"manifest": {**manifest, **tasks}}
-        return {}
+                fields = {"manifest": {**manifest, **tasks}}
+        return fields
 
     def _task(self, task: KnownTask) -> KnownTask:
         return {**task, "name": self._name(task["name"]), "agent": self._name(task["agent"])}

@@ -25,6 +25,8 @@ LARGEST_OUTPUT = 96 * MB
 """The most bytes of JSON of a task's output."""
 LARGEST_RESULT = 192 * MB
 """The most bytes of JSON of a result. Text of 64 MB in UTF-8 takes at most three times as much."""
+LARGEST_QUESTION = 256 * 1024
+"""The most bytes of JSON of the question in an `Asked`, and of its choices."""
 LARGEST_ENTRY = 64 * MB
 """The most bytes of an entry of the journal."""
 

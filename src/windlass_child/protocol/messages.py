@@ -11,6 +11,7 @@ from windlass_child.protocol.fields import (
     LARGEST_ENTRY,
     LARGEST_EVENT,
     LARGEST_OUTPUT,
+    LARGEST_QUESTION,
     LARGEST_RESULT,
     MB,
     Count,
@@ -257,6 +258,20 @@ class JournalCommitted:
     number: Number
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A person's answer to the question with this number (Asked.number).
+
+    `feedback` is the person's text: the changes that the person wants, or one of `Asked.choices`. The answers to
+    questions of earlier attempts are sent before `Run`, after the `JournalReplay` of all entries. The answer to a
+    question with `Asked.waits` may follow at any time.
+    """
+
+    number: Number
+    approved: bool
+    feedback: str = ""
+
+
 # child -> worker
 
 
@@ -337,6 +352,32 @@ class JournalAppend:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to a person. `draft` is the text that the person judges, "" if there is none.
+
+    The message is an entry of the journal too: a later attempt gets `number`, `key` and `record` as a `JournalReplay`.
+    No `JournalCommitted` follows. `position`, `record` and `files` are those of JournalAppend. `method` is the method
+    of the flow that asks, None for a task. `choices` are the words that decide, none if any text does. Each question
+    has a key of its own. An attempt repeats a question that was not answered, with the same key and a new number.
+
+    Without `waits`, this is the last message of the attempt: the process ends with the exit status 0, and the next
+    attempt starts after the answer. With `waits`, the process waits for its `Answered`. A process has at most one
+    question that is not answered.
+    """
+
+    number: Number
+    key: str
+    question: Annotated[str, Apart(LARGEST_QUESTION, read=True)]
+    draft: Annotated[str, Apart(LARGEST_OUTPUT)]
+    position: Position | None
+    method: str | None
+    choices: Annotated[list[str], Apart(LARGEST_QUESTION, read=True)]
+    record: Annotated[str, Ascii(), Apart(LARGEST_ENTRY, raw=True)]
+    waits: bool
+    files: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCalled:
     """Sent just before each model call, with or without Tokens. Later attempts get the number (model_calls_made)."""
 
@@ -399,13 +440,13 @@ class Failed:
 
 Message = (
     Fork | Kill | Signal | Preload | Lease | Ready | Unready | Forked | NotForked | Exited | Inspect | JournalReplay
-    | Run | NextRun | Quit | Abort | JournalCommitted | Born | Begun | Idle | Inspected | TasksKnown | TaskStarted
-    | TaskEnded | JournalAppend | ModelCalled | Tokens | Event | Warned | Succeeded | Failed
+    | Run | NextRun | Quit | Abort | JournalCommitted | Answered | Born | Begun | Idle | Inspected | TasksKnown
+    | TaskStarted | TaskEnded | JournalAppend | Asked | ModelCalled | Tokens | Event | Warned | Succeeded | Failed
 )  # fmt: skip
 
 FROM_CHILD = (
-    Born, Begun, Idle, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, ModelCalled, Tokens, Event, Warned,
-    Succeeded, Failed,
+    Born, Begun, Idle, Inspected, TasksKnown, TaskStarted, TaskEnded, JournalAppend, Asked, ModelCalled, Tokens, Event,
+    Warned, Succeeded, Failed,
 )  # fmt: skip
 FROM_ZYGOTE = (Ready, Unready, Forked, NotForked, Exited)
 
