@@ -26,6 +26,7 @@ from windlass.setting_types import (
     Issuer,
     LogLevel,
     Names,
+    Networks,
     Patterns,
     Rate,
     Seconds,
@@ -267,6 +268,11 @@ class Settings(SignInSettings):
         description="Whether projects may be fetched from git repositories in private networks, on this machine, and "
         "over plain HTTP (docs/concepts/sources.md).",
     )
+    webhook_allow: Networks = Field(
+        default_factory=list,
+        description="Private networks that webhooks may be sent to, such as `10.1.0.0/16` or `127.0.0.1`, separated by "
+        "commas; otherwise only public addresses (docs/how-to/webhooks.md).",
+    )
     secret_endpoints: Names = Field(
         default_factory=list,
         description="Private endpoints of secret managers in place of the public ones, such as "
@@ -294,6 +300,12 @@ class Settings(SignInSettings):
     retention_journal: Age = Field(
         7.0,
         description="Days after the end of a kickoff that its journal is kept; otherwise as "
+        "`WINDLASS_RETENTION_KICKOFFS`.",
+    )
+
+    retention_deliveries: Age = Field(
+        30.0,
+        description="Days after the end of a kickoff that the attempts to deliver its webhooks are kept; otherwise as "
         "`WINDLASS_RETENTION_KICKOFFS`.",
     )
 
@@ -331,7 +343,9 @@ class Settings(SignInSettings):
     @property
     def retention(self) -> Retention:
         """The retention of deployments whose project sets none."""
-        return Retention(self.retention_kickoffs, self.retention_events, self.retention_journal)
+        return Retention(
+            self.retention_kickoffs, self.retention_events, self.retention_deliveries, self.retention_journal
+        )
 
     @property
     def renewal(self) -> float:

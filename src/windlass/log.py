@@ -161,6 +161,11 @@ EVENTS: dict[str, Event] = {
         ERROR,
         "A kickoff has ended, but its run left a folder or shared memory; the server removes the folder when it stops.",
     ),
+    "webhook.given_up": Event(WARNING, "A webhook was not accepted in any of its attempts, and is sent no more."),
+    "webhook.disabled": Event(WARNING, "An endpoint answered 410 Gone to a webhook: it gets no more of them."),
+    "webhook.interrupted": Event(
+        ERROR, "Webhooks could not be delivered because of a fault of the server; it goes on later."
+    ),
     "side_job.failed": Event(ERROR, "A side job failed. A periodic job runs again at its next time."),
     "side_job.requeued": Event(WARNING, "A side job is started again, because its server died or lost its connection."),
     "retention.removed": Event(INFO, "Data of a crew's ended kickoffs was removed after its retention time."),

@@ -36,6 +36,7 @@ SECRET_FAILURES = Counter(
     ["provider", "cause"],
     registry=REGISTRY,
 )
+WEBHOOKS = Counter("windlass_webhooks", "Requests of webhooks that were sent.", ["outcome"], registry=REGISTRY)
 DATABASE = Histogram(
     "windlass_database_seconds",
     "Time for which a connection to the database was used, with the wait for it.",

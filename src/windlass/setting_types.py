@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -44,6 +45,15 @@ def _patterns(names: list[str]) -> list[str]:
     return names
 
 
+def _networks(names: list[str]) -> list[str]:
+    for name in names:
+        try:
+            ipaddress.ip_network(name)
+        except ValueError:
+            raise ValueError(f"{name!r} must be a network such as 10.1.0.0/16, or an address") from None
+    return names
+
+
 def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
@@ -62,6 +72,7 @@ Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0)]
 Patterns = Annotated[Names, AfterValidator(_patterns)]
+Networks = Annotated[Names, AfterValidator(_networks)]
 Address = Annotated[str | None, AfterValidator(_address)]
 Issuer = Annotated[str | None, AfterValidator(_issuer)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

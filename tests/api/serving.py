@@ -73,6 +73,7 @@ from windlass.store.sources import SourceStore
 from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
+from windlass.webhooks.endpoints import Endpoints
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -275,7 +276,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             access := TokenAuthenticator(tokens, TokenStore(database), listener, rates),
             Acceptor(kickoffs),
             statuses,
-            KickoffRules(KEY_RING.seal),
+            KickoffRules(Endpoints(KEY_RING, b"webhooks")),
             LARGEST_BODY,
             seconds,
             Stops(kickoffs),

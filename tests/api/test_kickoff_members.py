@@ -1,18 +1,20 @@
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from api.serving import GOOD, KEY_RING
 from windlass.api.crew_api.schemas import KickoffRequest
+from windlass.webhooks.endpoints import Endpoints
 
 if TYPE_CHECKING:
     from api.serving import Crew, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+ENDPOINTS = Endpoints(KEY_RING, b"webhooks")
 HOOK = "https://hooks.example.com/tasks?a=b"
 STREAM = {
     "events": ["task_started", "task_completed"],
@@ -21,12 +23,12 @@ STREAM = {
     "authentication": {"strategy": "bearer", "token": "wh-token-8Jq2"},
 }
 HUMAN = {"url": HOOK, "authentication": {"strategy": "basic", "username": "ada", "password": "wh-password-5Xk9"}}
-UNSUPPORTED: dict[str, tuple[Any, str]] = {
-    "taskWebhookUrl": (HOOK, "webhooks_not_delivered"),
-    "stepWebhookUrl": (HOOK, "webhooks_not_delivered"),
-    "crewWebhookUrl": (HOOK, "webhooks_not_delivered"),
-    "webhooks": (STREAM, "webhooks_not_delivered"),
-    "humanInputWebhook": (HUMAN, "webhooks_not_delivered"),
+WEBHOOKS: dict[str, Any] = {
+    "taskWebhookUrl": HOOK,
+    "stepWebhookUrl": HOOK,
+    "crewWebhookUrl": HOOK,
+    "webhooks": STREAM,
+    "humanInputWebhook": HUMAN,
 }
 EVERYWHERE = """
 SELECT string_agg(kickoffs::text, '') || (SELECT string_agg(idempotency_keys::text, '') FROM idempotency_keys) AS text
@@ -42,27 +44,45 @@ async def why_refused(crew: Crew, **members: Any) -> dict[str, str]:
     return reasons
 
 
-@pytest.mark.parametrize("member", UNSUPPORTED)
-async def test_a_member_without_effect_yet_gives_the_kickoff_a_warning(crew: Crew, member: str) -> None:
-    value, code = UNSUPPORTED[member]
-    kickoff = await crew.kickoff(**{member: value})
-    (warning,) = (await crew.status(kickoff))["warnings"]
-    assert warning.keys() == {"code", "message"}
-    assert warning["code"] == code
-    assert "not" in warning["message"]
+@dataclass(frozen=True)
+class Found:
+    id: str
+    url: str
+    headers: dict[str, str]
+    hooks: list[str]
 
 
-async def test_each_warning_is_given_once(crew: Crew) -> None:
-    kickoff = await crew.kickoff(**{member: value for member, (value, _) in UNSUPPORTED.items()})
-    codes = [warning["code"] for warning in (await crew.status(kickoff))["warnings"]]
-    assert codes == list(dict.fromkeys(code for _, code in UNSUPPORTED.values()))
+async def endpoints_of(crew: Crew, kickoff: str) -> list[Found]:
+    rows = await crew.server.database.rows(
+        "SELECT id, hooks, address FROM webhooks JOIN webhook_endpoints ON id = endpoint_id WHERE kickoff_id = %(of)s",
+        {"of": kickoff},
+    )
+    opened = [(row, ENDPOINTS.open(row["id"], row["address"])) for row in rows]
+    return [Found(str(row["id"]), target.url, target.headers, list(row["hooks"])) for row, target in opened]
 
 
-async def test_members_without_effect_yet_are_stored_sealed_and_whole(crew: Crew) -> None:
-    given = {member: value for member, (value, _) in UNSUPPORTED.items()}
-    kickoff = await crew.kickoff(**given)
-    sealed = (await crew.row(kickoff))["unacted"]
-    assert json.loads(KEY_RING.open(sealed, f"kickoffs.unacted:{kickoff}")) == given
+@pytest.mark.parametrize("member", WEBHOOKS)
+async def test_a_webhook_of_a_kickoff_gives_no_warning(crew: Crew, member: str) -> None:
+    kickoff = await crew.kickoff(**{member: WEBHOOKS[member]})
+    assert "warnings" not in await crew.status(kickoff)
+    (found,) = await endpoints_of(crew, kickoff)
+    assert found.url == HOOK
+
+
+async def test_webhooks_with_the_same_address_and_credentials_share_an_endpoint(crew: Crew) -> None:
+    kickoff = await crew.kickoff(**WEBHOOKS)
+    found = await endpoints_of(crew, kickoff)
+    assert sorted((sorted(one.hooks), one.headers.get("authorization", "").split(" ")[0]) for one in found) == [
+        (["crew", "step", "task"], ""),
+        (["events"], "Bearer"),
+        (["human_input"], "Basic"),
+    ]
+
+
+async def test_a_deployment_has_one_endpoint_for_an_address(crew: Crew) -> None:
+    kickoffs = [await crew.kickoff(crewWebhookUrl="https://once.example.com/x") for _ in range(2)]
+    first, second = [one.id for kickoff in kickoffs for one in await endpoints_of(crew, kickoff)]
+    assert first == second
 
 
 async def test_no_credential_of_a_webhook_is_readable_in_the_database(crew: Crew) -> None:
@@ -91,19 +111,17 @@ async def test_members_without_effect_give_the_kickoff_warnings(crew: Crew) -> N
     members: dict[str, Any] = {
         "restoreFromStateId": "x",
         "topic": "tea",
-        "humanInputWebhookUrl": "https://a.test",
         "meta": None,
     }
     kickoff = await crew.kickoff(**members, inputFiles=None)
     row = await crew.row(kickoff)
-    assert (row["inputs"], row["unacted"]) == (GOOD, None)
+    assert row["inputs"] == GOOD
     assert [(one["code"], one["message"]) for one in (await crew.status(kickoff))["warnings"]] == [
         ("ignored_member", "The member restoreFromStateId of the request has no effect in this release."),
         (
             "ignored_member",
             "The request has no member topic: its value is not used. Inputs belong in the member inputs.",
         ),
-        ("ignored_member", "The member humanInputWebhookUrl of the request has no effect in this release."),
     ]
 
 
@@ -142,7 +160,7 @@ async def test_few_of_many_members_without_effect_are_named(crew: Crew) -> None:
         True,
     ],
 )
-@pytest.mark.parametrize("member", ["taskWebhookUrl", "stepWebhookUrl", "crewWebhookUrl"])
+@pytest.mark.parametrize("member", ["taskWebhookUrl", "stepWebhookUrl", "crewWebhookUrl", "humanInputWebhookUrl"])
 async def test_a_bad_url_is_refused(crew: Crew, member: str, url: Any) -> None:
     reasons = await why_refused(crew, **{member: url})
     assert list(reasons) == [member]
@@ -153,8 +171,10 @@ async def test_a_bad_url_is_refused(crew: Crew, member: str, url: Any) -> None:
 )
 async def test_a_good_url_is_taken_as_it_came(crew: Crew, url: str) -> None:
     kickoff = await crew.kickoff(crewWebhookUrl=url)
-    sealed = (await crew.row(kickoff))["unacted"]
-    assert json.loads(KEY_RING.open(sealed, f"kickoffs.unacted:{kickoff}")) == {"crewWebhookUrl": url}
+    (found,) = await endpoints_of(crew, kickoff)
+    assert (found.url, found.headers.get("authorization")) == (
+        ("https://h/?q#f", "Basic dXNlcjpwdw==") if "user:pw" in url else (url, None)
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from attacks.other_user import CREW, as_root
 from projects.git_server import commit, git, repository, serving
 from projects_for_tests.making import written
 from windlass.errors import ProjectError
+from windlass.ip_addresses import is_public
 from windlass.projects import git as module
 from windlass.projects.git import check_origin, fetch
-from windlass.projects.git_address import is_public
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from windlass.api.crew_api import routes
-from windlass.api.crew_api.schemas import UNSUPPORTED
 
 pytestmark = pytest.mark.unit
 
@@ -16,10 +15,6 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/start/not-in-this-release.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
-
-
-def test_the_page_has_each_member_without_effect_and_its_warning() -> None:
-    assert [name for name in (*UNSUPPORTED, *UNSUPPORTED.values()) if f"`{name}`" not in PAGE] == []
 
 
 def test_the_page_leaves_out_what_is_served() -> None:

@@ -24,6 +24,7 @@ from windlass.store.side_jobs import SideJobs
 from windlass.store.sources import SourceStore
 from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
+from windlass.store.webhooks import WebhookStore
 
 pytestmark = pytest.mark.unit
 
@@ -43,7 +44,7 @@ def test_the_page_has_every_side_job() -> None:
     )
     removals = Removals(retention, Stops(kickoffs), ManagingStore(database), deletion)
     retaining = Retaining(retention, kickoffs, SourceStore(database), Retention())
-    jobs = side_jobs(retaining, removals, StatisticsStore(database))
+    jobs = side_jobs(retaining, removals, StatisticsStore(database), WebhookStore(database))
     told = re.findall(
         r"^\| `(\w+)` \| each|^\| `(\w+)` \| (?:every|after)",
         (DOCS / "concepts" / "side-jobs.md").read_text("utf-8"),
@@ -56,7 +57,7 @@ def test_the_page_has_how_long_things_are_kept() -> None:
     rows = re.findall(
         r"\| (\d+) \| `WINDLASS_(RETENTION_\w+)` \|", (DOCS / "reference" / "retention.md").read_text("utf-8")
     )
-    assert len(rows) == 3
+    assert len(rows) == 4
     assert {name.lower(): float(days) for days, name in rows} == {
         name: field.default for name, field in Settings.model_fields.items() if name.startswith("retention_")
     }

@@ -28,6 +28,8 @@ from windlass.store.database import Database
 from windlass.store.sealed_values import MOST_BYTES, MOST_ROWS, PLACES, KeysInUse, SealedValueStore
 from windlass.store.signing_keys import SigningKeyStore
 from windlass.store.tokens import TokenStore
+from windlass.webhooks import signatures
+from windlass.webhooks.endpoints import Endpoints
 from windlass.wiring import master_keys
 from windlass.wiring.administration import key_ring_of
 
@@ -95,9 +97,15 @@ async def filled(database: Database, tmp_path: Path) -> Filled:
     identity = await Identity.open(SigningKeyStore(database), ring, ISSUER)
     await identity.prepare()
     credential, deployment = new_id(), rows.deployment.id
-    unacted = Sealed.UNSUPPORTED_MEMBERS.of(kickoff)
+    endpoint = Endpoints(ring, b"key").of(rows.deployment.id, "https://hooks.example.com/x")
     await database.execute(
-        "UPDATE kickoffs SET unacted = to_json(%(value)s::text)", {"value": ring.seal("webhook", unacted)}
+        "INSERT INTO webhook_endpoints (id, deployment_id, host, address) VALUES (%(id)s, %(of)s, 'h', %(value)s)",
+        {"id": endpoint.id, "of": endpoint.deployment, "value": endpoint.address},
+    )
+    secret = signatures.first()
+    await database.execute(
+        "UPDATE deployments SET webhook_secrets = %(value)s WHERE id = %(id)s",
+        {"id": rows.deployment.id, "value": signatures.sealed(ring, rows.deployment.id, secret)},
     )
     await database.execute(
         "INSERT INTO variables (deployment_id, name, value, secret) VALUES (%(id)s, 'A/B', %(value)s, true)",
@@ -119,8 +127,12 @@ async def filled(database: Database, tmp_path: Path) -> Filled:
     async def copies(ring: KeyRing) -> None:
         assert await (await Tokens.open(TokenStore(database), ring)).show(rows.deployment) == shown
 
-    async def members(ring: KeyRing) -> None:
-        assert ring.open(await value("kickoffs", "unacted"), unacted) == "webhook"
+    async def webhook_address(ring: KeyRing) -> None:
+        found = Endpoints(ring, b"key").open(endpoint.id, await value("webhook_endpoints", "address"))
+        assert found.url == "https://hooks.example.com/x"
+
+    async def webhook_secrets(ring: KeyRing) -> None:
+        assert signatures.opened(ring, rows.deployment.id, await value("deployments", "webhook_secrets")) == secret
 
     async def journal(ring: KeyRing) -> None:
         context = Sealed.JOURNAL_RECORD.of(f"{kickoff}/1")
@@ -141,7 +153,8 @@ async def filled(database: Database, tmp_path: Path) -> Filled:
     checks = {
         Sealed.TOKEN_PEPPER: pepper,
         Sealed.SHOWN_TOKEN: copies,
-        Sealed.UNSUPPORTED_MEMBERS: members,
+        Sealed.WEBHOOK_ADDRESS: webhook_address,
+        Sealed.WEBHOOK_SECRETS: webhook_secrets,
         Sealed.JOURNAL_RECORD: journal,
         Sealed.VARIABLE: variable,
         Sealed.CREDENTIAL: configuration,

@@ -10,8 +10,7 @@ from psycopg.sql import SQL
 
 from windlass.kickoffs.ids import new_id
 from windlass.store.accepting import SQL as ACCEPTING
-from windlass.store.accepting import _columns as columns_of
-from windlass.store.accepting import _entries as entries_of
+from windlass.store.accepting import values_of
 from windlass.store.claiming import SQL as CLAIMING
 from windlass.store.database import fetch
 from windlass.store.deployments import DeploymentStore
@@ -157,9 +156,9 @@ async def test_to_count_a_users_share_and_to_find_what_to_stop_touches_no_kickof
     await rows.accept(5, user_id=user)
     if statistics == "up to date":
         await rows.database.execute("ANALYZE kickoffs")
-    settings = {"keep": timedelta(hours=24), "max_waiting": 100, "user_share": 0.25} | entries_of([])
+    settings = {"keep": timedelta(hours=24), "max_waiting": 100, "user_share": 0.25}
     careful = ACCEPTING["accept_what_fits"].as_string()
-    of_user, of_organization = columns_of([rows.new(user_id=user)]), columns_of([rows.new()])
+    of_user, of_organization = values_of([rows.new(user_id=user)]), values_of([rows.new()])
     without_share = await rows_touched(rows, careful, of_organization | settings)
     assert await rows_touched(rows, careful, of_user | settings) < without_share + FEW
     wanted = {"deployment": rows.deployment.id, "states": ["PENDING"], "owner": user, "user": None, "before": None}

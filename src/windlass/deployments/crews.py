@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from windlass import log
 from windlass.kickoffs.inputs import InputsCheck
@@ -11,6 +11,7 @@ from windlass.store.audit import COMMAND_LINE, Actor, Change
 from windlass.store.listener import DEPLOYMENTS, Listener, NotifyCache
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from uuid import UUID
 
     from windlass.kickoffs.manifest import Manifest
@@ -32,6 +33,8 @@ class Crew:
     check: InputsCheck
     cors_origins: frozenset[str]
     rate_limit: float | None
+    webhooks: Mapping[str, Any] = field(default_factory=dict)
+    """Those of all its kickoffs: hook -> the id of its endpoint, and options."""
 
 
 class Crews:
@@ -53,8 +56,17 @@ class Crews:
         version = found.version
         check = InputsCheck.of(version.manifest.inputs_schema)
         origins = frozenset(found.settings.get("cors_origins", ()))
-        limit = found.settings.get("rate_limit")
-        return Crew(found.id, found.slug, found.profile, version.id, version.manifest, check, origins, limit)
+        return Crew(
+            found.id,
+            found.slug,
+            found.profile,
+            version.id,
+            version.manifest,
+            check,
+            origins,
+            found.settings.get("rate_limit"),
+            found.webhooks,
+        )
 
 
 logger = log.logger(__name__)

@@ -19,4 +19,5 @@ class Retention(SettingTable):
 
     kickoffs: float | None = setting(None, DAYS, "Kickoffs", "Kickoffs, with inputs, results and files.")
     events: float | None = setting(None, DAYS, "Events", "The course of each run, and its printed lines.")
+    deliveries: float | None = setting(None, DAYS, "Deliveries", "The attempts to deliver webhooks.")
     journal: float | None = setting(None, DAYS, "Journal", "What an attempt needs to continue another.")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from windlass.lifecycle.removals import Removals
     from windlass.store.side_jobs import SideJobs
     from windlass.store.statistics import StatisticsStore
+    from windlass.store.webhooks import WebhookStore
 
 
 BETWEEN_ATTEMPTS = 0.5
@@ -131,13 +132,17 @@ class SideJobWorker:
         await self._jobs.requeue_stalled()
 
 
-def side_jobs(retaining: Retaining, removals: Removals, statistics: StatisticsStore) -> list[SideJob]:
+def side_jobs(
+    retaining: Retaining, removals: Removals, statistics: StatisticsStore, webhooks: WebhookStore
+) -> list[SideJob]:
     """Returns all side jobs. Each server has the same list, because any server may run a job that another deferred."""
     return [
         SideJob("remove_what_is_over", retaining.remove_what_is_over, cron="7 * * * *"),
         SideJob("sweep_leftovers", retaining.sweep_leftovers, cron="37 3 * * *"),
         SideJob("forget_the_expired", retaining.forget_the_expired, cron="*/5 * * * *"),
         SideJob("count_statistics", statistics.count, cron="* * * * *"),
+        SideJob("defer_forgotten_webhooks", webhooks.defer_forgotten, cron="*/2 * * * *"),
+        SideJob("remove_unused_endpoints", webhooks.remove_unused_endpoints, cron="47 3 * * *"),
         SideJob(REMOVAL, removals.remove_deployment, tries=TRIES_OF_REMOVALS),
         SideJob(USER_REMOVAL, removals.remove_user, tries=TRIES_OF_REMOVALS),
     ]

@@ -95,9 +95,14 @@ class Retaining:
         removed = await self._remove_kickoffs(kept.deployment, retention.kickoffs or 0)
         rows = [await self._remove_details(kept.deployment, what, getattr(retention, what) or 0) for what in DETAILS]
         if removed or any(rows):
-            events, entries = rows
+            events, entries, deliveries = rows
             logger.event(
-                "retention.removed", deployment=kept.slug, kickoffs=removed, events=events, journal_entries=entries
+                "retention.removed",
+                deployment=kept.slug,
+                kickoffs=removed,
+                events=events,
+                journal_entries=entries,
+                deliveries=deliveries,
             )
 
     async def _remove_kickoffs(self, deployment: UUID, days: float) -> int:

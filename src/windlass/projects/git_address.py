@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from windlass.errors import ProjectError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from windlass.ip_addresses import is_public
 
 LONGEST = 2000
 PORTS = {"https": 443, "ssh": 22, "http": 80, "git": 9418, "file": 0}
@@ -23,9 +19,6 @@ SCP = re.compile(r"(?P<user>[A-Za-z0-9_][\w.-]*)@(?P<host>[A-Za-z0-9][\w.-]*):(?
 FORBIDDEN = re.compile(r"[\s\\?#\x00-\x20\x7f-\x9f]")
 """Characters that programs read differently."""
 SETTING = "WINDLASS_GIT_ALLOW_PRIVATE"
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
-
-IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +98,3 @@ def resolved(address: Address, *, allow_local: bool) -> list[str]:
             f"Set {SETTING} on the server if its users may reach that network.",
         )
     return [f"[{one}]" if ":" in one else one for one in addresses]
-
-
-def is_public(address: str) -> bool:
-    """Returns whether the address, and each IPv4 address that it contains, is of the public internet."""
-    return all(one.is_global and not one.is_multicast for one in _with_contained(ipaddress.ip_address(address)))
-
-
-def _with_contained(address: IP) -> Iterator[IP]:
-    if isinstance(address, ipaddress.IPv4Address):
-        yield address
-        return
-    if address in NAT64:
-        yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        return
-    if address.ipv4_mapped:
-        yield address.ipv4_mapped
-        return
-    yield address
-    if address.sixtofour:
-        yield address.sixtofour
-    if address.teredo:
-        yield from address.teredo

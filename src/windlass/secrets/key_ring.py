@@ -64,7 +64,8 @@ class Sealed(StrEnum):
 
     TOKEN_PEPPER = "settings.token_pepper"  # noqa: S105 - a name
     SHOWN_TOKEN = "tokens.shown_copy"  # noqa: S105 - a name
-    UNSUPPORTED_MEMBERS = "kickoffs.unacted"
+    WEBHOOK_ADDRESS = "webhook_endpoints.address"
+    WEBHOOK_SECRETS = "deployments.webhook_secrets"
     JOURNAL_RECORD = "journal.record"
     VARIABLE = "variables.value"
     CREDENTIAL = "credentials.configuration"

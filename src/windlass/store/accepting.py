@@ -9,13 +9,16 @@ from uuid import UUID
 
 from windlass.kickoffs.outcome import SUPERSEDED
 from windlass.store.database import queries
+from windlass.store.webhooks import hook_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from windlass.kickoffs.webhooks import Webhook
     from windlass.store.audit import Actor
     from windlass.store.database import Database, Row
+    from windlass.store.webhooks import NewEndpoint
 
 SQL = queries("accepting")
 MAX_WAITING = 10_000
@@ -38,7 +41,7 @@ ANY_USER = UUID(int=0)
 class NewKickoff:
     """A kickoff that is not stored yet.
 
-    `inputs`, `meta`, `unacted` and `limits` are JSON text. `request_digest` is set together with `idempotency_key`.
+    `inputs`, `meta` and `limits` are JSON text. `request_digest` is set together with `idempotency_key`.
     The kickoff starts at `run_at` or later. Waiting kickoffs of a deployment with a higher `priority` start first.
     `concurrency_strategy` is "enqueue", "reject", "cancel_running", or None for the strategy of the deployment. `by` is
     who starts the kickoff.
@@ -50,7 +53,6 @@ class NewKickoff:
     user_id: UUID | None
     inputs: str
     meta: str | None = None
-    unacted: str | None = None
     warnings: str = "[]"
     idempotency_key: str | None = None
     request_digest: bytes | None = None
@@ -60,6 +62,9 @@ class NewKickoff:
     concurrency_strategy: str | None = None
     limits: str | None = None
     by: Actor | None = None
+    webhooks: Sequence[Webhook] = ()
+    endpoints: Sequence[NewEndpoint] = ()
+    """Those of the webhooks that may not be stored yet."""
 
     @property
     def reservation(self) -> tuple[UUID, UUID, str] | None:
@@ -142,7 +147,7 @@ class Accepting:
 
     async def accept(self, batch: Sequence[NewKickoff]) -> Accepted:
         """Inserts and commits the kickoffs that the queues and keys permit."""
-        values = _columns(batch) | _entries(batch) | self._settings
+        values = values_of(batch) | self._settings
         if self._is_ordinary(batch):
             (row,) = await self._database.rows(SQL["accept_all"], values)
             return Accepted(set(row["accepted"] or ()))
@@ -214,6 +219,11 @@ class Room:
         return self.left >= 0 and time.monotonic() - self.counted_at < KNOWN_FOR
 
 
+def values_of(batch: Sequence[NewKickoff]) -> dict[str, Any]:
+    """Returns the values of a batch for its statement."""
+    return _columns(batch) | _entries(batch) | _webhooks(batch)
+
+
 def _columns(batch: Sequence[NewKickoff]) -> dict[str, list[Any]]:
     return {
         "ids": [new.id for new in batch],
@@ -222,7 +232,6 @@ def _columns(batch: Sequence[NewKickoff]) -> dict[str, list[Any]]:
         "users": [new.user_id for new in batch],
         "inputs": [new.inputs for new in batch],
         "metas": [new.meta for new in batch],
-        "unacted": [new.unacted for new in batch],
         "warnings": [new.warnings for new in batch],
         "keys": [new.idempotency_key for new in batch],
         "digests": [new.request_digest for new in batch],
@@ -245,6 +254,19 @@ def _entries(batch: Sequence[NewKickoff]) -> dict[str, list[Any]]:
         "by_names": [one["user"] for _, one in started],
         "by_tokens": [one["token_id"] for _, one in started],
         "by_addresses": [one["address"] for _, one in started],
+    }
+
+
+def _webhooks(batch: Sequence[NewKickoff]) -> dict[str, list[Any]]:
+    hooks = [(new.id, one) for new in batch for one in new.webhooks]
+    endpoints = {one.id: one for new in batch for one in new.endpoints}.values()
+    return {
+        "endpoints": [one.id for one in endpoints],
+        "endpoint_deployments": [one.deployment for one in endpoints],
+        "hosts": [one.host for one in endpoints],
+        "addresses": [one.address for one in endpoints],
+        "hooked": [kickoff for kickoff, _ in hooks],
+        **hook_columns([one for _, one in hooks]),
     }
 
 

@@ -50,6 +50,7 @@ class Deployment:
     version: Version | None
     settings: dict[str, Any] = field(default_factory=dict)
     """Its own settings, which replace the options of its project."""
+    webhooks: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,4 +218,4 @@ def _deployment(row: Row) -> Deployment:
         if row["version_id"]
         else None
     )
-    return Deployment(row["id"], row["slug"], row["profile"], version, row["settings"])
+    return Deployment(row["id"], row["slug"], row["profile"], version, row["settings"], row["webhooks"])

@@ -46,7 +46,7 @@ PAGE = SQL(
 )
 """Returns the next values that another key encrypted: at least one, and no further one beyond `bytes`."""
 REPLACE = SQL(
-    "UPDATE {table} SET {column} = {new} WHERE ({order}) = ({after}) AND left({value}, %(compared)s) = %(old)s"
+    "UPDATE {table} SET {column} = %(new)s WHERE ({order}) = ({after}) AND left({value}, %(compared)s) = %(old)s"
 )
 
 
@@ -60,7 +60,6 @@ class _Place:
     types: tuple[LiteralString, ...] = ("uuid",)
     first: tuple[str, ...] = (NIL,)
     value: LiteralString | None = None
-    new: LiteralString = "%(new)s"
 
     def compose(self, statement: SQL) -> Composed:
         given = [Placeholder(f"id{place}") + SQL("::") + SQL(name) for place, name in enumerate(self.types)]
@@ -69,7 +68,6 @@ class _Place:
             table=SQL(self.table),
             column=SQL(self.column),
             value=SQL(self.value or self.column),
-            new=SQL(self.new),
             ids=ids,
             order=SQL(", ").join(map(SQL, self.order)),
             after=SQL(", ").join(given),
@@ -81,7 +79,8 @@ PLACES: dict[str, _Place] = {
         "settings", "value", ("name",), ("text",), ("",), "CASE name WHEN 'token_pepper' THEN value END"
     ),
     "tokens.shown_copy": _Place("tokens", "shown_copy"),
-    "kickoffs.unacted": _Place("kickoffs", "unacted", value="(unacted #>> '{}')", new="to_json(%(new)s::text)"),
+    "webhook_endpoints.address": _Place("webhook_endpoints", "address"),
+    "deployments.webhook_secrets": _Place("deployments", "webhook_secrets"),
     "journal.record": _Place("journal", "record", ("kickoff_id", "number"), ("uuid", "int"), (NIL, "0")),
     "variables.value": _Place("variables", "value", ("deployment_id", "name"), ("uuid", "text"), (NIL, "")),
     "credentials.configuration": _Place("credentials", "configuration"),

@@ -73,7 +73,12 @@ from windlass.store.sources import SourceStore
 from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
+from windlass.store.webhooks import JOB as WEBHOOKS
+from windlass.store.webhooks import WebhookStore
 from windlass.store.write_checks import SLOW, write_fault
+from windlass.webhooks.delivering import ENDPOINTS_AT_ONCE, Delivering, status_url
+from windlass.webhooks.endpoints import Endpoints
+from windlass.webhooks.sending import Sender
 from windlass.wiring.crews import interpreters_of_command, runner_of
 from windlass.wiring.http_settings import hosts_of, openid_of, warn_without_tls
 from windlass.wiring.infrastructure import open_infrastructure
@@ -157,8 +162,25 @@ class Services:
             ManagingStore(database),
             user_deletion(self.settings, database, self.infrastructure.tokens),
         )
-        jobs = SideJobs(database.url, side_jobs(retaining, removals, StatisticsStore(database)))
+        webhooks = WebhookStore(database)
+        jobs = SideJobs(database.url, side_jobs(retaining, removals, StatisticsStore(database), webhooks))
         await self.stack.enter_async_context(serving(SideJobWorker(jobs)))
+        delivering = Delivering(
+            webhooks,
+            self._endpoints,
+            self.infrastructure.key_ring,
+            Sender(self.settings.webhook_allow),
+            partial(status_url, self.settings.public_url),
+        )
+        deliveries = SideJobs(
+            database.url, [SideJob(WEBHOOKS, delivering.run)], at_once=ENDPOINTS_AT_ONCE, look_every=1.0
+        )
+        await self.stack.enter_async_context(serving(SideJobWorker(deliveries)))
+
+    @cached_property
+    def _endpoints(self) -> Endpoints:
+        infrastructure = self.infrastructure
+        return Endpoints(infrastructure.key_ring, infrastructure.tokens.key_for(b"windlass webhooks"))
 
     @cached_property
     def _checkouts(self) -> Checkouts:
@@ -257,9 +279,7 @@ class Services:
             access,
             Acceptor(Accepting(database, max_waiting=settings.max_waiting, user_share=settings.user_queue_share)),
             Statuses(KickoffReads(database), listener),
-            KickoffRules(
-                infrastructure.key_ring.seal, settings.user_max_priority, timedelta(days=settings.user_max_days_ahead)
-            ),
+            KickoffRules(self._endpoints, settings.user_max_priority, timedelta(days=settings.user_max_days_ahead)),
             settings.max_body,
             settings.request_timeout,
             Stops(Endings(database)),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -16,17 +15,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from windlass.api.crew_api.schemas import UNSUPPORTED, Key, KickoffRequest
+from windlass.api.crew_api.schemas import Key, KickoffRequest
 from windlass.api.errors import Problem, bad_request, problem_of, unexpected
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.inputs import LONGEST_NAME, MOST_UNKNOWN, Invalid, Missing
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.tasks import Warning_
-from windlass.secrets.key_ring import Sealed
 from windlass.store.accepting import NewKickoff
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from uuid import UUID
 
     from pydantic_core import ErrorDetails
@@ -37,14 +36,11 @@ if TYPE_CHECKING:
     from windlass.deployments.crews import Crew
     from windlass.lifecycle.accept import Acceptor
     from windlass.store.audit import Actor
+    from windlass.webhooks.endpoints import Endpoints
 
 
-Seal = Callable[[str, str], str]
 KEY = TypeAdapter(Key)
-WITHOUT_EFFECT = {
-    "webhooks_not_delivered": "Webhooks are stored, but this release does not call them. Poll the status.",
-}
-OF_ORIGINAL = {"humanInputWebhookUrl", "restoreFromStateId", "trainingFilename", "inputFiles"}
+OF_ORIGINAL = {"restoreFromStateId", "trainingFilename", "inputFiles"}
 """Members of the API that clients of the original product send, and that this release does not act on."""
 Model = TypeVar("Model", bound=BaseModel)
 SIMILAR = "The crew names no input {}, although it may use it."
@@ -57,11 +53,11 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class KickoffRules:
-    """Rules for accepting kickoffs. `seal` encrypts credentials. `user_max_priority` and `user_max_ahead` limit
+    """Rules for accepting kickoffs. `endpoints` makes those of webhooks. `user_max_priority` and `user_max_ahead` limit
     kickoffs of user tokens.
     """
 
-    seal: Seal
+    endpoints: Endpoints
     user_max_priority: int = 0
     user_max_ahead: timedelta = timedelta(days=7)
 
@@ -87,20 +83,15 @@ def new_kickoff(
     if by.user:
         _check_bounds_of_users(given, rules)
     key = one_key(body.get("idempotencyKey"), key_in_header)
-    kickoff = new_id()
-    unsupported = {name: body[name] for name in UNSUPPORTED if body.get(name) is not None}
+    webhooks = rules.endpoints.given(crew.deployment_id, body, crew.webhooks)
     return NewKickoff(
-        id=kickoff,
+        id=new_id(),
         deployment_id=crew.deployment_id,
         version_id=crew.version_id,
         user_id=by.user,
         inputs=to_json(body["inputs"]),
         meta=None if body.get("meta") is None else to_json(body["meta"]),
-        # Webhooks contain credentials.
-        unacted=to_json(rules.seal(to_json(unsupported), Sealed.UNSUPPORTED_MEMBERS.of(kickoff)))
-        if unsupported
-        else None,
-        warnings=_warnings(unsupported, _unknown_inputs(body["inputs"], crew), _ignored(body)),
+        warnings=_warnings(_unknown_inputs(body["inputs"], crew), _ignored(body)),
         idempotency_key=key,
         request_digest=_digest(body) if key else None,
         priority=given.priority or 0,
@@ -109,6 +100,8 @@ def new_kickoff(
         concurrency_strategy=given.concurrencyStrategy,
         limits=_limits(given),
         by=by.actor,
+        webhooks=webhooks.webhooks,
+        endpoints=webhooks.endpoints,
     )
 
 
@@ -219,12 +212,10 @@ def _ignored(body: Mapping[str, Any]) -> list[str]:
     return list(islice(named, MOST_UNKNOWN))
 
 
-def _warnings(unsupported: Mapping[str, Any], unknown: list[tuple[str, str | None]], ignored: list[str]) -> str:
-    if not unsupported and not unknown and not ignored:
+def _warnings(unknown: list[tuple[str, str | None]], ignored: list[str]) -> str:
+    if not unknown and not ignored:
         return "[]"
-    codes = dict.fromkeys(UNSUPPORTED[name] for name in unsupported)
-    found = [Warning_(code, WITHOUT_EFFECT[code]) for code in codes]
-    found += [Warning_("unknown_input", message) for message, _ in unknown]
+    found = [Warning_("unknown_input", message) for message, _ in unknown]
     found += [Warning_("ignored_member", _ignored_member(name)) for name in ignored]
     return to_json([one.to_json() for one in found])
 

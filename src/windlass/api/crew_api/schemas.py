@@ -1,7 +1,5 @@
 """The models of requests, for validation and for the OpenAPI document."""
 
-# See docs/decisions/api.md#members-without-effect-are-stored-encrypted
-
 from __future__ import annotations
 
 import re
@@ -131,8 +129,11 @@ class Basic(BaseModel):
 Authentication = Annotated[Bearer | Basic, Field(discriminator="strategy")]
 
 
+EventName = Annotated[str, StringConstraints(strict=True, pattern=r"^(\*|[A-Za-z][A-Za-z0-9_.]{0,99})$")]
+
+
 class Webhooks(BaseModel):
-    events: list[str] = Field(description="Names of the events to send.")
+    events: list[EventName] = Field(max_length=100, description='Names of the events to send; `["*"]` stands for all.')
     url: Url
     realtime: StrictBool = Field(False, description="Send events one by one, not in batches.")
     authentication: Authentication | None = None
@@ -169,11 +170,14 @@ class KickoffRequest(BaseModel):
         None,
         description="The same key within 24 h returns the same kickoff. The header `Idempotency-Key` is equivalent.",
     )
-    taskWebhookUrl: Url | None = Field(None, description="Stored, but not called by this release.")  # noqa: N815
-    stepWebhookUrl: Url | None = Field(None, description="Stored, but not called by this release.")  # noqa: N815
-    crewWebhookUrl: Url | None = Field(None, description="Stored, but not called by this release.")  # noqa: N815
-    webhooks: Webhooks | None = Field(None, description="Stored, but not called by this release.")
-    humanInputWebhook: HumanInputWebhook | None = Field(None, description="Stored, but not called by this release.")  # noqa: N815
+    taskWebhookUrl: Url | None = Field(None, description="Gets a POST after each task.")  # noqa: N815
+    stepWebhookUrl: Url | None = Field(None, description="Gets a POST after each step of an agent.")  # noqa: N815
+    crewWebhookUrl: Url | None = Field(None, description="Gets a POST at the end, whatever the end is.")  # noqa: N815
+    webhooks: Webhooks | None = Field(None, description="Gets the events of the run, in batches or one by one.")
+    humanInputWebhook: HumanInputWebhook | None = Field(None, description="Gets a POST when a person is asked.")  # noqa: N815
+    humanInputWebhookUrl: Url | None = Field(  # noqa: N815
+        None, description="As `humanInputWebhook`, for a receiver without authentication."
+    )
     priority: Annotated[StrictInt, Field(ge=-100, le=100), BeforeValidator(_whole)] | None = Field(
         None, description="Waiting kickoffs of the crew with a higher priority start first. 0 if not given."
     )
@@ -196,16 +200,6 @@ class KickoffRequest(BaseModel):
         description="The effect of an open kickoff with the same key: the new one waits (`enqueue`), is refused "
         "with 409 (`reject`), or stops the others (`cancel_running`). If not given, the crew's own strategy.",
     )
-
-
-UNSUPPORTED: dict[str, str] = {
-    "taskWebhookUrl": "webhooks_not_delivered",
-    "stepWebhookUrl": "webhooks_not_delivered",
-    "crewWebhookUrl": "webhooks_not_delivered",
-    "webhooks": "webhooks_not_delivered",
-    "humanInputWebhook": "webhooks_not_delivered",
-}
-"""Members that this release stores without acting on them -> the code of the warning."""
 
 
 class KickoffsRequest(BaseModel):

@@ -2,7 +2,7 @@
 -- See docs/decisions/queue.md#the-end-of-the-latest-attempt-is-stored
 
 -- What follows a change of a kickoff's state, in the same transaction, whichever statement changed it: its attempt ends, its task records
--- are reopened or closed, the next kickoff with its concurrency key gets the key, and listeners are notified.
+-- are reopened or closed, the next kickoff with its concurrency key gets the key, its webhooks are woken, and listeners are notified.
 
 CREATE OR REPLACE FUNCTION end_attempt(before kickoffs, after kickoffs) RETURNS void LANGUAGE sql AS $$
     UPDATE attempts
@@ -22,6 +22,7 @@ BEGIN
     IF NEW.state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED') THEN
         -- The claim of a kickoff that was running has recorded the tasks of its version.
         PERFORM close_tasks(NEW.id, CASE OLD.state WHEN 'PENDING' THEN NEW.version_id END);
+        PERFORM wake_webhooks(NEW.id, NULL);
         PERFORM pg_notify('windlass_ended', NEW.id::text);
     ELSIF NEW.state = 'PENDING' THEN
         IF OLD.state = 'STARTED' THEN

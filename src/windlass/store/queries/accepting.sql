@@ -4,7 +4,8 @@
 -- Arrays are sent in binary form, %(...)b: in text form, quoting inputs of 20 MB keeps the server busy for seconds.
 
 -- Both statements store a batch at once: one commit, one notification. A row whose idempotency key is in use inserts nothing. The idempotency
--- keys of a batch must be distinct: INSERT ... ON CONFLICT can't change a row twice. The starts of persons go into the audit log.
+-- keys of a batch must be distinct: INSERT ... ON CONFLICT can't change a row twice. The starts of persons go into the audit log. The
+-- endpoints of webhooks are distinct too.
 
 -- name: accept_all
 -- For batches without concurrency keys, for deployments whose queues are known to have room.
@@ -12,11 +13,11 @@ WITH given AS (
     SELECT *
       FROM unnest(
            %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
-           %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
+           %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
            %(run_ats)b::timestamptz[], %(concurrency_keys)b::text[], %(strategies)b::text[], %(limits)b::text[],
            %(starters)b::text[]
          ) WITH ORDINALITY
-           AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, concurrency_key,
+           AS row (id, deployment_id, version_id, user_id, inputs, meta, warnings, key, digest, priority, run_at, concurrency_key,
                    strategy, limits, started_by, place)
 ), reserved AS (
     INSERT INTO idempotency_keys (deployment_id, principal, key, request_digest, kickoff_id, expires_at)
@@ -33,9 +34,9 @@ WITH given AS (
       FROM given
      WHERE key IS NULL OR id IN (SELECT kickoff_id FROM reserved)
 ), accepted AS (
-    INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, concurrency_key,
+    INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, warnings, priority, run_at, ready, concurrency_key,
                           limits, started_by)
-    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority, not_before, not_before IS NULL,
+    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, warnings::json, priority, not_before, not_before IS NULL,
            concurrency_key, limits::json, started_by
       FROM new
     RETURNING id, deployment_id
@@ -47,6 +48,19 @@ WITH given AS (
                   %(by_addresses)b::text[])
            AS started (kickoff, entry, by_user, by_name, by_token, by_address)
       JOIN accepted ON accepted.id = started.kickoff
+), endpoints AS (
+    INSERT INTO webhook_endpoints (id, deployment_id, host, address)
+    SELECT id, deployment_id, host, address
+      FROM unnest(%(endpoints)b::uuid[], %(endpoint_deployments)b::uuid[], %(hosts)b::text[], %(addresses)b::text[])
+           AS endpoint (id, deployment_id, host, address)
+     ORDER BY id
+        ON CONFLICT (id) DO NOTHING
+), hooked AS (
+    INSERT INTO webhooks (kickoff_id, endpoint_id, hooks, types)
+    SELECT kickoff, endpoint, hooks::json, string_to_array(types, ',')
+      FROM unnest(%(hooked)b::uuid[], %(hook_endpoints)b::uuid[], %(hooks)b::text[], %(hook_types)b::text[])
+           AS webhook (kickoff, endpoint, hooks, types)
+      JOIN accepted ON accepted.id = webhook.kickoff
 )
 SELECT (SELECT array_agg(id) FROM accepted) AS accepted, pg_notify('windlass_kickoffs', '')
 
@@ -57,11 +71,11 @@ WITH given AS (
     SELECT *
       FROM unnest(
            %(ids)b::uuid[], %(deployments)b::uuid[], %(versions)b::uuid[], %(users)b::uuid[], %(inputs)b::text[], %(metas)b::text[],
-           %(unacted)b::text[], %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
+           %(warnings)b::text[], %(keys)b::text[], %(digests)b::bytea[], %(priorities)b::int[],
            %(run_ats)b::timestamptz[], %(concurrency_keys)b::text[], %(strategies)b::text[], %(limits)b::text[],
            %(starters)b::text[]
          ) WITH ORDINALITY
-           AS row (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, key, digest, priority, run_at, concurrency_key,
+           AS row (id, deployment_id, version_id, user_id, inputs, meta, warnings, key, digest, priority, run_at, concurrency_key,
                    strategy, limits, started_by, place)
 ), bounded AS (
     SELECT given.*, coalesce(given.strategy, deployments.concurrency_strategy) AS chosen_strategy,
@@ -146,9 +160,9 @@ WITH given AS (
             LIMIT 1
            ) AS earlier ON new.concurrency_key IS NOT NULL
 ), accepted AS (
-    INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, unacted, warnings, priority, run_at, ready, concurrency_key,
+    INSERT INTO kickoffs (id, deployment_id, version_id, user_id, inputs, meta, warnings, priority, run_at, ready, concurrency_key,
                           limits, started_by)
-    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, unacted::json, warnings::json, priority, not_before, ready,
+    SELECT id, deployment_id, version_id, user_id, inputs::json, meta::json, warnings::json, priority, not_before, ready,
            concurrency_key, limits::json, started_by
       FROM placed
     RETURNING id, deployment_id
@@ -160,6 +174,19 @@ WITH given AS (
                   %(by_addresses)b::text[])
            AS started (kickoff, entry, by_user, by_name, by_token, by_address)
       JOIN accepted ON accepted.id = started.kickoff
+), endpoints AS (
+    INSERT INTO webhook_endpoints (id, deployment_id, host, address)
+    SELECT id, deployment_id, host, address
+      FROM unnest(%(endpoints)b::uuid[], %(endpoint_deployments)b::uuid[], %(hosts)b::text[], %(addresses)b::text[])
+           AS endpoint (id, deployment_id, host, address)
+     ORDER BY id
+        ON CONFLICT (id) DO NOTHING
+), hooked AS (
+    INSERT INTO webhooks (kickoff_id, endpoint_id, hooks, types)
+    SELECT kickoff, endpoint, hooks::json, string_to_array(types, ',')
+      FROM unnest(%(hooked)b::uuid[], %(hook_endpoints)b::uuid[], %(hooks)b::text[], %(hook_types)b::text[])
+           AS webhook (kickoff, endpoint, hooks, types)
+      JOIN accepted ON accepted.id = webhook.kickoff
 )
 SELECT (SELECT array_agg(id) FROM accepted) AS accepted, (SELECT json_agg(CASE WHEN within_share THEN json_build_array(id, waiting, most, false)
                              ELSE json_build_array(id, waiting_of_user, most_of_user, true) END)

@@ -2,7 +2,7 @@
 SELECT pg_advisory_xact_lock(hashtextextended('deployment ' || %(slug)s, 0))
 
 -- name: by_slug
-SELECT deployments.id, deployments.slug, deployments.profile, deployments.settings, versions.id AS version_id, versions.number, versions.digest,
+SELECT deployments.id, deployments.slug, deployments.profile, deployments.settings, deployments.webhooks, versions.id AS version_id, versions.number, versions.digest,
        versions.source, versions.manifest
   FROM deployments
   LEFT JOIN versions ON versions.id = deployments.current_version

@@ -86,7 +86,8 @@ RETURNING id, state
 )
 
 -- name: notified
-, CASE WHEN EXISTS (SELECT FROM streamed WHERE kickoff_id = live.id AND until > now()) THEN pg_notify('windlass_events', id::text) END
+, CASE WHEN EXISTS (SELECT FROM streamed WHERE kickoff_id = live.id AND until > now()) THEN pg_notify('windlass_events', id::text) END,
+  wake_webhooks(id, %(types)b::text[])
 
 -- name: stored_so_far
 -- Adds up the stored, possibly compressed sizes. Reading the values would take long.

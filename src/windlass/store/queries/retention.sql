@@ -44,6 +44,8 @@ WITH gone AS (
     DELETE FROM task_records WHERE kickoff_id IN (SELECT id FROM gone)
 ), tries AS (
     DELETE FROM attempts WHERE kickoff_id IN (SELECT id FROM gone)
+), hooks AS (
+    DELETE FROM webhooks WHERE kickoff_id IN (SELECT id FROM gone)
 )
 SELECT id FROM gone
 
@@ -58,6 +60,8 @@ WITH gone AS (
     DELETE FROM task_records WHERE kickoff_id IN (SELECT id FROM gone)
 ), tries AS (
     DELETE FROM attempts WHERE kickoff_id IN (SELECT id FROM gone)
+), hooks AS (
+    DELETE FROM webhooks WHERE kickoff_id IN (SELECT id FROM gone)
 ), keys AS (
     DELETE FROM idempotency_keys
      WHERE (deployment_id, principal) IN (SELECT DISTINCT deployment_id, principal FROM gone) AND kickoff_id IN (SELECT id FROM gone)

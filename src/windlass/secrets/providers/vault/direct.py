@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from windlass.ip_addresses import contained
 from windlass.secrets.provider import BadCredential
 from windlass.secrets.providers import network
 from windlass.secrets.providers.network import LARGEST_ANSWER, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+    from collections.abc import Mapping
 
 TITLE = "Vault"
 MOST_ADDRESSES = 3
@@ -43,7 +42,6 @@ REFUSED = tuple(
     )
 )
 """Networks with services that trust every process of a machine, and addresses that stand for others."""
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class Direct:
@@ -134,13 +132,4 @@ class Direct:
 
 def is_refused(address: str) -> bool:
     """Returns whether the address, or an IPv4 address that it contains, is in a refused network."""
-    return any(one in network for one in _with_contained(ipaddress.ip_address(address)) for network in REFUSED)
-
-
-def _with_contained(address: Address) -> Iterator[Address]:
-    yield address
-    if isinstance(address, ipaddress.IPv4Address):
-        return
-    if address in NAT64:
-        yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    yield from (one for one in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())) if one)
+    return any(one in network for one in contained(address) for network in REFUSED)

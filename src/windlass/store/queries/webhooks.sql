@@ -1,0 +1,207 @@
+-- name: begin
+-- Other jobs of the endpoint that are due would find nothing to do.
+WITH others AS (
+    DELETE FROM procrastinate_jobs
+     WHERE lock = 'webhooks ' || %(endpoint)s::uuid AND status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
+)
+SELECT endpoint.id, endpoint.deployment_id, address, failures, disabled_at IS NOT NULL AS disabled,
+       extract(epoch FROM paused_until - now())::float8 AS paused, deployments.slug, deployments.webhook_secrets AS secrets
+  FROM webhook_endpoints AS endpoint
+  JOIN deployments ON deployments.id = endpoint.deployment_id
+ WHERE endpoint.id = %(endpoint)s
+
+-- name: drop_later_jobs
+DELETE FROM procrastinate_jobs WHERE lock = 'webhooks ' || %(endpoint)s::uuid AND status = 'todo' AND scheduled_at IS NOT NULL
+
+-- name: defer_next
+-- While the endpoint is paused, one delivery is tried at the end of the pause, whenever it is due.
+SELECT defer_delivery(%(endpoint)s, greatest(paused_until, CASE WHEN failures < %(probing)s OR paused_until IS NULL THEN next END))
+  FROM webhook_endpoints,
+       (SELECT min(due_at) AS next FROM webhooks WHERE endpoint_id = %(endpoint)s AND due_at IS NOT NULL) AS first
+ WHERE id = %(endpoint)s AND next IS NOT NULL
+
+-- name: due
+SELECT kickoff_id, due_at <= now() AS due
+  FROM webhooks
+ WHERE endpoint_id = %(endpoint)s AND due_at IS NOT NULL AND (due_at <= now() OR %(probe)s) AND kickoff_id <> ALL (%(busy)s)
+ ORDER BY due_at
+ LIMIT 1
+
+-- name: lock
+-- The lock makes the writer of an event wait, or waits for it.
+SELECT hooks, planned_seq, end_planned FROM webhooks WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s FOR NO KEY UPDATE
+
+-- name: unplanned
+-- The sums tell how many events fit into one batch.
+SELECT kickoffs.state, next.seqs, next.types, next.sizes
+  FROM kickoffs
+  LEFT JOIN LATERAL (
+       SELECT array_agg(seq ORDER BY seq) AS seqs, array_agg(type ORDER BY seq) AS types, array_agg(octet_length(payload::text) ORDER BY seq) AS sizes
+         FROM (SELECT seq, type, payload
+                 FROM events
+                WHERE kickoff_id = %(kickoff)s AND seq > %(after)s
+                ORDER BY seq
+                LIMIT %(limit)s) AS following
+       ) AS next ON %(with_events)s
+ WHERE kickoffs.id = %(kickoff)s
+
+-- name: plan
+INSERT INTO deliveries (id, deployment_id, kickoff_id, endpoint_id, hook, first_seq, last_seq)
+SELECT id, %(deployment)s, %(kickoff)s, %(endpoint)s, hook, first_seq, last_seq
+  FROM unnest(%(ids)s::uuid[], %(hooks)s::text[], %(firsts)s::bigint[], %(lasts)s::bigint[]) AS planned (id, hook, first_seq, last_seq)
+
+-- name: note_planned
+UPDATE webhooks SET planned_seq = %(seq)s, end_planned = %(end)s WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s
+
+-- name: waiting
+SELECT id, hook, first_seq, last_seq, tries
+  FROM deliveries
+ WHERE endpoint_id = %(endpoint)s AND kickoff_id = %(kickoff)s AND state = 'waiting'
+ ORDER BY last_seq NULLS LAST, id
+ LIMIT %(limit)s
+
+-- name: nothing_due
+UPDATE webhooks SET due_at = NULL WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s
+
+-- name: ended
+SELECT kickoffs.state, reason, error, output::text AS output, structured::text AS structured, token_usage::text AS token_usage, meta::text AS meta
+  FROM kickoffs
+ WHERE kickoffs.id = %(kickoff)s
+
+-- name: events
+SELECT seq, type, at, payload::text AS payload
+  FROM events
+ WHERE kickoff_id = %(kickoff)s AND seq BETWEEN %(first)s AND %(last)s
+ ORDER BY seq
+
+-- name: meta
+SELECT meta::text AS meta FROM kickoffs WHERE id = %(kickoff)s
+
+-- name: recent
+-- The newest events of these types before another one: what led to it.
+SELECT seq, type, at, payload::text AS payload
+  FROM events
+ WHERE kickoff_id = %(kickoff)s AND seq < %(seq)s AND seq > %(seq)s - 200 AND type = ANY (%(types)s)
+ ORDER BY seq DESC
+ LIMIT 20
+
+-- name: whole_output
+-- The output of the task that ended next to this time. Events have only the beginning of a long one.
+SELECT output::text AS output
+  FROM task_records
+ WHERE kickoff_id = %(kickoff)s AND state = 'completed'
+ ORDER BY abs(extract(epoch FROM finished_at - %(at)s))
+ LIMIT 1
+
+-- name: attempted
+-- Keeps the newest attempts.
+UPDATE deliveries
+   SET state = %(state)s, tries = tries + %(counts)s::int, finished_at = CASE WHEN %(state)s <> 'waiting' THEN now() END,
+       attempts = (SELECT json_agg(attempt ORDER BY place)
+                     FROM (SELECT attempt, place
+                             FROM json_array_elements((attempts::jsonb || %(attempt)s::jsonb)::json) WITH ORDINALITY AS one (attempt, place)
+                            ORDER BY place DESC
+                            LIMIT %(most)s) AS newest)
+ WHERE id = %(delivery)s
+
+-- name: retry_at
+UPDATE webhooks SET due_at = now() + %(pause)s WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s
+
+-- name: answered
+-- After a failure, all that waits at the endpoint is tried at once.
+WITH back AS (
+    UPDATE webhook_endpoints SET failures = 0, paused_until = NULL WHERE id = %(endpoint)s AND (failures > 0 OR paused_until IS NOT NULL)
+    RETURNING id
+)
+UPDATE webhooks SET due_at = now() WHERE endpoint_id IN (SELECT id FROM back) AND due_at > now()
+
+-- name: failing
+UPDATE webhook_endpoints
+   SET failures = failures + 1,
+       paused_until = CASE WHEN failures + 1 >= %(probing)s OR %(wait)s::float8 IS NOT NULL
+                           THEN now() + greatest(coalesce(%(wait)s::float8, 0), CASE WHEN failures + 1 < %(probing)s THEN 0 WHEN failures < %(patient)s THEN %(soon)s ELSE %(late)s END)
+                                        * interval '1 second' END
+ WHERE id = %(endpoint)s
+RETURNING paused_until IS NOT NULL AS paused
+
+-- name: disable
+UPDATE webhook_endpoints SET disabled_at = now(), paused_until = NULL, failures = 0 WHERE id = %(endpoint)s
+
+-- name: fail_waiting
+WITH over AS (
+    UPDATE deliveries SET state = 'failed', finished_at = now() WHERE endpoint_id = %(endpoint)s AND kickoff_id = %(kickoff)s AND state = 'waiting'
+)
+UPDATE webhooks SET due_at = NULL WHERE endpoint_id = %(endpoint)s AND kickoff_id = %(kickoff)s
+
+-- name: set_secrets
+UPDATE deployments SET webhook_secrets = %(secrets)s WHERE id = %(deployment)s AND webhook_secrets IS NOT DISTINCT FROM %(before)s
+
+-- name: secrets
+SELECT id, webhook_secrets AS secrets FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL
+
+-- name: of_deployment
+SELECT id, webhooks FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL FOR NO KEY UPDATE
+
+-- name: set_of_deployment
+UPDATE deployments SET webhooks = %(webhooks)s::json WHERE id = %(deployment)s
+RETURNING pg_notify('windlass_deployments', slug)
+
+-- name: add_endpoint
+INSERT INTO webhook_endpoints (id, deployment_id, host, address)
+VALUES (%(id)s, %(deployment)s, %(host)s, %(address)s)
+    ON CONFLICT (id) DO NOTHING
+
+-- name: endpoints
+SELECT id, host, address, failures, paused_until, disabled_at FROM webhook_endpoints WHERE id = ANY (%(ids)s)
+
+-- name: list
+SELECT deliveries.id, deliveries.kickoff_id, hook, host, deliveries.state, attempts, deliveries.created_at, finished_at, deployments.slug AS deployment,
+       CASE WHEN deliveries.state = 'waiting' THEN greatest(webhooks.due_at, paused_until) END AS next_at
+  FROM deliveries
+  JOIN deployments ON deployments.id = deliveries.deployment_id
+  LEFT JOIN webhook_endpoints AS endpoint ON endpoint.id = deliveries.endpoint_id
+  LEFT JOIN webhooks ON webhooks.kickoff_id = deliveries.kickoff_id AND webhooks.endpoint_id = deliveries.endpoint_id
+ WHERE (%(deployment)s::uuid IS NULL OR deliveries.deployment_id = %(deployment)s::uuid)
+   AND (%(kickoff)s::uuid IS NULL OR deliveries.kickoff_id = %(kickoff)s::uuid)
+   AND (%(state)s::text IS NULL OR deliveries.state = %(state)s::text)
+   AND (%(before)s::uuid IS NULL OR deliveries.id < %(before)s::uuid)
+   AND (%(only)s::uuid IS NULL OR deliveries.id = %(only)s::uuid)
+ ORDER BY deliveries.id DESC
+ LIMIT %(limit)s
+
+-- name: redeliver
+-- Puts an ended delivery back, also if its endpoint was switched off.
+WITH again AS (
+    UPDATE deliveries SET state = 'waiting', tries = 0, finished_at = NULL WHERE id = %(delivery)s
+    RETURNING kickoff_id, endpoint_id
+), enabled AS (
+    UPDATE webhook_endpoints SET disabled_at = NULL, paused_until = NULL, failures = 0 WHERE id IN (SELECT endpoint_id FROM again)
+), due AS (
+    UPDATE webhooks SET due_at = now() WHERE (kickoff_id, endpoint_id) IN (SELECT kickoff_id, endpoint_id FROM again)
+)
+SELECT kickoff_id, endpoint_id, defer_delivery(endpoint_id, NULL) FROM again
+
+-- name: of_kickoff
+SELECT endpoint_id, hooks FROM webhooks WHERE kickoff_id = %(kickoff)s ORDER BY endpoint_id FOR NO KEY UPDATE
+
+-- name: replace
+-- A new endpoint gets what happens from now on.
+INSERT INTO webhooks (kickoff_id, endpoint_id, hooks, types, planned_seq)
+SELECT %(kickoff)s, endpoint, hooks::json, string_to_array(types, ','), coalesce((SELECT max(seq) FROM events WHERE kickoff_id = %(kickoff)s), 0)
+  FROM unnest(%(hook_endpoints)s::uuid[], %(hooks)s::text[], %(hook_types)s::text[]) AS webhook (endpoint, hooks, types)
+    ON CONFLICT (kickoff_id, endpoint_id) DO UPDATE SET hooks = excluded.hooks, types = excluded.types
+
+-- name: remove_unused_endpoints
+DELETE FROM webhook_endpoints AS endpoint
+ WHERE created_at < now() - interval '1 day'
+   AND NOT EXISTS (SELECT FROM webhooks WHERE endpoint_id = endpoint.id)
+   AND NOT EXISTS (SELECT FROM deliveries WHERE endpoint_id = endpoint.id)
+   AND NOT EXISTS (SELECT FROM deployments WHERE removed_at IS NULL AND webhooks::text LIKE '%%' || endpoint.id || '%%')
+
+-- name: pause
+UPDATE webhook_endpoints SET paused_until = now() + %(pause)s WHERE id = %(endpoint)s
+
+-- name: defer_forgotten
+SELECT defer_delivery(endpoint_id, NULL)
+  FROM (SELECT DISTINCT endpoint_id FROM webhooks WHERE due_at < now() - interval '1 minute') AS due
+ WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'webhooks ' || endpoint_id AND status IN ('todo', 'doing'))

@@ -1,0 +1,355 @@
+"""The endpoints, webhooks and deliveries of kickoffs. The events and the end of a kickoff are their outbox."""
+
+# See docs/decisions/webhooks.md
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from windlass.kickoffs.events import to_json
+from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.states import State
+from windlass.kickoffs.webhooks import End, Event, Hook, Planned, Webhook, merged, planned
+from windlass.store.audit import Change, record
+from windlass.store.database import fetch, queries
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from windlass.store.database import Connection, Database, Row
+
+SQL = queries("webhooks")
+JOB = "deliver_webhooks"
+MOST_PLANNED = 200
+"""Events that are read at once for further deliveries."""
+SENT_AT_ONCE = 50
+MOST_ATTEMPTS = 20
+"""Attempts of a delivery that are kept."""
+PROBING = 5
+"""Failures in a row after which an endpoint is paused, and only one delivery is tried at the end of each pause."""
+PATIENT = 125
+"""Failures in a row after which the pauses are long."""
+SOON, LATE = 30, 300
+"""Seconds of a short and of a long pause."""
+_END = Planned(Hook.CREW)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEndpoint:
+    """An endpoint as it is stored. `address` is encrypted, `host` is shown."""
+
+    id: UUID
+    deployment: UUID
+    host: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint to which deliveries may be due. `address` and `secrets` are encrypted."""
+
+    id: UUID
+    deployment_id: UUID
+    slug: str
+    address: str
+    secrets: str | None
+    failures: int
+    disabled: bool
+    paused: float | None
+
+    @property
+    def probing(self) -> bool:
+        return self.failures >= PROBING
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointState:
+    """What is shown of an endpoint."""
+
+    id: UUID
+    host: str
+    address: str
+    failures: int
+    paused_until: datetime | None
+    disabled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A delivery that is not delivered. `tries` are the failures that count for giving up."""
+
+    id: UUID
+    kickoff_id: UUID
+    hook: Hook
+    first: int | None
+    last: int | None
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request. `seconds` is its duration, `status` that of the answer, `answer` its beginning."""
+
+    at: str
+    seconds: float
+    status: int | None
+    error: str | None
+    answer: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("at", "seconds", "status", "error", "answer")}
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A delivery with its newest attempts."""
+
+    id: UUID
+    deployment: str
+    kickoff_id: UUID
+    hook: str
+    host: str | None
+    state: str
+    attempts: list[dict[str, Any]]
+    created_at: datetime
+    finished_at: datetime | None
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFilter:
+    """Selects deliveries. Each member narrows the selection when it is set."""
+
+    deployment: UUID | None = None
+    kickoff: UUID | None = None
+    state: str | None = None
+    before: UUID | None = None
+    only: UUID | None = None
+
+
+class WebhookStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, endpoint: UUID) -> Endpoint | None:
+        """Returns the endpoint, None if its deployment was removed."""
+        row = await self._database.row(SQL["begin"], {"endpoint": endpoint})
+        return Endpoint(**row) if row else None
+
+    async def finish(self, endpoint: UUID) -> None:
+        """Defers the next job of the endpoint, if anything waits there."""
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["drop_later_jobs"], {"endpoint": endpoint})
+            await connection.execute(SQL["defer_next"], {"endpoint": endpoint, "probing": PROBING})
+
+    async def due(self, endpoint: UUID, busy: Collection[UUID], *, probe: bool) -> tuple[UUID, bool] | None:
+        """Returns the next kickoff with a delivery that is due, and whether it is; with `probe` also a later one."""
+        values = {"endpoint": endpoint, "busy": list(busy), "probe": probe}
+        row = await self._database.row(SQL["due"], values)
+        return (row["kickoff_id"], row["due"]) if row else None
+
+    async def waiting(self, endpoint: Endpoint, kickoff: UUID) -> list[Waiting]:
+        """Returns the next deliveries in their order, after it has planned those of new events.
+
+        Returns none, and clears the mark of the kickoff, when there is nothing to deliver.
+        """
+        values = {"endpoint": endpoint.id, "kickoff": kickoff, "limit": SENT_AT_ONCE}
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, SQL["lock"], values)
+            if rows:
+                await _plan(connection, endpoint, kickoff, rows[0])
+            found = await fetch(connection, SQL["waiting"], values)
+            if not found:
+                await connection.execute(SQL["nothing_due"], values)
+        return [
+            Waiting(row["id"], kickoff, Hook(row["hook"]), row["first_seq"], row["last_seq"], row["tries"])
+            for row in found
+        ]
+
+    async def webhook(self, endpoint: UUID, kickoff: UUID) -> Webhook | None:
+        row = await self._database.row(SQL["lock"], {"endpoint": endpoint, "kickoff": kickoff})
+        return Webhook.of_json(endpoint, row["hooks"]) if row else None
+
+    async def end_of(self, kickoff: UUID) -> End | None:
+        row = await self._database.row(SQL["ended"], {"kickoff": kickoff})
+        return End(**{**row, "state": State(row["state"])}) if row else None
+
+    async def meta(self, kickoff: UUID) -> str | None:
+        row = await self._database.row(SQL["meta"], {"kickoff": kickoff})
+        return row["meta"] if row else None
+
+    async def events(self, kickoff: UUID, first: int, last: int) -> list[Event]:
+        rows = await self._database.rows(SQL["events"], {"kickoff": kickoff, "first": first, "last": last})
+        return [Event(**row) for row in rows]
+
+    async def recent(self, kickoff: UUID, seq: int, types: Sequence[str]) -> list[Event]:
+        """Returns the newest events of these types before the number, the newest first."""
+        values = {"kickoff": kickoff, "seq": seq, "types": list(types)}
+        return [Event(**row) for row in await self._database.rows(SQL["recent"], values)]
+
+    async def whole_output(self, kickoff: UUID, at: datetime) -> str | None:
+        row = await self._database.row(SQL["whole_output"], {"kickoff": kickoff, "at": at})
+        return row["output"] if row else None
+
+    async def delivered(self, endpoint: UUID, delivery: UUID, attempt: Attempt) -> None:
+        async with self._database.transaction() as connection:
+            await _attempted(connection, delivery, "delivered", attempt)
+            await connection.execute(SQL["answered"], {"endpoint": endpoint})
+
+    async def failed(
+        self,
+        endpoint: UUID,
+        delivery: Waiting,
+        attempt: Attempt,
+        *,
+        pause: float | None,
+        wait: float | None = None,
+        counts: bool = True,
+    ) -> bool:
+        """Records a failure. Tries again after `pause` seconds, never with None. `wait` is how long the endpoint asks
+        to be left alone. An attempt that does not count was made early. Returns whether the endpoint is paused now.
+        """
+        values = {"endpoint": endpoint, "kickoff": delivery.kickoff_id, "wait": wait, "probing": PROBING}
+        async with self._database.transaction() as connection:
+            await _attempted(connection, delivery.id, "failed" if pause is None else "waiting", attempt, counts=counts)
+            if pause is not None and counts:
+                await connection.execute(SQL["retry_at"], {**values, "pause": timedelta(seconds=pause)})
+            pauses = {"patient": PATIENT, "soon": SOON, "late": LATE}
+            rows = await fetch(connection, SQL["failing"], {**values, **pauses})
+        return bool(rows and rows[0]["paused"])
+
+    async def pause(self, endpoint: UUID, seconds: float) -> None:
+        await self._database.execute(SQL["pause"], {"endpoint": endpoint, "pause": timedelta(seconds=seconds)})
+
+    async def defer_forgotten(self) -> None:
+        """Defers the job of each endpoint where something is due and no job waits, as after a job that failed."""
+        await self._database.execute(SQL["defer_forgotten"])
+
+    async def disable(self, endpoint: UUID, delivery: UUID, attempt: Attempt) -> None:
+        """Records that the endpoint wants no more deliveries."""
+        async with self._database.transaction() as connection:
+            await _attempted(connection, delivery, "failed", attempt)
+            await connection.execute(SQL["disable"], {"endpoint": endpoint})
+
+    async def fail_waiting(self, endpoint: UUID, kickoff: UUID) -> None:
+        """Gives up what waits for an endpoint that is switched off."""
+        await self._database.execute(SQL["fail_waiting"], {"endpoint": endpoint, "kickoff": kickoff})
+
+    async def set_secrets(self, deployment: UUID, secrets: str, before: str | None) -> None:
+        """Stores the encrypted secrets, unless another server has changed them."""
+        await self._database.execute(
+            SQL["set_secrets"], {"deployment": deployment, "secrets": secrets, "before": before}
+        )
+
+    async def secrets(self, slug: str) -> tuple[UUID, str | None] | None:
+        """Returns the id of the deployment and its encrypted secrets. Returns None for an unknown deployment."""
+        row = await self._database.row(SQL["secrets"], {"slug": slug})
+        return (row["id"], row["secrets"]) if row else None
+
+    async def change_webhooks(
+        self, slug: str, changes: Mapping[Hook, Row | None], endpoints: Sequence[NewEndpoint], change: Change
+    ) -> dict[str, Any] | None:
+        """Sets or, with None, removes webhooks of a deployment, and returns all of them. Returns None for an unknown
+        deployment.
+        """
+        async with self._database.change() as connection:
+            rows = await fetch(connection, SQL["of_deployment"], {"slug": slug})
+            if not rows:
+                return None
+            merged = {**rows[0]["webhooks"], **{str(hook): options for hook, options in changes.items()}}
+            webhooks = {hook: options for hook, options in merged.items() if options is not None}
+            for one in endpoints:
+                await connection.execute(SQL["add_endpoint"], _columns(one))
+            values = {"deployment": rows[0]["id"], "webhooks": to_json(webhooks)}
+            await connection.execute(SQL["set_of_deployment"], values)
+            await record(connection, change)
+        return webhooks
+
+    async def replace(self, kickoff: UUID, given: Sequence[Webhook], endpoints: Sequence[NewEndpoint]) -> None:
+        """Replaces the hooks that are given, and keeps the others. A new endpoint gets what happens from now on."""
+        new = frozenset().union(*(one.hooks for one in given))
+        async with self._database.transaction() as connection:
+            rows = await fetch(connection, SQL["of_kickoff"], {"kickoff": kickoff})
+            before = [Webhook.of_json(row["endpoint_id"], row["hooks"]) for row in rows]
+            kept = [dataclasses.replace(one, hooks=one.hooks - new) for one in before]
+            for endpoint in endpoints:
+                await connection.execute(SQL["add_endpoint"], _columns(endpoint))
+            await connection.execute(SQL["replace"], {"kickoff": kickoff, **hook_columns(merged([*kept, *given]))})
+
+    async def endpoints(self, ids: Sequence[UUID]) -> dict[UUID, EndpointState]:
+        rows = await self._database.rows(SQL["endpoints"], {"ids": list(ids)})
+        return {row["id"]: EndpointState(**row) for row in rows}
+
+    async def list(self, wanted: DeliveryFilter, *, limit: int = 50) -> list[Delivery]:
+        """Returns deliveries, the newest first."""
+        values = {name: getattr(wanted, name) for name in ("deployment", "kickoff", "state", "before", "only")}
+        return [Delivery(**row) for row in await self._database.rows(SQL["list"], {**values, "limit": limit})]
+
+    async def redeliver(self, delivery: UUID, change: Change) -> bool:
+        """Sends a delivery again, and enables its endpoint. Returns False for an unknown delivery."""
+        async with self._database.transaction() as connection:
+            if not await fetch(connection, SQL["redeliver"], {"delivery": delivery}):
+                return False
+            await record(connection, change)
+        return True
+
+    async def remove_unused_endpoints(self) -> None:
+        await self._database.execute(SQL["remove_unused_endpoints"])
+
+
+def hook_columns(webhooks: Sequence[Webhook]) -> dict[str, list[Any]]:
+    """Returns the columns of webhooks for a statement."""
+    types = [one.types for one in webhooks]
+    return {
+        "hook_endpoints": [one.endpoint for one in webhooks],
+        "hooks": [to_json(one.to_json()) for one in webhooks],
+        "hook_types": [None if one is None else ",".join(one) for one in types],
+    }
+
+
+async def _plan(connection: Connection, endpoint: Endpoint, kickoff: UUID, row: Row) -> None:
+    """Adds the deliveries of the events that have none yet, and that of the end of the kickoff."""
+    webhook = Webhook.of_json(endpoint.id, row["hooks"])
+    after, end_planned = row["planned_seq"], row["end_planned"]
+    values = {"endpoint": endpoint.id, "kickoff": kickoff, "deployment": endpoint.deployment_id}
+    read = {**values, "after": after, "limit": MOST_PLANNED, "with_events": webhook.types != []}
+    rows = await fetch(connection, SQL["unplanned"], read)
+    if not rows:
+        return
+    (found,) = rows
+    events = list(zip(found["seqs"] or (), found["types"] or (), found["sizes"] or (), strict=True))
+    plan = planned(webhook, events)
+    last = events[-1][0] if events else after
+    ends = not end_planned and State(found["state"]).ended and len(events) < MOST_PLANNED
+    if ends and Hook.CREW in webhook.hooks:
+        plan.append(_END)
+    await _add(connection, values, plan)
+    if events or ends:
+        await connection.execute(SQL["note_planned"], {**values, "seq": last, "end": end_planned or ends})
+
+
+async def _add(connection: Connection, values: Row, plan: Sequence[Planned]) -> None:
+    if plan:
+        columns = {
+            "ids": [new_id() for _ in plan],
+            "hooks": [str(one.hook) for one in plan],
+            "firsts": [one.first for one in plan],
+            "lasts": [one.last for one in plan],
+        }
+        await connection.execute(SQL["plan"], {**values, **columns})
+
+
+async def _attempted(
+    connection: Connection, delivery: UUID, state: str, attempt: Attempt, *, counts: bool = True
+) -> None:
+    values = {"delivery": delivery, "state": state, "counts": counts, "most": MOST_ATTEMPTS}
+    await connection.execute(SQL["attempted"], {**values, "attempt": to_json([attempt.to_json()])})
+
+
+def _columns(one: NewEndpoint) -> Row:
+    return {"id": one.id, "deployment": one.deployment, "host": one.host, "address": one.address}

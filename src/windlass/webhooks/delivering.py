@@ -1,0 +1,229 @@
+"""The side job that delivers what is due at one endpoint.
+
+Deliveries of one kickoff are sent in their order, one after the other. Those of several kickoffs are sent at the same
+time. No endpoint waits for another one.
+"""
+
+# See docs/decisions/webhooks.md
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from windlass import log, metrics
+from windlass.aio import cancelled
+from windlass.errors import DatabaseUnavailable
+from windlass.kickoffs.webhooks import (
+    ASKED,
+    THOUGHT,
+    Hook,
+    body_of_end,
+    body_of_events,
+    body_of_question,
+    body_of_step,
+    body_of_task,
+)
+from windlass.store.webhooks import Attempt
+from windlass.webhooks import signatures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from windlass.secrets.key_ring import KeyRing
+    from windlass.store.webhooks import Endpoint, Waiting, WebhookStore
+    from windlass.webhooks.endpoints import Endpoints, Target
+    from windlass.webhooks.sending import Answer, Sender
+
+AT_ONCE = 8
+"""Requests to one endpoint at the same time."""
+ENDPOINTS_AT_ONCE = 32
+TURN = 20.0
+"""Seconds after which a job takes no further kickoff, so that others of the worker have their turn."""
+RETRIES = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
+"""Seconds between two attempts of a delivery. After the last one it has failed."""
+JITTER = 0.1
+"""The fraction by which a pause is longer or shorter, so that deliveries that failed together are spread."""
+PAUSE_AFTER_ERROR = 60.0
+"""Seconds after which an endpoint is tried again whose deliveries a fault of the server has interrupted."""
+GONE = 410
+CUT = " in all)"
+"""The end of a text in an event that was cut."""
+
+logger = log.logger(__name__)
+
+
+def status_url(public_url: str | None, slug: str, kickoff: UUID) -> str:
+    """Returns the address of a kickoff's status, without the server's part where that is not known."""
+    return f"{public_url or ''}/crews/{slug}/status/{kickoff}"
+
+
+class Delivering:
+    """Delivers webhooks. `status_url` returns the address of a kickoff's status for the slug of its deployment."""
+
+    def __init__(
+        self,
+        store: WebhookStore,
+        endpoints: Endpoints,
+        key_ring: KeyRing,
+        sender: Sender,
+        status_url: Callable[[str, UUID], str],
+        *,
+        retries: tuple[float, ...] = RETRIES,
+    ) -> None:
+        self._store = store
+        self._endpoints = endpoints
+        self._key_ring = key_ring
+        self._sender = sender
+        self._status_url = status_url
+        self._retries = retries
+
+    async def run(self, endpoint: str) -> None:
+        """Delivers what is due at the endpoint, and defers the next job for what is due later."""
+        found = await self._store.begin(UUID(endpoint))
+        if found is None:
+            return
+        if not found.paused or found.paused <= 0:
+            try:
+                await self._deliver(found)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - what waits at the endpoint must not wait for good
+                logger.event("webhook.interrupted", deployment=found.slug, endpoint=found.id, exc=error)
+                await self._store.pause(found.id, PAUSE_AFTER_ERROR)
+        await self._store.finish(found.id)
+
+    async def _deliver(self, endpoint: Endpoint) -> None:
+        turn = _Turn(endpoint, self._endpoints.open(endpoint.id, endpoint.address), await self._secrets(endpoint))
+        if endpoint.probing:
+            await self._next(turn, probe=True)
+        tasks = [asyncio.create_task(self._work(turn)) for _ in range(AT_ONCE)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await cancelled(*tasks)
+
+    async def _work(self, turn: _Turn) -> None:
+        while not turn.over and await self._next(turn):
+            pass
+
+    async def _next(self, turn: _Turn, *, probe: bool = False) -> bool:
+        """Sends what waits of the next kickoff. Returns False when there is none."""
+        async with turn.choosing:
+            found = await self._store.due(turn.endpoint.id, turn.busy, probe=probe)
+            if found is None:
+                return False
+            kickoff, is_due = found
+            turn.busy.add(kickoff)
+        try:
+            await self._send_all(turn, kickoff, is_due=is_due)
+        finally:
+            turn.busy.discard(kickoff)
+        return True
+
+    async def _send_all(self, turn: _Turn, kickoff: UUID, *, is_due: bool) -> None:
+        while waiting := await self._store.waiting(turn.endpoint, kickoff):
+            if turn.disabled:
+                await self._store.fail_waiting(turn.endpoint.id, kickoff)
+                return
+            for delivery in waiting:
+                if turn.over or not await self._send(turn, delivery, is_due=is_due):
+                    return
+
+    async def _send(self, turn: _Turn, delivery: Waiting, *, is_due: bool) -> bool:
+        """Sends a delivery. Returns whether the next one of the kickoff may follow."""
+        body = await self._body(turn.endpoint, delivery)
+        if body is None:  # the events are gone, since their retention has ended
+            await self._store.failed(
+                turn.endpoint.id, delivery, _attempt(0, None, "its events were removed", ""), pause=None
+            )
+            return True
+        began = time.monotonic()
+        headers = signatures.signed(delivery.id, body, turn.secrets, time.time())
+        answer = await self._sender.post(turn.target, body, headers)
+        seconds = time.monotonic() - began
+        metrics.WEBHOOKS.labels("delivered" if answer.accepted else "failed").inc()
+        attempt = _attempt(seconds, answer.status, answer.error, answer.text)
+        if answer.accepted:
+            await self._store.delivered(turn.endpoint.id, delivery.id, attempt)
+            return True
+        if answer.status == GONE:
+            turn.disabled = True
+            await self._store.disable(turn.endpoint.id, delivery.id, attempt)
+            logger.event("webhook.disabled", deployment=turn.endpoint.slug, endpoint=turn.endpoint.id)
+            return True
+        return await self._failed(turn, delivery, attempt, answer, is_due=is_due)
+
+    async def _failed(self, turn: _Turn, delivery: Waiting, attempt: Attempt, answer: Answer, *, is_due: bool) -> bool:
+        given_up = is_due and delivery.tries >= len(self._retries)
+        pause = None if given_up else self._pause(delivery.tries, answer.retry_after)
+        paused = await self._store.failed(
+            turn.endpoint.id, delivery, attempt, pause=pause, wait=answer.retry_after, counts=is_due
+        )
+        turn.paused = turn.paused or paused
+        if given_up:
+            logger.event(
+                "webhook.given_up", deployment=turn.endpoint.slug, kickoff=delivery.kickoff_id, delivery=delivery.id
+            )
+        return given_up
+
+    def _pause(self, tries: int, retry_after: float | None) -> float:
+        pause = self._retries[min(tries, len(self._retries) - 1)] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+        return max(pause, retry_after or 0.0)
+
+    async def _body(self, endpoint: Endpoint, delivery: Waiting) -> bytes | None:
+        kickoff, status_url = delivery.kickoff_id, self._status_url(endpoint.slug, delivery.kickoff_id)
+        if delivery.first is None or delivery.last is None:
+            end = await self._store.end_of(kickoff)
+            return None if end is None else body_of_end(kickoff, end, status_url).encode()
+        events = await self._store.events(kickoff, delivery.first, delivery.last)
+        if delivery.hook is Hook.EVENTS:
+            webhook = await self._store.webhook(endpoint.id, kickoff)
+            wanted = [event for event in events if webhook is None or webhook.wants(event.type)]
+            return body_of_events(kickoff, wanted).encode() if wanted else None
+        if not events:
+            return None
+        event, meta = events[0], await self._store.meta(kickoff)
+        if delivery.hook is Hook.TASK:
+            whole = await self._store.whole_output(kickoff, event.at) if CUT in event.payload else None
+            return body_of_task(kickoff, event, whole, meta, status_url).encode()
+        if delivery.hook is Hook.STEP:
+            before = await self._store.recent(kickoff, event.seq, (ASKED, THOUGHT))
+            return body_of_step(kickoff, event, before, meta, status_url).encode()
+        return body_of_question(kickoff, event, meta, status_url).encode()
+
+    async def _secrets(self, endpoint: Endpoint) -> list[signatures.SigningSecret]:
+        """Returns the secrets of the deployment, and makes the first one."""
+        sealed = endpoint.secrets
+        if sealed is None:
+            made = signatures.sealed(self._key_ring, endpoint.deployment_id, signatures.first())
+            await self._store.set_secrets(endpoint.deployment_id, made, None)
+            found = await self._store.secrets(endpoint.slug)
+            sealed = (found and found[1]) or made
+        return signatures.opened(self._key_ring, endpoint.deployment_id, sealed)
+
+
+class _Turn:
+    """The work of one job. `busy` are the kickoffs whose deliveries are being sent."""
+
+    def __init__(self, endpoint: Endpoint, target: Target, secrets: list[signatures.SigningSecret]) -> None:
+        self.endpoint = endpoint
+        self.target = target
+        self.secrets = secrets
+        self.busy: set[UUID] = set()
+        self.choosing = asyncio.Lock()
+        self.paused = False
+        self.disabled = endpoint.disabled
+        self._until = time.monotonic() + TURN
+
+    @property
+    def over(self) -> bool:
+        return self.paused or time.monotonic() > self._until
+
+
+def _attempt(seconds: float, status: int | None, error: str | None, text: str) -> Attempt:
+    return Attempt(datetime.now(UTC).isoformat(), round(seconds, 3), status, error, text.replace("\x00", ""))

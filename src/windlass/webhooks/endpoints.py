@@ -1,0 +1,116 @@
+"""The addresses that webhooks are sent to, with their credentials."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+from uuid import UUID
+
+from windlass.kickoffs.webhooks import EVERY, Hook, Webhook, merged
+from windlass.secrets.key_ring import Sealed
+from windlass.store.webhooks import NewEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from windlass.secrets.key_ring import KeyRing
+
+MEMBERS = {Hook.TASK: "taskWebhookUrl", Hook.STEP: "stepWebhookUrl", Hook.CREW: "crewWebhookUrl"}
+"""The members of a request that are a URL."""
+EVENTS, HUMAN_INPUT, HUMAN_INPUT_URL = "webhooks", "humanInputWebhook", "humanInputWebhookUrl"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address, and the header that proves who sends."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The webhooks of one request, and the endpoints that they need."""
+
+    webhooks: list[Webhook]
+    endpoints: list[NewEndpoint]
+
+
+class Endpoints:
+    """Makes and opens endpoints. Their ids are digests under `key`, so the same address has the same id."""
+
+    def __init__(self, key_ring: KeyRing, key: bytes) -> None:
+        self._key_ring = key_ring
+        self._key = key
+
+    def of(self, deployment: UUID, url: str, authentication: Mapping[str, Any] | None = None) -> NewEndpoint:
+        address = json.dumps([url, dict(authentication) if authentication else None], sort_keys=True)
+        digest = hmac.digest(self._key, f"{deployment} {address}".encode("utf-8", "surrogatepass"), hashlib.sha256)
+        endpoint = UUID(bytes=digest[:16])
+        sealed = self._key_ring.seal(address, Sealed.WEBHOOK_ADDRESS.of(endpoint))
+        return NewEndpoint(endpoint, deployment, urlsplit(url).hostname or "", sealed)
+
+    def open(self, endpoint: UUID, address: str) -> Target:
+        """Raises UnknownKey and Damaged."""
+        url, authentication = json.loads(self._key_ring.open(address, Sealed.WEBHOOK_ADDRESS.of(endpoint)))
+        parts = urlsplit(url)
+        user, _, host = parts.netloc.rpartition("@")
+        if user:
+            name, _, password = user.partition(":")
+            of_url = {"strategy": "basic", "username": unquote(name), "password": unquote(password)}
+            return Target(parts._replace(netloc=host).geturl(), _headers(authentication or of_url))
+        return Target(url, _headers(authentication))
+
+    def given(self, deployment: UUID, body: Mapping[str, Any], of_deployment: Mapping[str, Any] | None = None) -> Given:
+        """Returns the webhooks of a kickoff: those of its request, and of the deployment those that it does not name.
+
+        The members of `body` are valid.
+        """
+        own = {hook: options for hook, options in asked(body).items() if options is not None}
+        endpoints: dict[UUID, NewEndpoint] = {}
+        webhooks = [
+            Webhook.of_json(UUID(options["endpoint"]), {hook: options})
+            for hook, options in (of_deployment or {}).items()
+            if hook not in own
+        ]
+        for hook, options in own.items():
+            endpoint = self.of(deployment, options["url"], options.get("authentication"))
+            endpoints[endpoint.id] = endpoint
+            webhooks.append(Webhook.of_json(endpoint.id, {hook: options}))
+        return Given(merged(webhooks), list(endpoints.values()))
+
+
+def asked(body: Mapping[str, Any]) -> dict[Hook, dict[str, Any] | None]:
+    """Returns the options of each hook that the body of a request names, None for a null."""
+    found: dict[Hook, dict[str, Any] | None] = {}
+    for hook, member in MEMBERS.items():
+        if member in body:
+            found[hook] = {"url": body[member]} if body[member] else None
+    if HUMAN_INPUT_URL in body:
+        found[Hook.HUMAN_INPUT] = {"url": body[HUMAN_INPUT_URL]} if body[HUMAN_INPUT_URL] else None
+    if body.get(HUMAN_INPUT):
+        found[Hook.HUMAN_INPUT] = dict(body[HUMAN_INPUT])
+    if EVENTS in body:
+        found[Hook.EVENTS] = _of_events(body[EVENTS]) if body[EVENTS] else None
+    return found
+
+
+def _of_events(given: Mapping[str, Any]) -> dict[str, Any]:
+    names = given["events"]
+    return {**given, "events": None if EVERY in names else sorted(set(names)), "realtime": bool(given.get("realtime"))}
+
+
+def _headers(authentication: Mapping[str, Any] | None) -> dict[str, str]:
+    match authentication:
+        case {"strategy": "bearer", "token": str(token)}:
+            return {"authorization": f"Bearer {token}"}
+        case {"strategy": "basic", "username": str(name), "password": str(password)}:
+            credentials = base64.b64encode(f"{name}:{password}".encode()).decode("ascii")
+            return {"authorization": f"Basic {credentials}"}
+        case _:
+            return {}
