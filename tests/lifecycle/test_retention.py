@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-USUAL = Retention(kickoffs=90, events=30, journal=7)
+USUAL = Retention(kickoffs=90, events=30, deliveries=20, journal=7)
 EVENTS, ENTRIES, FILES, CHUNKS = 3, 2, 2, 5
 
 
@@ -65,6 +65,14 @@ async def fill(database: Database, kickoff: UUID) -> None:
         "INSERT INTO file_chunks SELECT %(id)s, %(id)s, number, 'x' FROM generate_series(1, %(count)s) AS number",
         {"id": kickoff, "count": CHUNKS},
     )
+    await database.execute(
+        "INSERT INTO webhooks (kickoff_id, endpoint_id, hooks) VALUES (%(id)s, %(id)s, '{}')", {"id": kickoff}
+    )
+    await database.execute(
+        "INSERT INTO deliveries (id, deployment_id, kickoff_id, endpoint_id, hook) "
+        "VALUES (%(id)s, %(id)s, %(id)s, %(id)s, 'crew')",
+        {"id": kickoff},
+    )
 
 
 async def count(rows: Rows, table: str, kickoff: UUID) -> int:
@@ -85,6 +93,8 @@ WHOLE = {
     "file_chunks": CHUNKS,
     "task_records": 2,
     "attempts": 1,
+    "deliveries": 1,
+    "webhooks": 1,
 }
 NOTHING = dict.fromkeys(WHOLE, 0)
 
@@ -102,7 +112,7 @@ async def test_journals_go_before_events_and_events_before_kickoffs(rows: Rows) 
     week, month = await ended(rows, 8), await ended(rows, 31)
     await retaining(rows).remove_what_is_over()
     assert await left(rows, week) == WHOLE | {"journal": 0}
-    assert await left(rows, month) == WHOLE | {"journal": 0, "events": 0}
+    assert await left(rows, month) == WHOLE | {"journal": 0, "events": 0, "deliveries": 0}
 
 
 async def test_what_has_not_ended_stays_however_old_it_is(rows: Rows) -> None:
@@ -118,7 +128,7 @@ async def test_what_has_not_ended_stays_however_old_it_is(rows: Rows) -> None:
 
 async def test_a_project_says_how_long_its_own_are_kept(rows: Rows) -> None:
     short = await rows.beside("short", retention={"kickoffs": 1})
-    ever = await rows.beside("ever", retention={"kickoffs": 0, "events": 0, "journal": 0})
+    ever = await rows.beside("ever", retention={"kickoffs": 0, "events": 0, "deliveries": 0, "journal": 0})
     gone, kept, usual = await ended(short, 2), await ended(ever, 3000), await ended(rows, 2)
     await retaining(rows).remove_what_is_over()
     assert await left(rows, gone) == NOTHING

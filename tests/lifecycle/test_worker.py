@@ -41,13 +41,13 @@ async def test_an_accepted_kickoff_is_run_to_its_end(world: World) -> None:
 
 async def test_claims_that_take_longer_than_the_lease_are_no_losses(world: World) -> None:
     waits = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-    await world.worker(lease=1.0, renewal=0.25, max_losses=0)
-    for _ in range(4):
+    await world.worker(lease=2.5, renewal=0.25, max_losses=0)
+    for _ in range(2):
         async with world.database.transaction() as other:
             await other.execute("SELECT pg_advisory_xact_lock(hashtextextended('claim', 0))")
             kickoff = await world.accept()
             await until(lambda: world.database.rows(waits))
-            await asyncio.sleep(1.5)  # longer than the lease
+            await asyncio.sleep(3)  # longer than the lease
         status = await world.ended(kickoff)
         assert (status.state, status.attempt, status.error) == (State.SUCCESS, 1, None)
 

@@ -1,5 +1,7 @@
 """Defines the webhooks of a kickoff: what they are called for, and what they send (docs/how-to/webhooks.md)."""
 
+# See docs/decisions/webhooks.md#the-events-are-the-outbox
+
 from __future__ import annotations
 
 import json

@@ -1,6 +1,6 @@
 """The endpoints, webhooks and deliveries of kickoffs. The events and the end of a kickoff are their outbox."""
 
-# See docs/decisions/webhooks.md
+# See docs/decisions/webhooks.md#a-delivery-is-stored-before-it-is-sent
 
 from __future__ import annotations
 

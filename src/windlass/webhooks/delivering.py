@@ -4,7 +4,8 @@ Deliveries of one kickoff are sent in their order, one after the other. Those of
 time. No endpoint waits for another one.
 """
 
-# See docs/decisions/webhooks.md
+# See docs/decisions/webhooks.md#one-job-delivers-what-is-due-at-one-address
+# See docs/decisions/webhooks.md#a-pause-is-ended-by-one-delivery
 
 from __future__ import annotations
 

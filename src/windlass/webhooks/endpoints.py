@@ -1,5 +1,7 @@
 """The addresses that webhooks are sent to, with their credentials."""
 
+# See docs/decisions/webhooks.md#endpoints-are-digests
+
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,7 @@
 """Signs webhooks as the Standard Webhooks specification (standardwebhooks.com) describes it."""
 
+# See docs/decisions/webhooks.md#signatures-are-our-own-code
+
 from __future__ import annotations
 
 import base64

@@ -172,7 +172,7 @@ class KickoffRequest(BaseModel):
     )
     taskWebhookUrl: Url | None = Field(None, description="Gets a POST after each task.")  # noqa: N815
     stepWebhookUrl: Url | None = Field(None, description="Gets a POST after each step of an agent.")  # noqa: N815
-    crewWebhookUrl: Url | None = Field(None, description="Gets a POST at the end, whatever the end is.")  # noqa: N815
+    crewWebhookUrl: Url | None = Field(None, description="Gets a POST at every end.")  # noqa: N815
     webhooks: Webhooks | None = Field(None, description="Gets the events of the run, in batches or one by one.")
     humanInputWebhook: HumanInputWebhook | None = Field(None, description="Gets a POST when a person is asked.")  # noqa: N815
     humanInputWebhookUrl: Url | None = Field(  # noqa: N815

@@ -1,4 +1,4 @@
--- See docs/decisions/webhooks.md
+-- See docs/decisions/webhooks.md#the-events-are-the-outbox
 
 -- Defers the side job that delivers the webhooks of an endpoint. A job that waits for its time has a lower priority, as procrastinate does
 -- the jobs with one lock in the order of priority and number.

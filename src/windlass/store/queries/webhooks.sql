@@ -32,7 +32,7 @@ SELECT kickoff_id, due_at <= now() AS due
 SELECT hooks, planned_seq, end_planned FROM webhooks WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s FOR NO KEY UPDATE
 
 -- name: unplanned
--- The sums tell how many events fit into one batch.
+-- The sizes limit the batches.
 SELECT kickoffs.state, next.seqs, next.types, next.sizes
   FROM kickoffs
   LEFT JOIN LATERAL (
