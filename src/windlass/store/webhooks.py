@@ -34,7 +34,7 @@ PROBING = 5
 """Failures in a row after which an endpoint is paused, and only one delivery is tried at the end of each pause."""
 PATIENT = 125
 """Failures in a row after which the pauses are long."""
-SOON, LATE = 30, 300
+SOON, LATE = 30.0, 300.0
 """Seconds of a short and of a long pause."""
 _END = Planned(Hook.CREW)
 
@@ -133,8 +133,11 @@ class DeliveryFilter:
 
 
 class WebhookStore:
-    def __init__(self, database: Database) -> None:
+    """`soon` and `late` are the seconds of a short and of a long pause of an endpoint."""
+
+    def __init__(self, database: Database, *, soon: float = SOON, late: float = LATE) -> None:
         self._database = database
+        self._pauses = {"patient": PATIENT, "soon": soon, "late": late}
 
     async def begin(self, endpoint: UUID) -> Endpoint | None:
         """Returns the endpoint, None if its deployment was removed."""
@@ -219,8 +222,7 @@ class WebhookStore:
             await _attempted(connection, delivery.id, "failed" if pause is None else "waiting", attempt, counts=counts)
             if pause is not None and counts:
                 await connection.execute(SQL["retry_at"], {**values, "pause": timedelta(seconds=pause)})
-            pauses = {"patient": PATIENT, "soon": SOON, "late": LATE}
-            rows = await fetch(connection, SQL["failing"], {**values, **pauses})
+            rows = await fetch(connection, SQL["failing"], {**values, **self._pauses})
         return bool(rows and rows[0]["paused"])
 
     async def pause(self, endpoint: UUID, seconds: float) -> None:

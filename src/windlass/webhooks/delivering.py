@@ -156,7 +156,7 @@ class Delivering:
             turn.disabled = True
             await self._store.disable(turn.endpoint.id, delivery.id, attempt)
             logger.event("webhook.disabled", deployment=turn.endpoint.slug, endpoint=turn.endpoint.id)
-            return True
+            return False
         return await self._failed(turn, delivery, attempt, answer, is_due=is_due)
 
     async def _failed(self, turn: _Turn, delivery: Waiting, attempt: Attempt, answer: Answer, *, is_due: bool) -> bool:
