@@ -105,6 +105,13 @@ EVENTS: dict[str, Event] = {
     ),
     "kickoff.stop_requested": Event(INFO, "Somebody asked to stop the kickoff; no new run of it starts."),
     "kickoffs.stop_requested": Event(INFO, "Somebody asked to stop all kickoffs that match a filter."),
+    "kickoff.paused": Event(
+        INFO, "The crew asked a person, and its process ended. The kickoff runs again after an answer."
+    ),
+    "kickoff.answered": Event(INFO, "A person answered the question of a kickoff."),
+    "question.expired": Event(
+        WARNING, "Nobody answered the question of a kickoff in time: its settings decided, or it ended."
+    ),
     "kickoff.lost": Event(WARNING, "The kickoff's worker or child was lost without a report."),
     "files.not_stored": Event(
         WARNING,

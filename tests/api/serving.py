@@ -51,6 +51,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.retention import Retention
 from windlass.lifecycle.accept import Acceptor, Stops
+from windlass.lifecycle.approvals import Approvals
 from windlass.lifecycle.deletion import Deletions
 from windlass.lifecycle.event_streams import EventStreams, Shares
 from windlass.lifecycle.statuses import Statuses
@@ -73,6 +74,7 @@ from windlass.store.sources import SourceStore
 from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
+from windlass.store.webhooks import WebhookStore
 from windlass.webhooks.endpoints import Endpoints
 
 if TYPE_CHECKING:
@@ -281,6 +283,8 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             seconds,
             Stops(kickoffs),
             STOP_GRACE,
+            Approvals(kickoffs),
+            WebhookStore(database),
             Deletions(RetentionStore(database)),
             kept := LargeAnswers(Path(tempfile.gettempdir()), large_answers),
             FileStore(database),

@@ -44,6 +44,7 @@ from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
+from windlass.lifecycle.approvals import Approvals
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
 from windlass.lifecycle.deletion import Deletions, Retaining
 from windlass.lifecycle.event_streams import EventStreams, Shares
@@ -66,6 +67,7 @@ from windlass.store.kickoffs import KickoffStore
 from windlass.store.managing import ManagingStore
 from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
+from windlass.store.questions import Questions
 from windlass.store.reading import KickoffReads
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJob, SideJobs
@@ -284,6 +286,8 @@ class Services:
             settings.request_timeout,
             Stops(Endings(database)),
             settings.stop_grace,
+            Approvals(Questions(database)),
+            WebhookStore(database),
             Deletions(RetentionStore(database)),
             LargeAnswers(settings.home, settings.large_answers),
             self._kickoffs.files,
