@@ -170,6 +170,8 @@ EVENTS: dict[str, Event] = {
     ),
     "webhook.given_up": Event(WARNING, "A webhook was not accepted in any of its attempts, and is sent no more."),
     "webhook.disabled": Event(WARNING, "An endpoint answered 410 Gone to a webhook: it gets no more of them."),
+    "webhooks.changed": Event(INFO, "Webhooks of a crew were changed; they act from the next kickoff on."),
+    "webhooks.secret_rotated": Event(INFO, "The signing secret of a crew's webhooks was replaced by a new one."),
     "webhook.interrupted": Event(
         ERROR, "Webhooks could not be delivered because of a fault of the server; it goes on later."
     ),

@@ -46,6 +46,7 @@ from windlass.deployments.identity import Identity
 from windlass.deployments.management import Management
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
+from windlass.deployments.webhooks import DeploymentWebhooks
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
@@ -76,6 +77,7 @@ from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
 from windlass.store.webhooks import WebhookStore
 from windlass.webhooks.endpoints import Endpoints
+from windlass.webhooks.sending import Sender
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -278,7 +280,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             access := TokenAuthenticator(tokens, TokenStore(database), listener, rates),
             Acceptor(kickoffs),
             statuses,
-            KickoffRules(Endpoints(KEY_RING, b"webhooks")),
+            KickoffRules(endpoints := Endpoints(KEY_RING, b"webhooks")),
             LARGEST_BODY,
             seconds,
             Stops(kickoffs),
@@ -316,6 +318,9 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             Credentials(CredentialStore(database), KEY_RING, provider, identity.subject),
             Deletions(RetentionStore(database)),
             StatisticsStore(database),
+            DeploymentWebhooks(
+                WebhookStore(database), deployments, AuditStore(database), endpoints, KEY_RING, Sender(["127.0.0.1"])
+            ),
             LARGEST_BODY,
             seconds,
             public_url,

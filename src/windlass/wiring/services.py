@@ -42,6 +42,7 @@ from windlass.deployments.resolution import Resolver
 from windlass.deployments.secret_reads import connector
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
+from windlass.deployments.webhooks import DeploymentWebhooks
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
 from windlass.lifecycle.approvals import Approvals
@@ -171,13 +172,17 @@ class Services:
             webhooks,
             self._endpoints,
             self.infrastructure.key_ring,
-            Sender(self.settings.webhook_allow),
+            self._sender,
             partial(status_url, self.settings.public_url),
         )
         deliveries = SideJobs(
             database.url, [SideJob(WEBHOOKS, delivering.run)], at_once=ENDPOINTS_AT_ONCE, look_every=1.0
         )
         await self.stack.enter_async_context(serving(SideJobWorker(deliveries)))
+
+    @cached_property
+    def _sender(self) -> Sender:
+        return Sender(self.settings.webhook_allow)
 
     @cached_property
     def _endpoints(self) -> Endpoints:
@@ -380,6 +385,14 @@ class Services:
             ),
             Deletions(RetentionStore(infrastructure.database)),
             StatisticsStore(infrastructure.database),
+            DeploymentWebhooks(
+                WebhookStore(infrastructure.database),
+                DeploymentStore(infrastructure.database),
+                AuditStore(infrastructure.database),
+                self._endpoints,
+                infrastructure.key_ring,
+                self._sender,
+            ),
             self.settings.max_body,
             self.settings.request_timeout,
             self.settings.public_url,
