@@ -1,4 +1,4 @@
-"""A crew or a flow that asks a person ends with that, at once, and is not paid for."""
+"""A crew that asks a person ends its attempt, and goes on with the answer in another process."""
 
 from __future__ import annotations
 
@@ -6,68 +6,318 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from projects_for_tests.crews import crew_project, one_task, started, started_function
-from projects_for_tests.model_server import ModelServer
-from windlass_child.protocol.messages import Inspected, Project, Succeeded, Warned
+from projects_for_tests.crews import started
+from projects_for_tests.interrupted import kickoff_of_crew, kickoff_of_function, restored_tasks
+from windlass_child.protocol.messages import (
+    Event,
+    Failed,
+    ModelCalled,
+    Succeeded,
+    TaskEnded,
+    Warned,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from projects_for_tests.driver import DrivenZygote
+    from projects_for_tests.driver import DrivenChild, DrivenZygote
 
 pytestmark = pytest.mark.xdist_group("crewai")
 
-REAL_MODEL = 'LLM(model="openai/gpt-4o-mini")'
-
-ASKING = one_task().replace("agent=one)", "agent=one, name='review', human_input=True)")
-
-
-def test_a_task_that_asks_a_person_ends_the_run_before_a_model_is_called(zygote: DrivenZygote, tmp_path: Path) -> None:
-    with ModelServer() as model:
-        code = ASKING.replace('Parrot(model="parrot")', REAL_MODEL)
-        failed = started(zygote, tmp_path, code, environment=model.environment).failure()
-        assert model.requests == []
-    assert failed.message == "the task review asks a person (human_input), and approvals are not supported yet."
-    assert failed.hint == "Remove it, or let a person approve the result after the kickoff."
-    assert failed.reason == "error"
+REVIEWED = """
+def told(output):
+    note("callback", output.raw)
 
 
-def test_inspection_warns_of_a_task_that_asks_a_person(zygote: DrivenZygote, tmp_path: Path) -> None:
-    child = zygote.fork()
-    child.inspect(Project("crew", str(crew_project(tmp_path / "project", ASKING)), "work.crew"), tmp_path / "folder")
-    assert isinstance(child.answer(), Inspected)
-    (warned,) = child.talk.of(Warned)
-    assert (warned.code, warned.task) == ("approvals_not_there", 0)
-    assert warned.message.startswith("the task review asks a person")
-
-
-def test_a_task_that_is_made_to_ask_while_running_costs_one_model_call(zygote: DrivenZygote, tmp_path: Path) -> None:
-    with ModelServer() as model:
-        failed = started(zygote, tmp_path, MADE_TO_ASK, environment=model.environment).failure()
-        assert len(model.requests) == 1
-    assert failed.message == "the task late asks a person (human_input), and approvals are not supported yet."
-
-
-MADE_TO_ASK = """
 @CrewBase
 class Work:
-    @before_kickoff
-    def ask(self, inputs):
-        self.made.tasks[0].human_input = True
-        return inputs
+    @crew
+    def crew(self):
+        agent = one()
+        tasks = [step("a", agent), step("b", agent, human_input=True, callback=told), step("c", agent)]
+        return Crew(agents=[agent], tasks=tasks)
+"""
+
+
+def types(child: DrivenChild) -> list[str]:
+    return [event.type for event in child.talk.of(Event)]
+
+
+def test_approval_costs_no_model_call(zygote: DrivenZygote, tmp_path: Path) -> None:
+    kickoff = kickoff_of_crew(zygote, tmp_path, REVIEWED)
+    first = kickoff.attempt()
+    asked = kickoff.asked(first)
+    assert (asked.draft, asked.position, asked.method, asked.choices) == ("b of attempt 1", 1, None, [])
+    assert asked.question == "Approve the result of the task b, or describe what to change."
+    assert not {"task_failed", "crew_kickoff_failed", "traceback"} & set(types(first))
+    assert [one.state for one in first.talk.of(TaskEnded)] == ["completed"]
+    assert first.talk.of(Failed) == []
+    assert first.talk.of(Warned) == []
+    assert kickoff.noted("callback") == []
+
+    kickoff.answer(asked)
+    second = kickoff.attempt()
+    assert second.answer() == Succeeded("c of attempt 2")
+    assert kickoff.calls == {"a": 1, "b": 1, "c": 1}
+    assert restored_tasks(second) == ["a"]
+    assert kickoff.noted("callback") == ["b of attempt 1"]
+    (received,) = [event for event in second.talk.of(Event) if event.type == "human_input_received"]
+    assert (received.payload["task"], received.payload["approved"]) == ("b", True)
+    assert [(one.position, one.output) for one in second.talk.of(TaskEnded)] == [
+        (1, "b of attempt 1"),
+        (2, "c of attempt 2"),
+    ]
+    assert second.talk.of(Warned) == []
+
+
+def test_words_of_a_person_cost_one_call_with_the_draft_and_a_new_question(
+    zygote: DrivenZygote, tmp_path: Path
+) -> None:
+    kickoff = kickoff_of_crew(zygote, tmp_path, TALKING)
+    first = kickoff.paused()
+    kickoff.answer(first, "shorter, please [b]")
+    child = kickoff.attempt()
+    second = kickoff.asked(child)
+    assert (first.draft, second.draft) == ("b of attempt 1", "b of attempt 2")
+    assert second.number == first.number + 1
+    assert second.key != first.key
+    assert kickoff.calls == {"a": 1, "b": 2}
+    assert len(child.talk.of(ModelCalled)) == 1
+    system, prompt, draft, feedback = kickoff.noted("roles")[-1].split(" | ")
+    assert (system.partition(":")[0], prompt.partition(":")[0]) == ("system", "user")
+    assert draft == "assistant: b of attempt 1"
+    assert feedback.startswith("user: ")
+    assert "shorter, please" in feedback
+
+    kickoff.answer(second, "longer [b]")
+    third = kickoff.paused()
+    assert third.draft == "b of attempt 3"
+    assert len(kickoff.noted("roles")[-1].split(" | ")) == 6, "the whole conversation goes on"
+    kickoff.answer(third)
+    assert kickoff.attempt().answer() == Succeeded("b of attempt 3")
+    assert kickoff.calls == {"a": 1, "b": 3}
+
+
+TALKING = """
+class Talking(Counted):
+    def call(self, messages, *arguments, **named):
+        note("roles", " | ".join(f"{one['role']}: {one['content']}".replace("\\n", " ") for one in messages))
+        return super().call(messages, *arguments, **named)
+
+
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        agent = worker(llm=Talking(model="talking"))
+        return Crew(agents=[agent], tasks=[step("a", agent), step("b", agent, human_input=True)])
+"""
+
+MODES = {
+    "kickoff": "crew().kickoff()",
+    "for each": "crew().kickoff_for_each([{}])[0]",
+    "akickoff": "asyncio.run(crew().akickoff())",
+    "kickoff_async": "asyncio.run(crew().kickoff_async())",
+    "stream": "results_of(crew(stream=True).kickoff())",
+    "async task": "crew(async_execution=True).kickoff()",
+    "async task last": "crew(async_execution=True, names='ab').kickoff()",
+    "akickoff of an async task": "asyncio.run(crew(async_execution=True).akickoff())",
+    "max_execution_time": "crew(agent=one(max_execution_time=60)).kickoff()",
+    "akickoff with max_execution_time": "asyncio.run(crew(agent=one(max_execution_time=60)).akickoff())",
+    "hierarchical": "crew(manager_llm=Counted(model='counted'), process='hierarchical').kickoff()",
+    "in a thread": "ThreadPoolExecutor(1).submit(crew().kickoff).result()",
+    "in a task": "Crew(agents=[one()], tasks=[Task(name='o', description='[o]', expected_output='x', agent=one(), "
+    "guardrail=lambda output: (True, str(crew().kickoff())))]).kickoff()",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_way_to_run_a_crew_pauses_once(zygote: DrivenZygote, tmp_path: Path, mode: str) -> None:
+    kickoff = kickoff_of_function(zygote, tmp_path, f"{WAYS}\n\ndef run():\n    return str({MODES[mode]})\n")
+    asked = kickoff.paused()
+    assert asked.draft == "b of attempt 1"
+    kickoff.answer(asked, "again [b]")
+    asked = kickoff.paused()
+    assert asked.draft == "b of attempt 2"
+    kickoff.answer(asked)
+    last = kickoff.attempt()
+    assert last.answer() == Succeeded("b of attempt 2" if mode == "async task last" else "c of attempt 3")
+    assert {name: kickoff.calls[name] for name in "ab"} == {"a": 1, "b": 2}
+    assert kickoff.calls["c"] <= 1
+    assert [one.code for one in last.talk.of(Warned)] == []
+
+
+WAYS = """
+from concurrent.futures import ThreadPoolExecutor
+
+
+def crew(agent=None, async_execution=False, names="abc", **fields):
+    agent = agent or one()
+    asks = {"b": {"human_input": True, "async_execution": async_execution}}
+    return Crew(agents=[agent], tasks=[step(name, agent, **asks.get(name, {})) for name in names], **fields)
+
+
+def results_of(stream):
+    for _ in stream:
+        pass
+    return stream.result
+"""
+
+
+PARALLEL = """
+def slow(output):
+    time.sleep(1)
+    note("finished", output.raw)
+
+
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        agents = [one(), one(), one()]
+        both = {"async_execution": True}
+        tasks = [
+            step("a", agents[0], human_input=True, **both),
+            step("b", agents[1], callback=slow, **both),
+            step("c", agents[2], human_input=True, **both),
+            step("d", agents[0]),
+        ]
+        return Crew(agents=agents, tasks=tasks)
+"""
+
+
+def test_a_question_waits_for_tasks_beside_it_and_other_questions_follow(zygote: DrivenZygote, tmp_path: Path) -> None:
+    kickoff = kickoff_of_crew(zygote, tmp_path, PARALLEL)
+    drafts = []
+    for _ in range(2):
+        asked = kickoff.paused()
+        drafts.append(asked.draft)
+        kickoff.answer(asked)
+    last = kickoff.attempt()
+    assert last.answer() == Succeeded("d of attempt 3")
+    assert sorted(drafts) == ["a of attempt 1", "c of attempt 1"]
+    assert kickoff.noted("finished") == ["b of attempt 1"]
+    assert kickoff.calls == {"a": 1, "b": 1, "c": 1, "d": 1}
+    assert last.talk.of(Warned) == []
+
+
+def test_a_question_without_an_answer_is_asked_again_without_a_model_call(zygote: DrivenZygote, tmp_path: Path) -> None:
+    kickoff = kickoff_of_crew(zygote, tmp_path, REVIEWED)
+    first, second = kickoff.paused(), kickoff.paused()
+    assert (second.draft, second.key) == (first.draft, first.key)
+    assert second.number == first.number + 1
+    kickoff.answer(second)
+    assert isinstance(kickoff.attempt().answer(), Succeeded)
+    assert kickoff.calls == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_task_whose_guardrail_refuses_an_approved_result_asks_anew(zygote: DrivenZygote, tmp_path: Path) -> None:
+    kickoff = kickoff_of_crew(zygote, tmp_path, GUARDED)
+    first = kickoff.paused()
+    kickoff.answer(first)
+    second = kickoff.paused()
+    assert (first.draft, second.draft) == ("b of attempt 1", "b of attempt 2")
+    kickoff.answer(second)
+    assert kickoff.attempt().answer() == Succeeded("b of attempt 2")
+    assert kickoff.calls == {"b": 2}
+
+
+GUARDED = """
+def again(output):
+    return (True, output.raw) if "attempt 2" in output.raw else (False, "do [b] again")
+
+
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        agent = one()
+        return Crew(agents=[agent], tasks=[step("b", agent, human_input=True, guardrail=again)])
+"""
+
+
+def test_an_approved_result_is_structured_and_written_as_another(zygote: DrivenZygote, tmp_path: Path) -> None:
+    kickoff = kickoff_of_crew(zygote, tmp_path, STRUCTURED)
+    asked = kickoff.paused(answers={"b": '{"name": "parrot", "legs": 2}'})
+    assert asked.draft == '{"name": "parrot", "legs": 2}'
+    kickoff.answer(asked)
+    answer = kickoff.attempt().answer()
+    assert isinstance(answer, Succeeded), answer
+    assert answer.structured == '{"name":"parrot","legs":2}'
+    assert kickoff.noted("file") == ['{"name":"parrot","legs":2}']
+    assert kickoff.calls == {"b": 1}
+
+
+STRUCTURED = """
+from pydantic import BaseModel
+
+
+class Bird(BaseModel):
+    name: str
+    legs: int
+
+
+@CrewBase
+class Work:
+    @after_kickoff
+    def look(self, output):
+        note("file", open("bird.json").read())
+        return output
 
     @crew
     def crew(self):
-        one = worker(llm=LLM(model="openai/gpt-4o-mini"))
-        self.made = Crew(agents=[one], tasks=[Task(name="late", description="W", expected_output="W", agent=one)])
-        return self.made
+        agent = one()
+        task = step("b", agent, human_input=True, output_pydantic=Bird, output_file="bird.json")
+        return Crew(agents=[agent], tasks=[task])
+"""
+
+
+def test_no_secret_is_in_a_question(zygote: DrivenZygote, tmp_path: Path) -> None:
+    secret = {"TOKEN": "hunter2-Zk81"}
+    kickoff = kickoff_of_crew(zygote, tmp_path, REVIEWED)
+    asked = kickoff.paused(answers={"b": "it is hunter2-Zk81"}, secrets=secret)
+    assert asked.draft == "it is [secret]"
+    assert "hunter2" not in repr(asked)
+    kickoff.answer(asked)
+    assert isinstance(kickoff.attempt(secrets=secret).answer(), Succeeded)
+    assert kickoff.noted("callback") == ["it is hunter2-Zk81"], "the task goes on with the value"
+
+
+def test_nothing_runs_and_nothing_is_sent_after_the_question(zygote: DrivenZygote, tmp_path: Path) -> None:
+    kickoff = kickoff_of_function(zygote, tmp_path, CATCHING)
+    asked = kickoff.paused()
+    assert asked.draft == "b of attempt 1"
+    assert kickoff.calls == {"b": 1}
+    kickoff.answer(asked)
+    assert kickoff.attempt().answer() == Succeeded("b of attempt 1")
+
+
+CATCHING = """
+def run():
+    agent = one()
+    try:
+        return str(Crew(agents=[agent], tasks=[step("b", agent, human_input=True)]).kickoff())
+    except Exception:
+        pass
+    try:
+        return str(Crew(agents=[agent], tasks=[step("c", agent)]).kickoff())
+    finally:
+        time.sleep(600)
 """
 
 
 def test_a_project_that_asks_persons_in_a_way_of_its_own_may(zygote: DrivenZygote, tmp_path: Path) -> None:
-    child = started(zygote, tmp_path, OWN_WAY + ASKING)
-    assert child.answer() == Succeeded("approved by its own way")
+    assert started(zygote, tmp_path, OWN_WAY + REVIEWING).answer() == Succeeded("approved by its own way")
 
+
+REVIEWING = """
+@CrewBase
+class Work:
+    @crew
+    def crew(self):
+        agent = worker()
+        return Crew(agents=[agent], tasks=[Task(description="W", expected_output="W", agent=agent, human_input=True)])
+"""
 
 OWN_WAY = """
 from crewai.core.providers.human_input import set_provider
@@ -87,25 +337,18 @@ set_provider(Own())
 """
 
 
-@pytest.mark.parametrize(
-    ("method", "asker"),
-    [
-        (
-            "    @human_feedback(message='ok?')\n    def begin(self):\n        return 1\n",
-            "the method begin asks a person",
-        ),
-        ("    def begin(self):\n        return self.ask('name?')\n", "a flow asks a person ('name?')"),
-    ],
-    ids=["feedback", "ask"],
-)
-def test_a_flow_in_a_function_that_asks_a_person_ends_it_in_words(
-    zygote: DrivenZygote, tmp_path: Path, method: str, asker: str
-) -> None:
-    code = (
-        "from crewai.flow import Flow, start\nfrom crewai.flow.human_feedback import human_feedback\n\n"
-        "class Asks(Flow):\n    _skip_auto_memory = True\n    @start()\n" + method + "\n"
-        "def run():\n    return str(Asks().kickoff())\n"
-    )
-    failed = started_function(zygote, tmp_path, code).failure()
-    assert failed.message.startswith(asker)
-    assert failed.message.endswith("and approvals are not supported yet.")
+@pytest.mark.parametrize("where", ["at import", "in the run"])
+def test_a_project_that_replaces_input_keeps_it(zygote: DrivenZygote, tmp_path: Path, where: str) -> None:
+    at_import, in_run = (OWN_INPUT, "") if where == "at import" else ("", OWN_INPUT.replace("\n", "\n    "))
+    crew = "Crew(agents=[agent], tasks=[step('b', agent, human_input=True)])"
+    code = f"{at_import}\ndef run():{in_run}\n    agent = one()\n    return str({crew}.kickoff())\n"
+    kickoff = kickoff_of_function(zygote, tmp_path, code)
+    assert kickoff.attempt().answer() == Succeeded("b of attempt 1")
+    assert kickoff.calls == {"b": 2}
+
+
+OWN_INPUT = """
+import builtins
+words = ["do [b] again", ""]
+builtins.input = lambda *_: words.pop(0)
+"""

@@ -21,7 +21,6 @@ from windlass_child.protocol.messages import (
     TaskEnded,
     TasksKnown,
     TaskStarted,
-    Warned,
 )
 
 if TYPE_CHECKING:
@@ -318,27 +317,6 @@ def test_a_flow_is_asked_to_end_and_ends_at_its_next_step(zygote: DrivenZygote, 
 def test_model_calls_of_crews_in_methods_are_counted(zygote: DrivenZygote, tmp_path: Path) -> None:
     failed = start(zygote, tmp_path, ENDLESS, budget=Budget(model_call_limit=3)).failure()
     assert (failed.reason, failed.message) == ("limit", "made 3 model calls; its limit is 3.")
-
-
-ASKING = """
-from crewai.flow.human_feedback import human_feedback
-
-class Asks(Flow):
-    _skip_auto_memory = True
-
-    @start()
-    @human_feedback(message="ok?")
-    def begin(self):
-        return 1
-"""
-
-
-def test_a_method_that_asks_a_person_is_told_of_and_ends_the_run(zygote: DrivenZygote, tmp_path: Path) -> None:
-    _, child = inspected(zygote, tmp_path / "a", ASKING)
-    (warned,) = child.talk.of(Warned)
-    assert (warned.code, warned.task) == ("approvals_not_there", 0)
-    failed = start(zygote, tmp_path / "b", ASKING).failure()
-    assert failed.message.startswith("the method begin asks a person (human_feedback)")
 
 
 def test_a_flow_that_persists_its_state_runs(zygote: DrivenZygote, tmp_path: Path) -> None:

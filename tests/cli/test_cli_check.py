@@ -190,23 +190,20 @@ def test_an_error_in_the_files_of_a_class_that_the_load_does_not_build_is_a_warn
     assert ("unknown_context", "error") in [(one.code, one.level) for one in check(project)]
 
 
-def test_descriptions_that_change_with_the_time_or_the_process_and_questions_to_persons_are_told(
-    check_afresh: Checker, tmp_path: Path
-) -> None:
-    dated = described("day", "date.today()", ", human_input=True")
+def test_descriptions_that_change_with_the_time_or_the_process_are_told(check_afresh: Checker, tmp_path: Path) -> None:
+    dated = described("day", "date.today()")
     tasks = [dated, described("process", "object()"), described("noon", "'noon'")]
     ones = CREW.index("    @task"), CREW.index("    @crew")
     code = "from datetime import date\n" + CREW[: ones[0]] + "".join(tasks) + CREW[ones[1] :]
     assert check_afresh.places(crew(tmp_path, code)) == [
-        ("approvals_not_there", "crew.py", 13),
         ("unstable_task_description", "crew.py", 13),
         ("unstable_task_description", "crew.py", 17),
     ]
 
 
-def described(name: str, made: str, more: str = "") -> str:
+def described(name: str, made: str) -> str:
     """A task that has the value of an expression in its description."""
-    task = f'Task(description=f"By {{{made}}}", expected_output="x", agent=self.ann(){more})'
+    task = f'Task(description=f"By {{{made}}}", expected_output="x", agent=self.ann())'
     return f"    @task\n    def {name}(self):\n        return {task}\n\n"
 
 
@@ -439,10 +436,49 @@ def test_files_of_classes_that_the_crew_does_not_use_are_not_checked(check: Chec
     assert check(project) == []
 
 
-def test_a_task_that_asks_a_person_is_an_error(check: Checker, tmp_path: Path) -> None:
+def test_a_task_that_asks_a_person_is_served(check: Checker, tmp_path: Path) -> None:
     project = crew(tmp_path, CREW.replace('tasks_config["one"])', 'tasks_config["one"], human_input=True)'))
-    (found,) = check(project)
-    assert (found.code, found.level, found.file) == ("approvals_not_there", Level.ERROR, "crew.py")
+    assert check(project) == []
+
+
+ASKS = """\
+from crewai.flow import Flow, start
+from crewai.flow.human_feedback import human_feedback
+
+class Asks(Flow):
+    @start()
+    @human_feedback(message="ok?"{more})
+    def begin(self):
+        return 1{ask}
+
+def run():
+    return str(Asks().kickoff())
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "more", "ask", "places"),
+    [
+        ("", "", "", []),
+        ("", "", " + len(self.ask('How many?'))", [("waits_alive", "main.py", 8)]),
+        ("", ", learn=True", "", [("waits_alive", "main.py", 7)]),
+        ('[tool.windlass]\nentrypoint = "main:run"\n', "", "", [("waits_alive", "main.py", 7)]),
+    ],
+    ids=["pauses", "ask", "learn", "in a function"],
+)
+def test_questions_for_which_a_process_waits_are_told(
+    check: Checker, tmp_path: Path, option: str, more: str, ask: str, places: list[tuple[str, str, int]]
+) -> None:
+    files = {"main.py": ASKS.format(more=more, ask=ask)} | ({"pyproject.toml": option} if option else {})
+    found = check(str(written(tmp_path / "project", files)))
+    assert [(one.code, one.file, one.line) for one in found] == places
+    assert {one.level for one in found} <= {Level.WARNING}
+
+
+def test_a_replaced_method_that_crewai_does_not_call_is_told(check: Checker, tmp_path: Path) -> None:
+    patch = "\n\nclass Old:\n    pass\n\n\nOld._ask_human_input = lambda self, draft: ''\n"
+    (found,) = check(crew(tmp_path, CREW + patch))
+    assert (found.code, found.level, found.file) == ("own_question_ignored", Level.WARNING, "crew.py")
 
 
 def test_a_crew_is_checked_by_the_name_of_its_file(windlass: Command, check: Checker, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import windlass_child
 from projects_for_tests.ends import alive
 from windlass_child.protocol.frames import Frames, encode
 from windlass_child.protocol.messages import (
+    Asked,
     Budget,
     Exited,
     Failed,
@@ -201,6 +202,10 @@ class DrivenChild:
             lambda: [one for one in self.talk.messages if isinstance(one, Succeeded | Failed | Inspected)]
         )
         return answers[0]
+
+    def asked(self) -> Asked:
+        """Its first question to a person."""
+        return self._zygote.until(lambda: self.talk.of(Asked))[0]
 
     def failure(self) -> Failed:
         answer = self.answer()

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from projects_for_tests.crews import PRELUDE, crew_project
 from projects_for_tests.making import function_project
-from windlass_child.protocol.messages import Event, JournalAppend, JournalReplay, Project, TaskEnded
+from windlass_child.protocol.messages import (
+    Answered,
+    Asked,
+    Event,
+    JournalAppend,
+    JournalReplay,
+    Project,
+    TaskEnded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,6 +103,7 @@ class Kickoff:
         self._given = given
         self._attempts: list[DrivenChild] = []
         self._lost: set[int] = set()
+        self._answers: list[Answered] = []
         self._notes = folder / "notes"
         self.outputs: dict[int, str] = {}
 
@@ -111,7 +120,7 @@ class Kickoff:
         child, number = self._zygote.fork(), str(len(self._attempts) + 1)
         child.commits_until = commits_until
         given = {"NOTES": str(self._notes), "ATTEMPT": number, "STOP_AT": stop_at, "ANSWERS": json.dumps(answers or {})}
-        folder, journal = self._folder / f"attempt {number}", self.journal()
+        folder, journal = self._folder / f"attempt {number}", [*self.journal(), *self._answers]
         secrets = secrets or {}
         child.run(
             self._project, folder, journal=journal, environment={**given, **secrets}, secrets=[*secrets], **self._given
@@ -149,12 +158,38 @@ class Kickoff:
         """As the worker kept it: outputs that are in task records come from there."""
         told = {end.position: end.output for child in self._attempts for end in child.talk.of(TaskEnded)}
         outputs = told | self.outputs
-        entries = [entry for child in self._attempts for entry in child.talk.of(JournalAppend)]
+        sent = [message for child in self._attempts for message in child.talk.messages]
+        entries = [message for message in sent if isinstance(message, JournalAppend | Asked)]
         return [
-            JournalReplay(one.number, one.key, one.record, outputs[one.position or 0] if one.output_elsewhere else None)
+            JournalReplay(one.number, one.key, one.record, output_of(one, outputs))
             for one in entries
             if one.number not in self._lost
         ]
+
+    def asked(self, child: DrivenChild) -> Asked:
+        """The question for which the attempt has ended: its last message."""
+        assert child.exited() == 0, child.printed
+        last = child.talk.messages[-1]
+        assert isinstance(last, Asked), last
+        assert not last.waits
+        return last
+
+    def paused(self, **given: Any) -> Asked:
+        """The question of a further attempt."""
+        return self.asked(self.attempt(**given))
+
+    def asked_alive(self, child: DrivenChild, number: int = 1) -> Asked:
+        """The question that the process waits for, after so many."""
+        asked = self._zygote.until(lambda: child.talk.of(Asked)[number - 1 :])[0]
+        assert asked.waits
+        return asked
+
+    def answer(self, asked: Asked, feedback: str = "", *, approved: bool | None = None) -> None:
+        """Answers a question: with an approval if there are no words."""
+        answer = Answered(asked.number, not feedback if approved is None else approved, feedback)
+        self._answers.append(answer)
+        if asked.waits:
+            self._attempts[-1].talk.send(answer)
 
     def noted(self, kind: str) -> list[str]:
         """What the code of the project has written down, in all attempts."""
@@ -165,6 +200,10 @@ class Kickoff:
     def calls(self) -> Counter[str]:
         """How often the model has answered each step."""
         return Counter(self.noted("calls"))
+
+
+def output_of(entry: JournalAppend | Asked, outputs: Mapping[int, str | None]) -> str | None:
+    return outputs[entry.position or 0] if isinstance(entry, JournalAppend) and entry.output_elsewhere else None
 
 
 def restored_tasks(child: DrivenChild) -> list[str]:

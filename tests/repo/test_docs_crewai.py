@@ -25,8 +25,9 @@ OF_OBJECTS = {
     | {f"BUS.{name}" for name in ("_executor_initialized", "_has_pending_events")},
     "crewai/events.py": {"handler.is_first_time", "listener._listeners_setup", "telemetry._initialized"}
     | {"telemetry.ready", "telemetry.trace_set"},
-    "crewai/guard.py": {"Aborted.__module__"},
+    "crewai/guard.py": {"Aborted.__module__", "report.questions.abort"},
     "crewai/inputs.py": {"found.setdefault(name, Input(name, required=False)).default"},
+    "crewai/persons.py": {"context.messages", "executor.state.messages"},  # as crewai's own provider does
     "crewai/prewarm.py": {
         "receiver.journal",
         "setattr(llm, name, OpenAI(api_key='none', base_url=ADDRESS, http_client=client))",
@@ -43,6 +44,7 @@ OF_OBJECTS = {
     "process/own_package.py": {"sys.executable"},
     "process/preload.py": {"sys.executable"},
     "process/process_env.py": {"tempfile.tempdir"},
+    "process/report.py": {"timer.daemon"},
     "reuse/runs.py": {"inbox.stopping.lease"},
 }
 """Attributes of objects that a module sets, by file: the state of an object, and no name that other code calls."""

@@ -19,6 +19,8 @@ from projects_for_tests.versions_page import (
 )
 from windlass_child.protocol.messages import (
     Abort,
+    Answered,
+    Asked,
     Budget,
     Event,
     Failed,
@@ -223,6 +225,22 @@ def test_a_limit_of_model_calls_holds(zygote: DrivenZygote, crew: Project, tmp_p
     failure = child.failure()
     assert (failure.reason, failure.message[:20]) == ("limit", "made 2 model calls; ")
     assert notes.read_text().split() == ["calls", "first", "calls", "second"]
+
+
+def test_a_task_asks_a_person(zygote: DrivenZygote, tmp_path: Path) -> None:
+    asking = CREW.replace('"third")', '"third")[:1]').replace("step(name, one)", "step(name, one, human_input=True)")
+    child = zygote.fork()
+    child.run(crew_of(tmp_path / "project", asking), tmp_path / "run", inputs=TOPIC)
+    asked = child.asked()
+    assert (asked.draft, asked.question[:36]) == ("first said", "Approve the result of the task first")
+    if not asked.waits:  # what follows is in tests of the newest release
+        assert child.exited() == 0
+        return
+    child.talk.send(Answered(asked.number, approved=False, feedback="say [other]"))
+    again = zygote.until(lambda: child.talk.of(Asked)[1:])[0]
+    assert (again.draft, again.waits) == ("other said", True)
+    child.talk.send(Answered(again.number, approved=True))
+    assert child.answer() == Succeeded("other said")
 
 
 def test_a_killed_crew_goes_on_after_its_finished_tasks(zygote: DrivenZygote, crew: Project, tmp_path: Path) -> None:

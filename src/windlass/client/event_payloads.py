@@ -29,6 +29,29 @@ class JournalRestored(TypedDict, total=False):
     methods: list[str]
 
 
+class HumanInputRequested(TypedDict, total=False):
+    """A question to a person."""
+
+    task_id: str
+    task: str | None
+    method: str | None
+    question: str
+    draft: str
+    response_schema: dict[str, Any]
+    asked_at: str
+    expires_at: str | None
+
+
+class HumanInputReceived(TypedDict, total=False):
+    """The answer with which a run goes on."""
+
+    task: str | None
+    method: str | None
+    question: str
+    approved: bool
+    feedback: str
+
+
 class LibraryLog(TypedDict, total=False):
     """A warning of a library."""
 
@@ -96,6 +119,8 @@ PAYLOADS: dict[str, type] = {
     "output_stderr": PrintedLine,
     "traceback": Traceback,
     "journal_restored": JournalRestored,
+    "human_input_requested": HumanInputRequested,
+    "human_input_received": HumanInputReceived,
     "library_log": LibraryLog,
     "secrets_resolved": SecretsResolved,
     "stalled": Stalled,

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from windlass.runner import Runner
 
 EXAMINER = "windlass_child.checks:examine"
-NO_APPROVALS = "approvals_not_there"
 MOST_VARIABLES = 20
 STAND_IN = "windlass-check"
 """The value for a variable that is not set. The code continues with it, so that variables read later are found too."""
@@ -238,9 +237,8 @@ class Examiner:
 
 def warning(warned: Warned, tasks: list[dict[str, Any]]) -> Finding:
     about = tasks[warned.task] if warned.task is not None and warned.task < len(tasks) else {}
-    hint = "Remove the question, or make its answer an input of the kickoff." if warned.code == NO_APPROVALS else ""
-    level = Level.ERROR if warned.code == NO_APPROVALS else Level.WARNING  # each kickoff that gets there fails
-    return Finding(warned.code, level, f"{warned.message.rstrip('.')}.", about.get("file"), about.get("line"), hint)
+    text = f"{warned.message.rstrip('.')}."
+    return Finding(warned.code, Level.WARNING, text, about.get("file"), about.get("line"), "")
 
 
 def unstable(number: int, task: dict[str, Any]) -> Finding:

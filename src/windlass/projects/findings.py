@@ -17,7 +17,6 @@ class Level(StrEnum):
 
 CODES: Mapping[str, str] = {
     "agent_file_missing": "an agent of a JSON crew has no file",
-    "approvals_not_there": "a task or method asks a person, which a kickoff does not have",
     "config_invalid": "an agent or a task in a YAML file has no members",
     "config_missing": "a crew asks for a name of a YAML file that is not there",
     "config_unused": "a YAML file has an entry without effect: a name twice, or a member that is unknown",
@@ -33,6 +32,7 @@ CODES: Mapping[str, str] = {
     "never_runs": "no kickoff can run it: no tasks, no start, a generator, a method that nothing starts",
     "no_crew": "the project declares no crew, flow or function, or its entrypoint does not exist",
     "option": "an option in [tool.windlass] is unknown, or its value is not allowed",
+    "own_question_ignored": "the code replaces a method that asks a person, and the installed framework does not call it",
     "package_version": "a package is installed in another version than the project wants",
     "pyproject": "pyproject.toml is missing, or can't be read",
     "python_version": "the project's interpreter does not satisfy requires-python",
@@ -44,6 +44,7 @@ CODES: Mapping[str, str] = {
     "unset_variable": "the code reads an environment variable at import that is not set",
     "unstable_task_description": "a task's description changes each time that the crew is built",
     "unused_input": "an input has a default and is in no text of the crew",
+    "waits_alive": "a flow or a task asks a person in a way for which the process of a kickoff waits",
     "yaml_syntax": "a YAML file can't be read",
 }
 """Every code and its meaning."""

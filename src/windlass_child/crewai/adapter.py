@@ -219,7 +219,8 @@ def option_for(found: Any) -> str | None:
 
 
 def findings(project: Project, code: Code) -> Iterator[Found]:
-    from windlass_child.crewai import configs, declarations
+    from windlass_child.crewai import asking, configs, declarations
 
     yield from configs.findings(code, configs.known_members() if configs.crews(code) else {})
     yield from declarations.findings(project)
+    yield from asking.findings(project, code)

@@ -120,7 +120,7 @@ CAPABILITIES = (
     ),
     Capability(
         "human_input",
-        "has no provider of human answers: a task that asks a person at run time fails at its question",
+        "has no provider of human answers: the process of a kickoff waits while a task asks a person",
         (),
         lambda: has("crewai.core.providers.human_input:_provider"),
     ),

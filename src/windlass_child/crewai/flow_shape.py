@@ -24,6 +24,9 @@ GIVES_EVENT = "tuple" in str(inspect.signature(Flow._execute_method).return_anno
 KEEPS_NAMES = hasattr(Flow, "flow_definition")
 """Whether the engine stores the outputs of methods with the names of the methods."""
 
+ASKS_APART = hasattr(Flow, "_run_human_feedback_step")
+"""Whether the engine asks a person after the code of a method has ended. In older releases the code asks."""
+
 
 @dataclass
 class Method:

@@ -1,4 +1,4 @@
-"""Ends a crew from within its process: after a request to stop, at a limit, and when the crew asks a person.
+"""Ends a crew from within its process: after a request to stop, at a limit, and when a question pauses it.
 
 Each case raises crewai's HookAborted, where there is one. It is the only exception that crewai neither retries nor
 wraps in any mode.
@@ -7,15 +7,15 @@ wraps in any mode.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from windlass_child.crewai.capabilities import found
 from windlass_child.crewai.features import optional
 from windlass_child.crewai.model_calls import Interception
+from windlass_child.crewai.persons import Person, standing_for_persons
 from windlass_child.crewai.tasks import described
 from windlass_child.process.budget import Spending
-from windlass_child.process.error_text import INSTEAD_OF_A_PERSON, ProjectFault
+from windlass_child.process.error_text import ProjectFault
 from windlass_child.process.prompts import Prompt, texts_in
 from windlass_child.protocol.messages import ModelCalled
 from windlass_child.replacements import replaced
@@ -29,19 +29,9 @@ if TYPE_CHECKING:
 
 hooks = optional("crewai.hooks")
 dispatch = optional("crewai.hooks.dispatch")
-human_input = optional("crewai.core.providers.human_input")
-flow_config = optional("crewai.flow.flow_config:flow_config")
-FLOW_CONFIG = "crewai.flow.flow_config:flow_config."
 
 HOOKED = {"execution_start", "execution_end", "pre_model_call", "pre_tool_call", "pre_step"}
 """The interception points at which this module or `journal.crew` registers one hook."""
-
-APPROVALS_NOT_THERE = "approvals_not_there"
-"""The code of the warning for a project that asks a person."""
-
-
-PROVIDERS = ("hitl_provider", "input_provider")
-"""The attributes of `flow_config` for the human answers that a flow asks for."""
 
 
 class Aborted(Exception):  # noqa: N818 - describes a run
@@ -64,6 +54,7 @@ class Guard:
         self._follower = follower
         self._report = report
         self._fault: ProjectFault | None = None
+        report.questions.abort = self.abort
 
     def count_tokens(self, tokens: int) -> None:
         self._spending.count_tokens(tokens)
@@ -75,7 +66,7 @@ class Guard:
         Raises the reason of its end, also if crewai or the crew's code caught or replaced that exception.
         """
         try:
-            with self._intercepting(), standing_for_persons(Person(self)):
+            with self._intercepting(), standing_for_persons(Person(self._report, self._follower)):
                 yield
         except Exception as error:
             if self._fault is not None:
@@ -129,67 +120,6 @@ class Guard:
     def abort(self, fault: ProjectFault) -> NoReturn:
         self._fault = self._fault or fault
         raise getattr(hooks, "HookAborted", Aborted)(reason=self._fault.message, source="windlass")
-
-
-class Person:
-    """Replaces crewai's providers of human answers, and ends the run when one is called.
-
-    The providers are those of tasks with human_input, and of the feedback and the questions of flows.
-    """
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-
-    def setup_messages(self, _: Any) -> bool:
-        return False
-
-    def post_setup_messages(self, _: Any) -> None:
-        pass
-
-    def handle_feedback(self, _: Any, context: Any) -> NoReturn:
-        task = getattr(context.task, "name", None) or "without a name"
-        self._guard.abort(asked_by(f"the task {task} asks a person (human_input)"))
-
-    async def handle_feedback_async(self, answer: Any, context: Any) -> NoReturn:
-        self.handle_feedback(answer, context)
-
-    def request_feedback(self, context: Any, _: Any) -> NoReturn:
-        method = getattr(context, "method_name", "of a flow")
-        self._guard.abort(asked_by(f"the method {method} asks a person (human_feedback)"))
-
-    def request_input(self, message: str, _: Any, metadata: Any = None) -> NoReturn:
-        del metadata
-        self._guard.abort(asked_by(f"a flow asks a person ({message!r})"))
-
-
-@contextlib.contextmanager
-def standing_for_persons(person: Person) -> Iterator[None]:
-    """Installs `person` as each provider that this crewai has and the project has not set, inside the `with` block.
-
-    Without a provider crewai calls input(), which fails in a kickoff.
-    """
-    with contextlib.ExitStack() as stack:
-        if human_input is not None and not project_asks_elsewhere():
-            # set as the variable's default and not as its value: threads that crew code starts see only the default
-            variable = contextvars.ContextVar("human_input_provider", default=person)
-            stack.enter_context(replaced("crewai.core.providers.human_input:_provider", lambda _: variable))
-        for name in PROVIDERS:
-            if hasattr(flow_config, name):
-                stack.enter_context(replaced(FLOW_CONFIG + name, lambda given: given or person))
-        yield
-
-
-def project_asks_elsewhere() -> bool:
-    """Returns whether the project's code has set a provider of human answers other than the console."""
-    if human_input is None:
-        return False
-    provider = human_input._provider.get()  # noqa: SLF001 - get_provider would create a provider
-    return provider is not None and type(provider) is not human_input.SyncHumanInputProvider
-
-
-def asked_by(what: str) -> ProjectFault:
-    """Returns the fault for a project that asks a person. `what` names the part that asks, and how it asks."""
-    return ProjectFault(f"{what}, and approvals are not supported yet", f"Remove it, {INSTEAD_OF_A_PERSON}")
 
 
 @contextlib.contextmanager

@@ -167,6 +167,7 @@ class CrewJournal:
         for task, step in zip(crew.tasks, steps, strict=True):
             self._restore(task, step)
             self._steps[str(task.id)] = step
+            self._report.questions.tasks[str(task.id)] = step.within
         if names := [step.name for step in steps if step.output is not None or step.skipped]:
             self._report.event("journal_restored", {"tasks": names, "methods": []})
 
@@ -175,6 +176,7 @@ class CrewJournal:
         self._report.committed()
         for task in crew.tasks if crew is not None else ():
             self._steps.pop(str(task.id), None)
+            self._report.questions.tasks.pop(str(task.id), None)
 
     def _is_own(self, crew: Any) -> bool:
         if crew is not self._crew:
@@ -198,6 +200,8 @@ class CrewJournal:
         """Restores a task from its journal entry. An entry that does not fit is ignored, with a warning."""
         entry = self._report.journal.take(step.key)
         if entry is None:
+            if self._report.journal.asked_before:
+                self._place(task, step, self._report.questions.dialog(step.within).position())
             return
         try:
             step.skipped = entry.value == entry.value | tasks.SKIPPED
@@ -205,7 +209,7 @@ class CrewJournal:
         except Exception as error:  # noqa: BLE001 - runs code of the project's classes
             self._report.warn("journal_unfit", f"{step.called} is run again: {text_of(error)}")
         else:
-            self._report.journal.take_all(task_keys(step.within))  # crews in this step are not kicked off again
+            self._report.journal.drop_within(step.within)  # crews in this step are not kicked off again
         self._place(task, step, entry.value.get("position"))
 
     def _place(self, task: Any, step: Step, position: int | None) -> None:
@@ -221,10 +225,11 @@ class CrewJournal:
             if step.output is not None:
                 return again(task, agent, step.output)
             self._report.committed()  # waits for earlier steps only now, so that crewai's own work overlaps the commit
-            with within(step.within), step.being_run():
-                output = run(task, agent, *arguments)
-            if entry := self._entry(task, step, output):
-                self._report.finished(*entry)
+            with self._report.questions.running(step.within):
+                with within(step.within), step.being_run():
+                    output = run(task, agent, *arguments)
+                if entry := self._entry(task, step, output):
+                    self._report.finished(*entry)
             return output
 
         return run_once
@@ -236,10 +241,11 @@ class CrewJournal:
                 return await run(task, agent, *arguments)
             if step.output is not None:
                 return again(task, agent, step.output)
-            with within(step.within), step.being_run():
-                output = await run(task, agent, *arguments)
-            if entry := self._entry(task, step, output):
-                await self._report.finished_meanwhile(*entry)
+            with self._report.questions.running(step.within):
+                with within(step.within), step.being_run():
+                    output = await run(task, agent, *arguments)
+                if entry := self._entry(task, step, output):
+                    await self._report.finished_meanwhile(*entry)
             return output
 
         return run_once

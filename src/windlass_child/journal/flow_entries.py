@@ -47,11 +47,8 @@ class FlowEntries:
         """
         return str(self._left[step].value["id"]) if step in self._left else secrets.token_hex(4)
 
-    async def taken(self, step: str) -> JournalEntry | None:
-        """Waits for the turn of a step and returns its entry.
-
-        Returns None for a method to run. The caller must then call `ran` after the run.
-        """
+    async def waited(self, step: str) -> JournalEntry | None:
+        """Waits for the turn of a step and returns its entry, or None if it has no output."""
         while (entry := self._left.get(step)) is not None and is_output(entry):
             await self._turns(partial(self.follows, entry))
             if step not in self._left:
@@ -59,6 +56,12 @@ class FlowEntries:
             if self.follows(entry) or not self._running:
                 return entry
             await self._moved.wait()  # the entry may follow a method that is running
+        return None
+
+    async def taken(self, step: str) -> JournalEntry | None:
+        """Does the same as `waited`. The caller must call `ran` after the run of a step without an output."""
+        if (entry := await self.waited(step)) is not None:
+            return entry
         self._running += 1
         try:
             await self._turns(self._none_is_next)
@@ -78,11 +81,16 @@ class FlowEntries:
         entry = self._left.pop(step)
         self._passed.add(entry.value["id"])
         self._moves += 1
+        self._wake()
+
+    def ran_again(self, step: str) -> None:
+        """Marks a step without an output as run again, if there is one."""
+        if step in self._left:
+            self.passed(step)
 
     def ran(self, step: str) -> None:
         """Marks the run of a step as ended, with success or without."""
-        if step in self._left:
-            self.passed(step)
+        self.ran_again(step)
         self._ended()
 
     def drop(self, step: str) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from windlass_child.journal.markers import Markers
+from windlass_child.journal.step_context import QUESTION, question_keys, task_keys
 from windlass_child.masking.secret_values import SecretValues
 from windlass_child.process.error_text import text_of
 from windlass_child.protocol.messages import JournalAppend
@@ -17,7 +18,7 @@ from windlass_child.protocol.messages import JournalAppend
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from windlass_child.protocol.messages import JournalReplay, Message
+    from windlass_child.protocol.messages import Answered, Asked, JournalReplay, Message
 
 MARKED = "marked"
 STATES = "state"
@@ -52,6 +53,10 @@ class Journal:
         self._last = 0
         self._entries: dict[str, JournalEntry] = {}
         self._awaited: dict[int, threading.Event] = {}
+        self.asked_before = False
+        """Whether an earlier attempt asked a person."""
+        self._answers: dict[int, Answered] = {}
+        self._ended = False
         self._use(Markers(SecretValues({})))
 
     def _use(self, markers: Markers) -> None:
@@ -79,6 +84,7 @@ class Journal:
 
     def remember(self, entry: JournalReplay) -> None:
         self._last = max(self._last, entry.number)
+        self.asked_before = self.asked_before or entry.key.startswith(QUESTION)
         with contextlib.suppress(ValueError):  # an entry that is not JSON is ignored
             self._entries[entry.key] = JournalEntry(entry.number, json.loads(entry.record), entry.output)
 
@@ -95,6 +101,11 @@ class Journal:
         taken = {key.removeprefix(beginning): self._entries.pop(key) for key in keys}
         return dict(sorted(taken.items(), key=lambda item: item[1].number))
 
+    def drop_within(self, step: str) -> None:
+        """Drops the entries of a step that is not run again: of crews that it kicked off, and of its questions."""
+        for keys in task_keys(step), question_keys(step):
+            self.take_all(keys)
+
     def values(self) -> list[Any]:
         """Returns the values of the entries that were not taken yet."""
         return [entry.value for entry in self._entries.values()]
@@ -109,15 +120,49 @@ class Journal:
         `position` and `output_elsewhere` are those of JournalAppend. Raises OSError if no receiver is connected,
         TooLarge, and TypeError, ValueError or RecursionError for a value that is not JSON.
         """
+        key, record, files = self._markers.without_values(key), self._record_of(value), self.has_files()
+        if os.getpid() == self._owner:  # the server receives nothing from a process that crew code forked
+            with self._lock:
+                number = self._last + 1
+                self._awaited[number] = threading.Event()
+                try:
+                    self._send(JournalAppend(number, key, record, position, output_elsewhere, files))
+                except BaseException:
+                    del self._awaited[number]
+                    raise
+
+    def ask(self, key: str, value: Any, made: Callable[[int, str, str, bool], Asked]) -> int:
+        """Sends the entry of a question, and returns its number. `made` makes the message of number, key, record and
+        files. Entries after a question without `waits` are not sent. Raises as `record` does.
+        """
+        key, record, files = self._markers.without_values(key), self._record_of(value), self.has_files()
+        with self._lock:
+            asked = made(self._last + 1, key, record, files)
+            self._send(asked)
+            self._ended = self._ended or not asked.waits
+            return asked.number
+
+    def _record_of(self, value: Any) -> str:
         record = self._markers.text_of(value)
         if self._markers.used or self.of_states.used:  # from then on each entry: those without a marker don't differ
             record = f'{{"{MARKED}":"{self._markers.nonce}","value":{record}}}'
-        if os.getpid() == self._owner:  # the server receives nothing from a process that crew code forked
-            self._send(self._markers.without_values(key), record, position, output_elsewhere=output_elsewhere)
+        return record
+
+    def _send(self, message: JournalAppend | Asked) -> None:
+        if not self._ended:
+            self._channel.send(message)
+            self._last = message.number
+
+    def answered(self, answer: Answered) -> None:
+        self._answers[answer.number] = answer
+
+    def answer(self, number: int) -> Answered | None:
+        """Returns the answer to the question with this number, or None."""
+        return self._answers.get(number)
 
     def committed(self) -> None:
         """Waits until the worker has committed all entries that were sent so far."""
-        if os.getpid() != self._owner:
+        if self._ended or os.getpid() != self._owner:
             return  # a forked process would wait for ever
         with self._lock:
             awaited = list(self._awaited.values())
@@ -129,18 +174,6 @@ class Journal:
         awaited = self._awaited.pop(number, None)
         if awaited is not None:
             awaited.set()
-
-    def _send(self, key: str, record: str, position: int | None, *, output_elsewhere: bool) -> None:
-        files = self.has_files()
-        with self._lock:
-            number = self._last + 1
-            self._awaited[number] = threading.Event()
-            try:
-                self._channel.send(JournalAppend(number, key, record, position, output_elsewhere, files))
-            except BaseException:
-                del self._awaited[number]
-                raise
-            self._last = number
 
 
 def is_marked(value: Any) -> bool:

@@ -26,6 +26,8 @@ WITHIN: ContextVar[str | None] = ContextVar("windlass_within", default=None)
 None if it was not set, as in threads that the crew's code starts. The step is then the one that started the thread.
 """
 
+QUESTION = "ask/"
+
 STARTED_WITHIN: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 
 
@@ -40,6 +42,11 @@ def step_here() -> str | None:
 def task_keys(within: str) -> str:
     """Returns the key prefix of all tasks of crews that this step kicks off, directly or through such tasks."""
     return f"task/{within}/"
+
+
+def question_keys(within: str) -> str:
+    """Returns the key prefix of all questions that this step asks a person, directly or through steps within it."""
+    return f"{QUESTION}{within}/"
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 from urllib.parse import quote
 
 from windlass_child.journal.fingerprint import Identity, Kind, task_key
-from windlass_child.journal.step_context import inheriting, step_here, task_keys, within
+from windlass_child.journal.step_context import inheriting, step_here, within
 from windlass_child.journal.value_codec import decoded, encoded
 from windlass_child.process.error_text import ProjectFault, text_of
 from windlass_child.protocol.messages import TaskEnded, TaskStarted
@@ -102,12 +102,13 @@ class Steps:
         if given := self._again(step):
             found: T = given[0]
             return found
-        with self._followed(step) as began:
-            value = work(*arguments, **named)
-            refuse_to_wait(step, value)
-        if entry := self._ended(step, value, began):
-            self._report.finished(*entry)
-            self._report.committed()
+        with self._report.questions.running(step.within, step.position):
+            with self._followed(step) as began:
+                value = work(*arguments, **named)
+                refuse_to_wait(step, value)
+            if entry := self._ended(step, value, began):
+                self._report.finished(*entry)
+                self._report.committed()
         return value
 
     async def arun(self, name: str, work: Callable[..., Awaitable[T] | T], /, *arguments: Any, **named: Any) -> T:
@@ -116,11 +117,12 @@ class Steps:
         if given := self._again(step):
             found: T = given[0]
             return found
-        with self._followed(step) as began:
-            made: Any = work(*arguments, **named)
-            value: T = await made if inspect.isawaitable(made) else made
-        if entry := self._ended(step, value, began):
-            await self._report.finished_meanwhile(*entry)
+        with self._report.questions.running(step.within, step.position):
+            with self._followed(step) as began:
+                made: Any = work(*arguments, **named)
+                value: T = await made if inspect.isawaitable(made) else made
+            if entry := self._ended(step, value, began):
+                await self._report.finished_meanwhile(*entry)
         return value
 
     def step(self, named: Any, /) -> Any:
@@ -170,8 +172,8 @@ class Steps:
         was_alike = steps.alike
         number = steps.begin(identity)
         if steps.alike:
-            for keys in f"{STEP}{kind}/", task_keys(kind):
-                self._report.journal.take_all(keys)
+            self._report.journal.take_all(f"{STEP}{kind}/")
+            self._report.journal.drop_within(kind)
             if not was_alike:
                 self._report.finished(marker(kind), {}, f"the step {name}")
         return number
@@ -186,8 +188,8 @@ class Steps:
         except Exception as error:  # noqa: BLE001 - decoding runs code of the project
             self._report.warn("journal_unfit", f"{step.called} is run again: {text_of(error)}")
             return []
-        for keys in f"{step.key}/", task_keys(step.within):
-            self._report.journal.take_all(keys)  # neither steps nor crews in this step are run again
+        self._report.journal.take_all(f"{step.key}/")  # neither steps nor crews in this step are run again
+        self._report.journal.drop_within(step.within)
         with self._lock:
             self._restored.append(step.name)
         return [value]

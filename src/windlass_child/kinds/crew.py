@@ -18,7 +18,8 @@ from crewai import Crew
 from windlass_child import results
 from windlass_child.crewai import bus, capabilities, events, inputs, knowledge, texts
 from windlass_child.crewai.callbacks import after_kickoff, before_kickoff, names_of, refuse_async
-from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, project_asks_elsewhere
+from windlass_child.crewai.guard import Guard
+from windlass_child.crewai.persons import PAUSES, WAITS_ALIVE, project_asks_elsewhere
 from windlass_child.crewai.tasks import TaskFollower, described, followed_without_events
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
@@ -112,8 +113,7 @@ class LoadedCrew:
         }
 
     def warnings(self) -> list[Warned]:
-        asking = [Warned(APPROVALS_NOT_THERE, str(fault), position) for position, fault in self._asking()]
-        return [*self._warned, *asking, *texts.warnings(self._crew), *capabilities.warnings("crew")]
+        return [*self._warned, *asking(self._crew), *texts.warnings(self._crew), *capabilities.warnings("crew")]
 
     def prompts(self) -> Iterator[Prompt]:
         for position, task in enumerate(self._crew.tasks):
@@ -129,8 +129,6 @@ class LoadedCrew:
 
     def run(self, order: Run, report: Report) -> Succeeded:
         self._refuse_missing(order.inputs)
-        for _, fault in self._asking():
-            raise fault
         report.send(TasksKnown(self._tasks))
         report.warn_all(capabilities.warnings("crew"))
         follower = TaskFollower(self._crew.tasks, report)
@@ -160,16 +158,6 @@ class LoadedCrew:
                 fault.message += f"; {called} (@after_kickoff) returned it"
             raise
 
-    def _asking(self) -> list[tuple[int, ProjectFault]]:
-        """Returns (position, fault) of each task that asks a person. Returns [] if the project has its own provider."""
-        if project_asks_elsewhere():
-            return []
-        return [
-            (position, asked_by(f"the task {task.name or position + 1} asks a person (human_input)"))
-            for position, task in enumerate(self._crew.tasks)
-            if task.human_input
-        ]
-
     def _defaults(self) -> dict[str, Any]:
         return {found.name: found.default["default"] for found in self._inputs if found.default}
 
@@ -177,6 +165,18 @@ class LoadedCrew:
         missing = [found.name for found in self._inputs if found.required and found.name not in inputs]
         if missing:
             raise InputsRefused(f"the crew needs inputs that were not given: {', '.join(missing)}")
+
+
+def asking(crew: Any) -> list[Warned]:
+    """Returns a warning for each task that asks a person, if this crewai can't pause for it."""
+    if PAUSES or project_asks_elsewhere():
+        return []
+    waits = f"and with crewai {version('crewai')} the process of a kickoff waits for the answer"
+    return [
+        Warned(WAITS_ALIVE, f"the task {task.name or position + 1} asks a person (human_input), {waits}", position)
+        for position, task in enumerate(crew.tasks)
+        if task.human_input
+    ]
 
 
 def only_class(module: ModuleType, project: Project) -> Any:

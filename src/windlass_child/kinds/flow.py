@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from windlass_child import frameworks, results
 from windlass_child.crewai import bus, capabilities, events, flow_inputs
 from windlass_child.crewai.flow_methods import MethodFollower, described, hush
-from windlass_child.crewai.flow_shape import shape_of
-from windlass_child.crewai.guard import APPROVALS_NOT_THERE, Guard, asked_by, flow_config
+from windlass_child.crewai.flow_shape import ASKS_APART, shape_of
+from windlass_child.crewai.guard import Guard
+from windlass_child.crewai.persons import WAITS_ALIVE
 from windlass_child.journal.crew import CrewJournal
 from windlass_child.journal.flow import FlowJournal
 from windlass_child.kinds.importing import entry_module, made_without_kickoff, named_in, only_one, refuse_arguments
@@ -105,12 +106,26 @@ class LoadedFlow:
         }
 
     def warnings(self) -> list[Warned]:
-        asking = [
-            Warned(APPROVALS_NOT_THERE, str(asked_by(f"the method {name} asks a person (human_feedback)")), at)
-            for at, (name, method) in enumerate(self._methods.items())
-            if asks_a_person(method)
+        return [*self._asking(), *capabilities.warnings("flow")]
+
+    def _asking(self) -> list[Warned]:
+        """Returns a warning for each method that asks a person in a way for which its process waits."""
+        asking = {name: one.human_feedback for name, one in self._methods.items() if one.human_feedback is not None}
+        if not ASKS_APART:
+            why = f"with crewai {version('crewai')}"
+            found = {name: why for name, one in asking.items() if getattr(one, "provider", None) is None}
+        else:
+            why = "because crewai may change the output by what it has learned (learn=True)"
+            found = {name: why for name, one in asking.items() if one.learn and one.provider is None}
+        at = list(self._methods)
+        return [
+            Warned(
+                WAITS_ALIVE,
+                f"the method {name} asks a person, and its process waits for the answer, {why}",
+                at.index(name),
+            )
+            for name, why in found.items()
         ]
-        return asking + capabilities.warnings("flow")
 
     def prompts(self) -> list[Prompt]:
         """Returns none: its prompts are made while it runs."""
@@ -161,12 +176,6 @@ def kicked_off(flow: Any, inputs: dict[str, Any], *, required: bool) -> Any:
         if isinstance(error.__cause__, ValidationError) and str(error).startswith("Invalid inputs for"):
             raise InputsRefused(f"the flow's state does not take these inputs: {text_of(error.__cause__)}") from error
         raise
-
-
-def asks_a_person(method: Any) -> bool:
-    """Returns whether the method asks a person and the project has no provider of its own for that."""
-    feedback = method.human_feedback
-    return feedback is not None and feedback.provider is None and getattr(flow_config, "hitl_provider", None) is None
 
 
 def is_flow(found: Any) -> bool:

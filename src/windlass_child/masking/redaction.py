@@ -83,9 +83,10 @@ class Redaction:
 
         `Report` masks events, warnings and errors before it cuts them, and `Journal` its entries.
         """
-        return replace(message, **self._masked_fields(message))
+        return replace(message, **self.masked_fields(message))
 
-    def _masked_fields(self, message: Message) -> dict[str, Any]:
+    def masked_fields(self, message: Message) -> dict[str, Any]:
+        """Returns the fields of a message that change."""
         masked = self.secrets.masked
         fields: dict[str, Any] = {}
         match message:

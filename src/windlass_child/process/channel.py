@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from windlass_child.protocol.frames import Frames, encode
+from windlass_child.protocol.messages import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,7 @@ class Channel:
         self._socket.set_inheritable(False)
         self._frames = Frames()
         self._sending = threading.Lock()
+        self._ended = False
         self._owner = os.getpid()
         self._identity = identity_of(descriptor)
         self.descriptors: deque[list[int]] = deque()
@@ -44,13 +46,17 @@ class Channel:
         """Sends a message. With descriptors the message must be short.
 
         Raises OSError when the other side is gone, OSError with EBADF when the socket was closed in this process, and
-        the errors of `encode`. Sends nothing in a process that crew code forked: that process may not report.
+        the errors of `encode`. Sends nothing in a process that crew code forked: that process may not report. Sends
+        nothing after an `Asked` that is the last message of an attempt.
         """
         frame = encode(message)
         if os.getpid() != self._owner:
             return
         with self._sending:
+            if self._ended:
+                return
             self._check_open()
+            self._ended = isinstance(message, Asked) and not message.waits
             if descriptors:
                 socket.send_fds(self._socket, [frame], list(descriptors))
             else:

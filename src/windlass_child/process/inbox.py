@@ -9,6 +9,7 @@ from windlass_child.journal.journal import Journal
 from windlass_child.process.budget import Stopping
 from windlass_child.protocol.messages import (
     Abort,
+    Answered,
     Inspect,
     JournalCommitted,
     JournalReplay,
@@ -45,6 +46,8 @@ class Inbox:
             self.journal.remember(message)
         elif isinstance(message, JournalCommitted):
             self.journal.written(message.number)
+        elif isinstance(message, Answered):
+            self.journal.answered(message)
         elif isinstance(message, NextRun):
             self._begin()
         elif isinstance(message, Inspect | Run):

@@ -16,29 +16,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from windlass_child.journal.journal import Journal
+from windlass_child.journal.questions import Questions
 from windlass_child.masking.chunks import Chunks
 from windlass_child.process import processes
 from windlass_child.process.budget import Stopping
-from windlass_child.process.error_text import LimitReached, explain, text_of
+from windlass_child.process.error_text import LimitReached, ProjectFault, explain, text_of
 from windlass_child.process.output import flush_output
 from windlass_child.process.prompts import Prompts
 from windlass_child.protocol.frames import TooLarge
 from windlass_child.protocol.lease import LAPSED
-from windlass_child.protocol.messages import Event, Succeeded, TaskEnded, TaskStarted, Warned
+from windlass_child.protocol.messages import Asked, Event, Succeeded, TaskEnded, TaskStarted, Warned
 from windlass_child.protocol.sizes import size_in_words
 from windlass_child.protocol.truncation import beginning, cut, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from windlass_child.journal.journal import Sends
+    from windlass_child.journal.questions import Question
     from windlass_child.masking.redaction import Redaction
     from windlass_child.masking.server_paths import ServerPaths
-    from windlass_child.protocol.messages import Message
+    from windlass_child.protocol.messages import Answered, Message
 
 
 LONGEST_WARNING = 2000
 """The most characters of a warning's text."""
+LONGEST_QUESTION = 20_000
+"""The most characters of a question."""
+PAUSE_SECONDS = 5.0
+"""How long code of the crew may run after the last question of an attempt, for example to close connections."""
 LARGE = 64 * 1024
 """An output with more characters is not sent twice."""
 MOST_WRITERS = 32
@@ -68,6 +74,7 @@ class Report:
         self.prompts = Prompts(redaction.secrets, refuse=refuse_secrets)
         self.stopping = stopping or Stopping()
         self.journal = journal or Journal(channel)
+        self.questions = Questions(self)
         self._writers = ThreadPoolExecutor(MOST_WRITERS, "windlass-journal")
         self._last_large: TaskEnded | None = None
 
@@ -173,6 +180,50 @@ class Report:
             return True
         return False
 
+    def ask(self, question: Question, *, waits: bool) -> int:
+        """Sends a question and returns its number. Without `waits` nothing is sent after it, and this process ends
+        soon.
+
+        Raises ProjectFault for a question that can't be sent.
+        """
+
+        def made(number: int, key: str, record: str, files: bool) -> Asked:
+            text = beginning(self._redaction.secrets.masked(question.text), LONGEST_QUESTION)
+            place, choices = (question.position, question.method), [*question.choices]
+            message = Asked(number, key, text, question.draft, *place, choices, record, waits, files)
+            return replace(message, **self._redaction.masked_fields(message))
+
+        try:
+            number = self.journal.ask(question.key, question.record, made)
+        except OSError as error:
+            end_without_reader(error)
+        except TooLarge as error:
+            size, most = size_in_words(error.size), size_in_words(error.most)
+            raise LimitReached(
+                f"asked a person about {size} of text; the limit is {most}", "Ask about less."
+            ) from error
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ProjectFault(f"a person can't be asked: {text_of(error)}") from error
+        if not waits:
+            end_soon()
+        return number
+
+    def keep_question(self, question: Question) -> None:
+        """Records a question that is asked later, so that the next attempt need not work for it again."""
+        self.finished(question.key, question.record, "a task whose result a person judges")
+
+    def answered(self, question: Question, answer: Answered) -> None:
+        where = {"task": question.task or question.method, "method": question.method, "question": question.text}
+        given = {"approved": answer.approved, "feedback": answer.feedback}
+        self.event("human_input_received", where | given)
+
+    def stopping_or(self, abort: Callable[[ProjectFault], NoReturn]) -> None:
+        """Ends the run by `abort` if the worker has asked for its end."""
+        try:
+            self.stopping.check()
+        except ProjectFault as fault:
+            abort(fault)
+
     def committed(self) -> None:
         """Waits until all finished steps are committed."""
         self.journal.committed()
@@ -211,6 +262,19 @@ class Report:
         """Reports the end of the run by an exception. `root` is the project's folder."""
         self._send_held_chunks()
         self.send(explain(error, stage, root, self.shown))
+
+
+def end_soon() -> None:
+    """Ends this process as after an ordinary end, in PAUSE_SECONDS, unless it ends before."""
+
+    def end() -> None:
+        flush_output()
+        processes.end_all_below()
+        os._exit(os.EX_OK)
+
+    timer = threading.Timer(PAUSE_SECONDS, end)
+    timer.daemon = True
+    timer.start()
 
 
 CLOSED = b"the crew's code closed the socket that its process reports on; look for os.closerange or os.close\n"
