@@ -16,6 +16,7 @@ WindlassError
 ├── NoSuchDeployment         (deployments.management)
 ├── BadSettings              (deployments.settings) a member of the settings of a deployment is invalid
 ├── BadVariable, NoSuchVariable  (deployments.variables)
+├── NoSuchWebhook, NoSuchDelivery, TooManyTests  (deployments.webhooks)
 ├── BadEnvFile               (deployments.env_files) a line of a .env file is invalid
 ├── TooManyVariables         (store.variables)
 ├── CredentialExists, CredentialInUse, TooManyCredentials  (store.credentials)

@@ -105,6 +105,13 @@ EVENTS: dict[str, Event] = {
     ),
     "kickoff.stop_requested": Event(INFO, "Somebody asked to stop the kickoff; no new run of it starts."),
     "kickoffs.stop_requested": Event(INFO, "Somebody asked to stop all kickoffs that match a filter."),
+    "kickoff.paused": Event(
+        INFO, "The crew asked a person, and its process ended. The kickoff runs again after an answer."
+    ),
+    "kickoff.answered": Event(INFO, "A person answered the question of a kickoff."),
+    "question.expired": Event(
+        WARNING, "Nobody answered the question of a kickoff in time: its settings decided, or it ended."
+    ),
     "kickoff.lost": Event(WARNING, "The kickoff's worker or child was lost without a report."),
     "files.not_stored": Event(
         WARNING,
@@ -163,6 +170,8 @@ EVENTS: dict[str, Event] = {
     ),
     "webhook.given_up": Event(WARNING, "A webhook was not accepted in any of its attempts, and is sent no more."),
     "webhook.disabled": Event(WARNING, "An endpoint answered 410 Gone to a webhook: it gets no more of them."),
+    "webhooks.changed": Event(INFO, "Webhooks of a crew were changed; they act from the next kickoff on."),
+    "webhooks.secret_rotated": Event(INFO, "The signing secret of a crew's webhooks was replaced by a new one."),
     "webhook.interrupted": Event(
         ERROR, "Webhooks could not be delivered because of a fault of the server; it goes on later."
     ),

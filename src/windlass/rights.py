@@ -6,7 +6,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from uuid import UUID
+
+
+PERSONAL = "personal"
 
 
 class Scope(StrEnum):
@@ -23,7 +27,7 @@ class Scope(StrEnum):
 SCOPES_OF_KIND: dict[str, tuple[Scope, ...]] = {
     "organization": (Scope.READ, Scope.RUN, Scope.ADMIN),
     "user": (Scope.READ, Scope.RUN),
-    "personal": (Scope.READ, Scope.RUN, Scope.ADMIN),  # by the role of its user
+    PERSONAL: (Scope.READ, Scope.RUN, Scope.ADMIN),  # by the role of its user
 }
 
 
@@ -34,6 +38,24 @@ def may_see(asker: UUID | None, owner: UUID | None) -> bool:
     kickoffs that this user started.
     """
     return asker is None or asker == owner
+
+
+ORGANIZATION, USERS = "organization", "users"
+"""Words of the setting `approvers`, beside roles and names of users: organization tokens, and user tokens."""
+
+
+def may_answer(approvers: Collection[str], *, user: str | None, role: Role | None, kind: str) -> bool:
+    """Returns whether somebody may answer the questions of a crew with this setting `approvers`.
+
+    `kind` is that of the token, "personal" for a person. `role` is that of a person.
+    """
+    if not approvers:
+        return kind != PERSONAL or (role is not None and role.includes(Role.DEVELOPER))
+    if user is not None and user in approvers:
+        return True
+    if role is not None:
+        return any(word in approvers and role.includes(Role(word)) for word in Role)
+    return (ORGANIZATION if kind == ORGANIZATION else USERS) in approvers
 
 
 class Role(StrEnum):

@@ -11,10 +11,11 @@ from api.serving import until
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import Outcome, TokenUsage
+from windlass.kickoffs.questions import Question
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tasks import TaskRecords, Warning_
 from windlass.store.ending import Interruption
-from windlass.store.reporting import Batch
+from windlass.store.reporting import Batch, JournalEntry
 from windlass_child.protocol.messages import TaskEnded, TasksKnown, TaskStarted, Tokens
 
 if TYPE_CHECKING:
@@ -54,6 +55,22 @@ class Run:
 
     async def end(self, state: State, reason: Reason) -> None:
         await self._settle(Outcome(state, reason=reason, error="it was ended"))
+
+    async def ask(self, position: int = 0, *, number: int = 1, **fields: Any) -> UUID:
+        """Asks a person, and ends the run. Returns the id of the question."""
+        question = Question(
+            new_id(),
+            self.claimed.deployment_id,
+            number,
+            f"question {number}",
+            "Is it good?",
+            **{"draft": "# A draft", "position": position, **fields},
+        )
+        self.records.ask(position, time.time())
+        entry = JournalEntry(number, question.key, "sealed")
+        batch = Batch(records=self.records.take_changed(), entries=[entry], questions=[question], usage=TokenUsage())
+        assert await self.store.pause(self.claimed.id, self.claimed.attempt, batch)
+        return question.id
 
     async def requeue(self) -> None:
         lost = Interruption("its process was lost", self.claimed.usage)

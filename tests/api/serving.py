@@ -46,11 +46,13 @@ from windlass.deployments.identity import Identity
 from windlass.deployments.management import Management
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
+from windlass.deployments.webhooks import DeploymentWebhooks
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.retention import Retention
 from windlass.lifecycle.accept import Acceptor, Stops
+from windlass.lifecycle.approvals import Approvals
 from windlass.lifecycle.deletion import Deletions
 from windlass.lifecycle.event_streams import EventStreams, Shares
 from windlass.lifecycle.statuses import Statuses
@@ -73,7 +75,9 @@ from windlass.store.sources import SourceStore
 from windlass.store.statistics import StatisticsStore
 from windlass.store.tokens import TokenStore
 from windlass.store.variables import VariableStore
+from windlass.store.webhooks import WebhookStore
 from windlass.webhooks.endpoints import Endpoints
+from windlass.webhooks.sending import Sender
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -276,11 +280,13 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             access := TokenAuthenticator(tokens, TokenStore(database), listener, rates),
             Acceptor(kickoffs),
             statuses,
-            KickoffRules(Endpoints(KEY_RING, b"webhooks")),
+            KickoffRules(endpoints := Endpoints(KEY_RING, b"webhooks")),
             LARGEST_BODY,
             seconds,
             Stops(kickoffs),
             STOP_GRACE,
+            Approvals(kickoffs),
+            WebhookStore(database),
             Deletions(RetentionStore(database)),
             kept := LargeAnswers(Path(tempfile.gettempdir()), large_answers),
             FileStore(database),
@@ -312,6 +318,9 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             Credentials(CredentialStore(database), KEY_RING, provider, identity.subject),
             Deletions(RetentionStore(database)),
             StatisticsStore(database),
+            DeploymentWebhooks(
+                WebhookStore(database), deployments, AuditStore(database), endpoints, KEY_RING, Sender(["127.0.0.1"])
+            ),
             LARGEST_BODY,
             seconds,
             public_url,

@@ -182,6 +182,7 @@ def test_every_operation_of_the_contract_is_there_with_its_errors(document: Docu
         ("get", "/files/{kickoff_id}"): SCOPED | {"200"},
         ("get", "/files/{kickoff_id}.zip"): SCOPED | {"200"},
         ("get", "/files/{kickoff_id}/{path}"): SCOPED | {"200", "206", "304", "416"},
+        ("post", "/resume"): SCOPED | {"200", "409", "413"},
         ("post", "/stop"): SCOPED | {"200", "413"},
         ("post", "/stop/{kickoff_id}"): SCOPED | {"200"},
     }

@@ -96,6 +96,53 @@ def do_hold(inputs):
         if inputs.get("talk"):
             print("still here")
     return f"held in {os.getpid()}"
+
+
+def inbox():
+    """The messages of the worker, which a crew does not see."""
+    import gc
+
+    return next(one for one in gc.get_objects() if type(one).__name__ == "Inbox")
+
+
+def asked(box, **fields):
+    from windlass_child.protocol.messages import Asked
+
+    journal = box.journal
+    journal._last += 1
+    given = {"number": journal._last, "key": "question", "question": "Is it good?", "draft": "a draft", "position": 0,
+             "method": None, "choices": [], "record": "{}", "waits": False, **fields}
+    box._channel.send(Asked(**given))
+
+
+def do_ask(inputs):
+    """Asks a person, and goes on in the next attempt."""
+    box = inbox()
+    for number in range(inputs.get("times", 1)):
+        if box.journal.take(f"question {number}") is None:
+            pathlib.Path("asked.txt").write_text(f"{number}")
+            asked(box, key=f"question {number}", **inputs.get("fields", {}))
+            os._exit(0)
+    return f"answered; the file has {pathlib.Path('asked.txt').read_text()}"
+
+
+def do_ask_alive(inputs):
+    """Asks a person, and waits."""
+    import threading
+
+    box, found, there = inbox(), [], threading.Event()
+    put = type(box).put
+
+    def taking(self, message):
+        if type(message).__name__ == "Answered":
+            found.append(message)
+            there.set()
+        put(self, message)
+
+    type(box).put = taking
+    asked(box, waits=True)
+    there.wait()
+    return f"{found[0].approved} {found[0].feedback}"
 '''
 
 

@@ -73,6 +73,11 @@ async def fill(database: Database, kickoff: UUID) -> None:
         "VALUES (%(id)s, %(id)s, %(id)s, %(id)s, 'crew')",
         {"id": kickoff},
     )
+    await database.execute(
+        "INSERT INTO questions (id, kickoff_id, number, key, deployment_id, attempt, question, draft, waits) "
+        "VALUES (%(id)s, %(id)s, 1, 'key', %(id)s, 1, '', '\"\"', false)",
+        {"id": kickoff},
+    )
 
 
 async def count(rows: Rows, table: str, kickoff: UUID) -> int:
@@ -95,6 +100,7 @@ WHOLE = {
     "attempts": 1,
     "deliveries": 1,
     "webhooks": 1,
+    "questions": 1,
 }
 NOTHING = dict.fromkeys(WHOLE, 0)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.aio import serving
 from windlass.kickoffs.files import FileLimits
 from windlass.projects import Recognised, recognise
-from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec
+from windlass.runner import LeaseHandle, Output, Preparing, ResultSent, Runner, RunSpec
 from windlass.runner.run_spec import machine_environment
 from windlass_child.protocol.messages import Event, JournalAppend, Message
 from windlass_child.protocol.validation import Encoded
@@ -63,11 +63,11 @@ class Heard:
     """What a run reported, and a way to wait for it. What it journals is committed, and `lease_handle` tells it so."""
 
     def __init__(self) -> None:
-        self.all: list[Message | Output | Preparing | Answered] = []
+        self.all: list[Message | Output | Preparing | ResultSent] = []
         self.lease_handle = LeaseHandle()
         self._more = asyncio.Condition()
 
-    async def report(self, message: Message | Output | Preparing | Answered) -> None:
+    async def report(self, message: Message | Output | Preparing | ResultSent) -> None:
         if isinstance(message, Event):
             payload: Any = message.payload
             message = replace(message, payload=payload.value if isinstance(payload, Encoded) else payload)
@@ -86,7 +86,7 @@ class Heard:
     def of(self, kind: type[Any]) -> list[Any]:
         return [one for one in self.all if isinstance(one, kind)]
 
-    async def until(self, found: Callable[[Message | Output | Preparing | Answered], bool]) -> Any:
+    async def until(self, found: Callable[[Message | Output | Preparing | ResultSent], bool]) -> Any:
         """The first report of which it is true; it may have come already."""
         async with asyncio.timeout(DEADLINE), self._more:
             await self._more.wait_for(lambda: any(map(found, self.all)))

@@ -11,7 +11,7 @@ from projects_for_tests.making import Bench, Heard, doing, function_project
 from windlass.errors import ChildLost, ProjectError
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Answered, Output, Preparing, Runner, inspection
+from windlass.runner import Output, Preparing, ResultSent, Runner, inspection
 from windlass_child.protocol.messages import Message, TaskStarted
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ async def test_a_runner_that_is_not_running_loses_its_runs(scratch: Path, projec
 async def test_what_report_raises_ends_the_run_and_is_raised(bench: Bench, project: Path) -> None:
     pids: list[int] = []
 
-    async def fail_when_asleep(message: Message | Output | Preparing | Answered) -> None:
+    async def fail_when_asleep(message: Message | Output | Preparing | ResultSent) -> None:
         if isinstance(message, Output) and message.line.startswith("asleep"):
             pids.extend(int(pid) for pid in message.line.split()[1:])
             raise LookupError("the database is away")
@@ -136,7 +136,7 @@ async def test_a_worker_that_is_busy_with_output_still_hears_messages(bench: Ben
     project = function_project(tmp_path, "def run():\n    print('busy')\n    return 'done'\n")
     heard, started = Heard(), asyncio.Event()
 
-    async def report(message: Message | Output | Preparing | Answered) -> None:
+    async def report(message: Message | Output | Preparing | ResultSent) -> None:
         if isinstance(message, Output):
             await asyncio.wait_for(started.wait(), 60)
         await heard.report(message)
@@ -165,7 +165,7 @@ async def test_a_worker_that_is_busy_holds_the_crew_up_instead_of_taking_all_its
     """
     counter, go_on = tmp_path / "counter", asyncio.Event()
 
-    async def report(message: Message | Output | Preparing | Answered) -> None:
+    async def report(message: Message | Output | Preparing | ResultSent) -> None:
         if isinstance(message, Output):
             await go_on.wait()
 

@@ -12,7 +12,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass.projects import recognise
-from windlass.runner import Answered, Output, Preparing, Terminator
+from windlass.runner import Output, Preparing, ResultSent, Terminator
 from windlass_child.protocol.messages import Event, Message, Warned
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def test_a_silence_is_told_once(bench: Bench, project: Path) -> None:
 async def test_a_run_whose_words_wait_to_be_written_is_not_silent(bench: Bench, project: Path) -> None:
     heard, written = Heard(), asyncio.Event()
 
-    async def report(told: Message | Output | Preparing | Answered) -> None:
+    async def report(told: Message | Output | Preparing | ResultSent) -> None:
         await heard.report(told)
         if isinstance(told, Output):
             await written.wait()

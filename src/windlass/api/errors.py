@@ -12,6 +12,7 @@ from windlass import log
 from windlass.access.authentication import TokenEnded, TooManyRequests
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import IdempotencyKeyReused, KeyInUse, QueueFull
+from windlass.lifecycle.approvals import AnsweredBefore, InvalidAnswer, NotWaiting
 from windlass.lifecycle.event_streams import TooManyStreams
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ TITLES: dict[int, str] = {
 }
 RETRY_AFTER = 2
 """Seconds after which a client may repeat a request that got 503, or 429 for too many connections."""
+RETRY_STREAM_AFTER = 10
 LONGEST_SLUG = 63
 DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Headers of every response that does not set them itself. A response is for one client at one time."""
@@ -99,6 +101,25 @@ def no_such_kickoff() -> Problem:
     reveal which.
     """
     return Problem(404, "There is no kickoff with this id here. Check the kickoff_id that POST /kickoff returned.")
+
+
+def no_such_task(task: str) -> Problem:
+    """Returns the Problem for an answer to a task that the kickoff does not have."""
+    return Problem(
+        404,
+        f"The kickoff has no task or question {task[:LONGEST_SLUG]!r}. `human_input` in its status has the `task_id`.",
+    )
+
+
+def not_waiting(kickoff: UUID, *, ended: bool) -> Problem:
+    """Returns the Problem for an answer that nothing waits for."""
+    why = "It has ended." if ended else "Its status has the state PENDING_HUMAN_INPUT while it does."
+    return bad_request(f"Kickoff {kickoff} does not wait for an answer. {why}")
+
+
+def no_approver() -> Problem:
+    message = "This token or user may not answer the questions of this crew. Its setting `approvers` names who may."
+    return Problem(403, message)
 
 
 def no_such_file() -> Problem:
@@ -237,16 +258,17 @@ def problem_of(error: Exception) -> Problem | None:
 
 def _not_accepted(error: Exception) -> Problem | None:
     match error:
-        case IdempotencyKeyReused():
+        case IdempotencyKeyReused() | AnsweredBefore():
             return Problem(409, str(error))
+        case NotWaiting() | InvalidAnswer():
+            return bad_request(str(error))
         case KeyInUse():
             return Problem(409, str(error), {"kickoff_id": str(error.kickoff_id)} if error.kickoff_id else {})
         case QueueFull():
             return _queue_full(error)
-        case TooManyStreams():
-            return Problem(429, str(error), headers={"Retry-After": "10"})
-        case TooManyRequests():
-            return Problem(429, str(error), headers={"Retry-After": str(math.ceil(error.retry_after))})
+        case TooManyStreams() | TooManyRequests():
+            seconds = math.ceil(error.retry_after) if isinstance(error, TooManyRequests) else RETRY_STREAM_AFTER
+            return Problem(429, str(error), headers={"Retry-After": str(seconds)})
     return None
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from windlass.client.errors import Refused
     from windlass.client.requests import Item
-    from windlass.client.results import Event, File, Inputs, Result, Status, Stopped
+    from windlass.client.results import Event, File, Inputs, Result, Resumed, Status, Stopped
 
 PATIENCE = 60.0
 
@@ -134,6 +134,23 @@ class Crew(_AnyCrew):
             found.append(download.path)
         return found
 
+    def resume(
+        self,
+        kickoff_id: str,
+        task_id: str | None = None,
+        *,
+        approve: bool | None = None,
+        feedback: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Resumed:
+        """Answers the question of a kickoff: the one that waits, or with `task_id` that of this id or task.
+
+        `approve` accepts the draft. `feedback` without it has the task run again. A choice of a flow needs only
+        `feedback`. Raises Conflict if somebody has answered before, and InvalidRequest if nothing waits.
+        """
+        exchange = protocol.resume(kickoff_id, task_id, approve, feedback, idempotency_key, self._patience)
+        return self._transport.perform(exchange)
+
     def stop(self, kickoff_id: str) -> Stopped:
         return self._transport.perform(protocol.stop(kickoff_id, self._patience))
 
@@ -242,6 +259,18 @@ class AsyncCrew(_AnyCrew):
                 await self._transport.perform(protocol.content(kickoff_id, file, download.write, self._patience))
             found.append(download.path)
         return found
+
+    async def resume(
+        self,
+        kickoff_id: str,
+        task_id: str | None = None,
+        *,
+        approve: bool | None = None,
+        feedback: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Resumed:
+        exchange = protocol.resume(kickoff_id, task_id, approve, feedback, idempotency_key, self._patience)
+        return await self._transport.perform(exchange)
 
     async def stop(self, kickoff_id: str) -> Stopped:
         return await self._transport.perform(protocol.stop(kickoff_id, self._patience))

@@ -19,7 +19,7 @@ from windlass.client import requests
 from windlass.client.errors import Conflict, CrewError, InvalidRequest, NotACrew, Refused
 from windlass.client.requests import ANSWER_SECONDS, Request
 from windlass.client.responses import Answer, Outcome, parse_content, parse_outcome, refused_item
-from windlass.client.results import File, Inputs, KickoffFailed, Result, Status, StillRunning, Stopped
+from windlass.client.results import File, Inputs, KickoffFailed, Result, Resumed, Status, StillRunning, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +34,8 @@ LONGEST_WAIT = 60.0
 """Seconds: the server's limit for `wait`."""
 PAUSE = 0.5
 """Minimum seconds between two requests for a status, if the server answers immediately."""
+PAUSE_FOR_PERSON = 5.0
+"""Seconds between two requests while the kickoff waits for a person: the server answers those immediately."""
 PAUSES = (0.25, 0.5, 1.0, 2.0)
 """Seconds between tries if the server is unavailable. The last value is repeated."""
 GRACE = 5.0
@@ -169,6 +171,24 @@ def stop(kickoff_id: str, patience: Patience) -> Exchange[Stopped]:
     return Stopped.of((yield from retried(requests.stop(kickoff_id), patience)))
 
 
+def resume(
+    kickoff_id: str,
+    task_id: str | None,
+    approve: bool | None,
+    feedback: str | None,
+    key: str | None,
+    patience: Patience,
+) -> Exchange[Resumed]:
+    """Answers the question of a kickoff, or with `task_id` that question or the one of that task."""
+    if task_id is None:
+        found = yield from status(kickoff_id, 0.0, patience.copy())
+        if found.human_input is None:
+            message = f"Kickoff {kickoff_id} does not wait for an answer: its state is {found.state}."
+            raise InvalidRequest(HTTPStatus.BAD_REQUEST, message, "Wait until its state is PENDING_HUMAN_INPUT.")
+        task_id = found.human_input.task_id
+    return Resumed.of((yield from retried(requests.resume(kickoff_id, task_id, approve, feedback, key), patience)))
+
+
 def delete(kickoff_id: str, stop: bool, patience: Patience) -> Exchange[None]:
     yield from retried(requests.delete(kickoff_id, stop=stop), patience)
 
@@ -198,7 +218,8 @@ def wait(kickoff_id: str, timeout: float | None, patience: Patience) -> Exchange
             return found
         if clock() >= until:
             raise StillRunning(found, seconds)
-        pause = max(0.0, min(began + PAUSE, until) - clock())
+        least = PAUSE if found.human_input is None else PAUSE_FOR_PERSON
+        pause = max(0.0, min(began + least, until) - clock())
 
 
 def run(body: bytes, patience: Patience) -> Exchange[Result]:

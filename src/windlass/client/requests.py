@@ -138,6 +138,15 @@ def delete(kickoff_id: str, *, stop: bool) -> Request:
     return Request("DELETE", f"/kickoffs/{_segment(kickoff_id)}{'?stop=true' if stop else ''}")
 
 
+def resume(
+    kickoff_id: str, task_id: str, approve: bool | None, feedback: str | None, idempotency_key: str | None
+) -> Request:
+    """Requests the answer to a question. It always has an idempotency key, so that it can be repeated."""
+    members = {"execution_id": kickoff_id, "task_id": task_id, "is_approve": approve, "human_feedback": feedback}
+    given = {name: value for name, value in members.items() if value is not None}
+    return Request("POST", "/resume", _json({**given, "idempotencyKey": idempotency_key or str(uuid4())}))
+
+
 def stop_all(state: str | None, user: str | None, before: datetime | None) -> Request:
     wanted = {"state": state, "user": user, "before": _member("before", before)}
     return Request("POST", "/stop", _json({name: value for name, value in wanted.items() if value is not None}))

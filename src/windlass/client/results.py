@@ -140,9 +140,39 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class HumanInput:
+    """What a kickoff asks a person. `task` is the name of the task that asks, `method` that of the method of a flow.
+    `draft` is the text to judge. `choices` are the words that decide, none if any text does.
+    """
+
+    task_id: str
+    task: str | None
+    method: str | None
+    question: str
+    draft: str
+    choices: list[str]
+    asked_at: datetime | None
+    expires_at: datetime | None
+
+    @classmethod
+    def of(cls, member: Mapping[str, Any]) -> Self:
+        choices = _object(member, "response_schema").get("enum")
+        return cls(
+            task_id=str(member.get("task_id")),
+            task=member.get("task"),
+            method=member.get("method"),
+            question=str(member.get("question") or ""),
+            draft=str(member.get("draft") or ""),
+            choices=[str(one) for one in choices] if isinstance(choices, list) else [],
+            asked_at=_moment(member.get("asked_at")),
+            expires_at=_moment(member.get("expires_at")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """The status of a kickoff. `result` is set if it succeeded, `reason` and `error` if it failed. `execution_time` is
-    in seconds. `files` are the first 100 files that the run wrote.
+    """The status of a kickoff. `result` is set if it succeeded, `reason` and `error` if it failed, `human_input` while
+    it waits for a person. `execution_time` is in seconds. `files` are the first 100 files that the run wrote.
     """
 
     kickoff_id: str
@@ -159,6 +189,7 @@ class Status:
     completed_tasks: int | None
     total_tasks: int | None
     waiting_for: Waiting | None
+    human_input: HumanInput | None
     result: Result | None
     reason: str | None
     error: str | None
@@ -177,6 +208,7 @@ class Status:
     @classmethod
     def of(cls, answer: dict[str, Any]) -> Self:
         state, progress, waiting = _state(answer), _object(answer, "progress"), _object(answer, "waiting_for")
+        asked = _object(answer, "human_input")
         return cls(
             kickoff_id=str(answer.get("kickoff_id")),
             state=state,
@@ -192,6 +224,7 @@ class Status:
             completed_tasks=progress.get("completed_tasks"),
             total_tasks=progress.get("total_tasks"),
             waiting_for=_record(Waiting, waiting) if waiting else None,
+            human_input=HumanInput.of(asked) if asked else None,
             result=Result.of(answer) if state == "SUCCESS" else None,
             reason=answer.get("reason"),
             error=answer.get("error"),
@@ -199,6 +232,21 @@ class Status:
             execution_time=answer.get("execution_time"),
             answer=answer,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The effect of an answer. `status` is `resumed`, `retrying` or `completed`. `message` is for a person."""
+
+    kickoff_id: str
+    status: str
+    message: str | None
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        if not isinstance(answer.get("status"), str):
+            raise _not_a_crew("status")
+        return cls(str(answer.get("kickoff_id")), answer["status"], answer.get("message"))
 
 
 @dataclass(frozen=True, slots=True)

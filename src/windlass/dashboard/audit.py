@@ -55,6 +55,16 @@ ACTIONS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "variable": ("Variables", {"set": "Set variables", "unset": "Removed a variable"}),
+    "webhooks": (
+        "Webhooks",
+        {
+            "change": "Changed webhooks",
+            "show_secret": "Showed the signing secret",
+            "rotate_secret": "Rotated the signing secret",
+            "test": "Tested a webhook",
+            "redeliver": "Sent a delivery again",
+        },
+    ),
     "credential": (
         "Credentials",
         {"add": "Added a credential", "change": "Changed a credential", "remove": "Removed a credential"},
@@ -122,7 +132,7 @@ def target_of(row: AuditEntry) -> tuple[str, str | None]:
     if kickoff is not None:
         return short_id(kickoff), None if action == "delete" else f"/ui/executions/{kickoff}"
     quoted = quote(row.target, safe="")
-    of_crew = (group in {"deployment", "variable", "kickoff"}) and row.action != "deployment.remove"
+    of_crew = (group in {"deployment", "variable", "kickoff", "webhooks"}) and row.action != "deployment.remove"
     if of_crew or (group == "token" and row.details.get("deployment") == row.target):
         return row.target, f"/ui/crews/{quoted}"
     if group == "credential" and action != "remove":

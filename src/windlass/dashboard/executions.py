@@ -176,7 +176,7 @@ def seconds_of(row: KickoffRow | Execution) -> float | None:
     """Returns the seconds from the first start to the end, or to now. None: it has not started."""
     if row.started_at is None:
         return None
-    return ((row.finished_at or datetime.now(UTC)) - row.started_at).total_seconds()
+    return ((row.finished_at or datetime.now(UTC)) - row.started_at - row.paused_for).total_seconds()
 
 
 @ROUTES.get("/executions", Role.VIEWER)

@@ -22,6 +22,12 @@ HIDDEN_FROM_USERS = (TRACEBACK, SECRETS_RESOLVED)
 """The types of events that only tokens of the organization see: they have paths, and names of secrets."""
 
 
+HUMAN_INPUT_REQUESTED = "human_input_requested"
+"""The type of the event with a question to a person. The server writes it together with the question, in place of that
+of the child, so that nobody learns of a question that can't be answered yet.
+"""
+
+
 MILESTONES = (
     "task_started",
     "task_completed",
@@ -35,6 +41,8 @@ MILESTONES = (
     "method_execution_started",
     "method_execution_finished",
     "method_execution_failed",
+    HUMAN_INPUT_REQUESTED,
+    "human_input_received",
     TRACEBACK,
     SECRETS_RESOLVED,
 )

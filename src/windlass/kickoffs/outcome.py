@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.waiting import how_often
-from windlass_child.protocol.messages import Failed, Inspected, Succeeded
+from windlass_child.protocol.messages import Asked, Failed, Inspected, Succeeded
 from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Outcome:
     holds the structured output, if there is one, as JSON text that is not parsed yet. With another `state`, there are a
     `reason` and an `error`, one line that a person can act on. A run that was stopped can have an output too. `trace`
     is for the log and the event `traceback`.
+    With the state PENDING_HUMAN_INPUT the run is paused: it has `asked` a person.
     `final` means that another attempt would end the same way: the inputs were refused, or the process broke the
     protocol.
     """
@@ -38,6 +39,7 @@ class Outcome:
     error: str | None = None
     trace: str = ""
     final: bool = False
+    asked: Asked | None = None
 
     @property
     def json(self) -> Any:
@@ -47,8 +49,8 @@ class Outcome:
         return self.structured.value
 
 
-Answer = Inspected | Succeeded | Failed
-"""The last message of a child that completed its order."""
+Answer = Inspected | Succeeded | Failed | Asked
+"""The last message of a child that completed its order, or that can't go on without a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class Ended:
 def decide(ended: Ended) -> Outcome:
     """Returns the outcome of a run. A result counts even if the process failed after it: it may have cost much.
 
-    A run that was stopped is cancelled, because the answer to the request has promised so. Its result is kept.
+    A run that was stopped is cancelled, because the answer to the request has promised so. Its result is kept. A
+    question to a person counts only if nothing has ended the run.
     """
     match ended:
         case Ended(answer=Succeeded(output=output, structured=structured, output_of=output_of)):
@@ -98,16 +101,20 @@ def decide(ended: Ended) -> Outcome:
             return cancelled_outcome(outcome, stop.error) if stop else outcome
         case Ended(asked=Termination() as asked):
             return Outcome(asked.state, reason=asked.reason, error=asked.error)
-        case Ended(answer=Failed() as failed):
-            message = f"{beginning(failed.message, LONGEST_WORDS)} {beginning(failed.hint, LONGEST_WORDS)}".strip()
-            trace = beginning(failed.trace, LONGEST_TRACE)
-            return failure(Reason(failed.reason), message, trace, final=failed.stage == "inputs")
+        case Ended(answer=Failed() | Asked() as answer):
+            return _failed(answer) if isinstance(answer, Failed) else Outcome(State.PENDING_HUMAN_INPUT, asked=answer)
     if ended.garbled or ended.over_limit:
         reason = Reason.LIMIT if ended.over_limit else Reason.CRASHED
         return failure(reason, ended.over_limit or ended.refused or GARBLED, final=True)
     if ended.status is None:
         return lost("the crew's process was lost: the process that started it is gone")
     return failure(Reason.CRASHED, words_for(ended.status, memory_known=ended.memory_known))
+
+
+def _failed(failed: Failed) -> Outcome:
+    message = f"{beginning(failed.message, LONGEST_WORDS)} {beginning(failed.hint, LONGEST_WORDS)}".strip()
+    trace = beginning(failed.trace, LONGEST_TRACE)
+    return failure(Reason(failed.reason), message, trace, final=failed.stage == "inputs")
 
 
 GARBLED = "the crew's code wrote to the socket that its process reports on. Look for os.write."

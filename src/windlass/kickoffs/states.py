@@ -83,7 +83,7 @@ class Reason(StrEnum):
     ERROR = "error"
 
 
-AttemptEnd = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "lost", "released", "retried"]
+AttemptEnd = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "lost", "released", "retried", "paused"]
 """The final state of the kickoff, or the reason why the kickoff went on without this attempt."""
 RETRIED: AttemptEnd = "retried"
 

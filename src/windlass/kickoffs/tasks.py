@@ -141,6 +141,30 @@ class TaskRecords:
             )
         )
 
+    def ask(self, position: int | None, at: float | None = None) -> None:
+        """Notes that the task waits for a person. `at` is the time at which its run ends, None if the run waits too."""
+        record = self.by_position.get(position) if position is not None else None
+        if record is not None:
+            since = None if at is None or record.started_at is None else max(0.0, at - record.started_at)
+            self._put(
+                replace(
+                    record,
+                    state=TaskState.PENDING_HUMAN_INPUT,
+                    execution_time=_sum(record.execution_time, since),
+                )
+            )
+
+    def answer(self, position: int | None) -> None:
+        """Notes that the task goes on after an answer."""
+        record = self.by_position.get(position) if position is not None else None
+        if record is not None and record.state is TaskState.PENDING_HUMAN_INPUT:
+            self._put(replace(record, state=TaskState.RUNNING))
+
+    def name(self, position: int | None) -> str | None:
+        """Returns the name of the task, or the id of a task without a name."""
+        record = self.by_position.get(position) if position is not None else None
+        return (record.name or record.task_id) if record else None
+
     def task_id(self, position: int | None) -> str | None:
         record = self.by_position.get(position) if position is not None else None
         return record.task_id if record else None

@@ -58,6 +58,7 @@ class Waiting:
 WAITS_OF_RUNS: dict[str, Waiting] = {
     one.code: one
     for one in (
+        Waiting("human", "a person to answer a question of its crew"),
         Waiting("end", "its processes to end: it was stopped on request"),
         Waiting("environment", "the files and packages of its version, which its worker does not have yet"),
         Waiting("secrets", "the values of its variables, which its worker reads from their secret managers"),
@@ -132,7 +133,7 @@ def waiting(facts: Facts) -> Waiting | None:
     """
     match facts:
         case Facts(state=State.PENDING_HUMAN_INPUT):
-            return Waiting("human", "a person to answer a question of its crew")
+            return WAITS_OF_RUNS["human"]
         case Facts(state=State.STARTED):
             return WAITS_OF_RUNS.get(facts.waiting_for or "")
         case Facts(state=State.PENDING):

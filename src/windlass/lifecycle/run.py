@@ -6,28 +6,33 @@ import asyncio
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from windlass import log
-from windlass.aio import cancelled, shielded
+from windlass.aio import cancelled, offload, shielded
 from windlass.errors import DatabaseUnavailable, ProjectError, Unstorable, WindlassError
-from windlass.kickoffs.events import SECRETS_RESOLVED, TRACEBACK
+from windlass.kickoffs.events import HUMAN_INPUT_REQUESTED, SECRETS_RESOLVED, TRACEBACK
+from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import LONGEST_WORDS, Ended, Outcome, decide, failure, lost, stopped
+from windlass.kickoffs.questions import Question
 from windlass.kickoffs.states import Reason
 from windlass.kickoffs.tasks import MOST_RECORDS, TaskRecords, TooManyRecords, Warning_
 from windlass.lifecycle.background_tasks import until_the_database_answers
+from windlass.lifecycle.live_questions import LiveQuestions
 from windlass.lifecycle.run_ending import RunEnding
 from windlass.lifecycle.run_files import RunFiles
 from windlass.lifecycle.run_recorder import Journal, NoLongerOurs, RunRecorder
 from windlass.lifecycle.worker_config import Code, UnreadableSecrets
 from windlass.projects import Options
-from windlass.runner import Answered, LeaseHandle, Output, Preparing, Runner, RunSpec, Terminator
+from windlass.runner import LeaseHandle, Output, Preparing, ResultSent, Runner, RunSpec, Terminator
 from windlass.runner.run_context import at_the_latest, timed_out, unless_ended
 from windlass.runner.run_spec import no_journal
 from windlass_child.masking.secret_values import SecretValues
 from windlass_child.masking.server_paths import ServerPaths
 from windlass_child.process.budget import hint
 from windlass_child.protocol.messages import (
+    Asked,
     Event,
     JournalAppend,
     Message,
@@ -44,6 +49,7 @@ from windlass_child.protocol.truncation import beginning
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from windlass.lifecycle.notices import Notices
     from windlass.lifecycle.slots import Slots
     from windlass.lifecycle.worker_config import CrewEnvironment, Environment, Observer, WorkerConfig
     from windlass.runner.run_folder import RunFolder
@@ -73,7 +79,7 @@ class Run:
     """Runs one attempt of one kickoff in this worker, from claimed to settled.
 
     `lease_handle` connects the run to the worker's lease. `key_ring` decrypts the journal. The run takes one of the
-    `slots`.
+    `slots`. `answers` notifies of the answers of people.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class Run:
         *,
         observers: Sequence[Observer],
         slots: Slots,
+        answers: Notices,
     ) -> None:
         self.claimed = claimed
         self._config = config
@@ -99,7 +106,8 @@ class Run:
         self._runner = runner
         self._records = TaskRecords(claimed.manifest.tasks)
         self._reports = RunRecorder(store, claimed, self._records, lease_handle, self._limits, self._terminator)
-        self._journal = Journal(store, key_ring, claimed.id)
+        self._journal = Journal(store, key_ring, claimed)
+        self._questions = LiveQuestions(store, answers, claimed, lease_handle, self._terminator, self._go_on)
         self.files = RunFiles(store, claimed, config.files, self._reports.warn)
         self._ending = RunEnding(
             claimed,
@@ -129,11 +137,23 @@ class Run:
         await until_the_database_answers(self._recall)
         running = asyncio.create_task(self._run_within_limits(environment))
         try:
-            self._show(await self._ending.settle_for_sure(await self._outcome(running)))
+            self._show(await self._settled(await self._outcome(running)))
         except NoLongerOurs:
             logger.event("kickoff.taken", kickoff_id=self.claimed.id, attempt=self.claimed.attempt)
         finally:
+            await self._questions.stop()
             await self._until_removed(running)
+
+    async def _settled(self, outcome: Outcome) -> Outcome:
+        if outcome.asked is None:
+            return await self._ending.settle_for_sure(outcome)
+        entry, question = await self._journal.entry(outcome.asked), self._question(outcome.asked)
+        event = self._reports.last_event(HUMAN_INPUT_REQUESTED, time.time(), await self._described(question))
+        return await self._ending.pause(outcome, question, entry, event)
+
+    async def _described(self, question: Question) -> dict[str, object]:
+        task = self._records.name(question.position)
+        return await offload(len(question.draft), lambda: question.to_json(task, datetime.now(UTC)))
 
     def _show(self, message: object) -> None:
         for observe in self._observers:
@@ -183,6 +203,8 @@ class Run:
                     raise
                 outcome = self._settleable.result() if self._settleable.done() else running.result()
                 self.over = True
+                if outcome.asked:
+                    self._records.ask(outcome.asked.position, time.time())
                 if outcome.trace:
                     await self._reports.add(TRACEBACK, time.time(), {"text": outcome.trace})
                 self._reports.close()
@@ -322,19 +344,33 @@ class Run:
             hooks=self,
         )
 
-    async def _handle(self, report: Message | Output | Preparing | Answered) -> None:
+    async def _handle(self, report: Message | Output | Preparing | ResultSent) -> None:
         self._show(report)
-        if not isinstance(report, TaskEnded | JournalAppend) or self._reports.stored.take(report):
+        if not isinstance(report, TaskEnded | JournalAppend | Asked):
             await self._take(report)
+        elif self._reports.stored.take(report):
+            await self._keep(report)
         self._reports.wake()
 
-    async def _take(self, report: Message | Output | Preparing | Answered) -> None:
+    async def _keep(self, report: TaskEnded | JournalAppend | Asked) -> None:
+        """Keeps what a later attempt needs."""
+        match report:
+            case TaskEnded():
+                await self._reports.task(report)
+            case JournalAppend():
+                files = await self.files.at_step(found=report.files)
+                await self._reports.journal(replace(await self._journal.entry(report), files=files))
+            case Asked():
+                await self._ask(report)
+
+    async def _take(self, report: Message | Output | Preparing | ResultSent) -> None:
         match report:
             case Event():
-                await self._reports.add(report.type[:LONGEST_TYPE], report.at, report.payload)
+                if report.type != HUMAN_INPUT_REQUESTED:  # that one is written with the question
+                    await self._reports.add(report.type[:LONGEST_TYPE], report.at, report.payload)
             case Output():
                 await self._reports.add(f"output_{report.stream}", report.at, {"line": report.line})
-            case TasksKnown() | TaskStarted() | TaskEnded():
+            case TasksKnown() | TaskStarted():
                 await self._reports.task(report)
             case Tokens():
                 self._reports.usage.add(report)
@@ -342,19 +378,48 @@ class Run:
             case ModelCalled():
                 self._reports.model_calls += 1
                 self._check_budget()
-            case JournalAppend():
-                files = await self.files.at_step(found=report.files)
-                await self._reports.journal(replace(await self._journal.entry(report), files=files))
             case Warned():
                 self._reports.warn(
                     Warning_(report.code[:LONGEST_TYPE], report.message, self._records.task_id(report.task))
                 )
             case Preparing():
                 self._wait_for(report.what)
-            case Answered():
+            case ResultSent():
                 self._end_soon(report)
 
-    def _end_soon(self, answered: Answered) -> None:
+    async def _ask(self, asked: Asked) -> None:
+        """Records a question for whose answer the process waits alive."""
+        files = await self.files.at_step(found=asked.files)
+        entry = replace(await self._journal.entry(asked), files=files)
+        question = self._question(asked)
+        self._records.ask(asked.position)
+        await self._reports.add(HUMAN_INPUT_REQUESTED, time.time(), await self._described(question))
+        await self._reports.ask(question, entry)
+        self._questions.ask(question)
+
+    def _go_on(self, question: Question) -> None:
+        self._records.answer(question.position)
+        if not self._questions.any_open:
+            self._wait_for(None)
+        self._reports.wake()
+
+    def _question(self, asked: Asked) -> Question:
+        return Question(
+            new_id(),
+            self.claimed.deployment_id,
+            asked.number,
+            asked.key,
+            asked.question,
+            asked.draft,
+            asked.position,
+            asked.method,
+            asked.choices,
+            asked.waits,
+            self._options.approval_timeout,
+            self._options.approval_on_timeout,
+        )
+
+    def _end_soon(self, answered: ResultSent) -> None:
         self._reports.hold()
         if answered.idle_soon:
             self.slot.offer()

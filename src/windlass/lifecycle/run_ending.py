@@ -19,14 +19,17 @@ from windlass.kickoffs.states import Reason, State
 from windlass.lifecycle.background_tasks import LARGE, until_stored, until_the_database_answers
 from windlass.store.claiming import host
 from windlass.store.ending import Interruption
+from windlass.store.reporting import Batch
 from windlass_child.protocol.sizes import size_in_words
 from windlass_child.protocol.truncation import beginning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from windlass.kickoffs.events import StoredEvent
     from windlass.kickoffs.files import FileChanges
     from windlass.kickoffs.outcome import Outcome
+    from windlass.kickoffs.questions import Question
     from windlass.kickoffs.retries import Retries
     from windlass.kickoffs.tasks import TaskRecords
     from windlass.lifecycle.run_files import RunFiles
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from windlass.runner import LeaseHandle
     from windlass.store.claiming import Claimed
     from windlass.store.kickoffs import KickoffStore
-    from windlass.store.reporting import Batch
+    from windlass.store.reporting import JournalEntry
 
 logger = log.logger(__name__)
 
@@ -88,6 +91,30 @@ class RunEnding:
         """
         settled = await self._settled_with_last_reports(outcome)
         return settled or await self._settled_alone(await self._write_last_reports(outcome))
+
+    async def pause(self, outcome: Outcome, question: Question, entry: JournalEntry, event: StoredEvent) -> Outcome:
+        """Pauses the kickoff until a person answers, with the last reports of the run. Returns the settled outcome: a
+        failure if the draft can't be stored.
+        """
+        usage, warnings = self._reports.usage, self._records.warnings
+        last = self._reports.last or Batch(model_calls=self._reports.model_calls)
+        events = [*last.events, event]
+        batch = replace(last, events=events, usage=usage, warnings=warnings, entries=[entry], questions=[question])
+        kickoff, attempt = self._claimed.id, self._claimed.attempt
+        try:
+            state = await until_stored(
+                lambda: self._store.pause(kickoff, attempt, batch, self._file_changes), self._store.answers, batch.size
+            )
+        except Unstorable as error:
+            message = f"the draft for a person is {size_in_words(len(question.draft))}, and {error}"
+            failed = failure(Reason.LIMIT, beginning(message, LONGEST_WORDS), final=True)
+            return await self._settle_reduced(await self._write_last_reports(failed))
+        if state is State.CANCELLED:
+            outcome = cancelled_outcome(outcome, STOPPED)
+            metrics.ENDED.labels(outcome.state).inc()
+        names = {State.PENDING_HUMAN_INPUT: "kickoff.paused", State.CANCELLED: "kickoff.ended", None: "kickoff.taken"}
+        logger.event(names[state], kickoff_id=kickoff, attempt=attempt, state=outcome.state)
+        return outcome
 
     async def _settled_with_last_reports(self, outcome: Outcome) -> Outcome | None:
         """Writes the last reports and the outcome in one statement, when the kickoff ends and both are small.

@@ -19,7 +19,7 @@ from windlass.lifecycle.storage_limits import Stored
 from windlass.lifecycle.stream_chunks import StreamChunks
 from windlass.secrets.key_ring import Sealed
 from windlass.store.reporting import Batch, JournalEntry
-from windlass_child.protocol.messages import JournalReplay
+from windlass_child.protocol.messages import Answered, Asked, JournalReplay
 from windlass_child.protocol.sizes import size_in_words
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.kickoffs.limits import Limits
+    from windlass.kickoffs.questions import Question
     from windlass.kickoffs.tasks import TaskRecords, Warning_
     from windlass.runner import LeaseHandle, Terminator
     from windlass.secrets.key_ring import KeyRing
@@ -96,6 +97,7 @@ class RunRecorder:
         self._waiting: list[StoredEvent] = []
         self._chunks = StreamChunks()
         self._entries: list[JournalEntry] = []
+        self._questions: list[Question] = []
         self._bytes = 0
         self._flushes: list[asyncio.Future[None]] = []
         self._something = asyncio.Event()
@@ -135,6 +137,11 @@ class RunRecorder:
         if self._grow(len(event.payload)):
             await self._flushed()
 
+    def last_event(self, kind: str, at: float, payload: dict[str, object]) -> StoredEvent:
+        """Returns an event with the next number, to be written with the end of the run."""
+        self._seq += 1
+        return stored_event(self._seq, kind, at, payload)
+
     async def task(self, message: TasksKnown | TaskStarted | TaskEnded) -> None:
         """Applies the message to the task records. Raises TooManyRecords."""
         await self._room.wait()
@@ -148,6 +155,13 @@ class RunRecorder:
         self._urgent.set()
         if self._grow(len(entry.record)):
             await self._flushed()
+
+    async def ask(self, question: Question, entry: JournalEntry) -> None:
+        """Records that the process waits for a person."""
+        self._questions.append(question)
+        self._bytes += len(question.draft)
+        self.waiting_for = "human"
+        await self.journal(entry)
 
     def _grow(self, size: int) -> bool:
         """Counts the bytes of a report. Returns whether the caller must wait until it is written."""
@@ -243,9 +257,13 @@ class RunRecorder:
         del self._waiting[: len(events)]
         records = [] if self._waiting else self._records.take_changed(room)
         entries: list[JournalEntry] = []
+        questions: list[Question] = []
         if not self._waiting and not self._records.changed:
             entries, _ = fitting(self._entries, BATCH_BYTES, lambda entry: len(entry.record))
             del self._entries[: len(entries)]
+            numbers = {entry.number for entry in entries}
+            questions = [one for one in self._questions if one.number in numbers]
+            self._questions = [one for one in self._questions if one.number not in numbers]
         usage = replace(self.usage) if self.usage != self._written_usage else None
         warnings = self.take_warnings()
         changes = bool(warnings or entries or usage) or self._differs()
@@ -254,6 +272,7 @@ class RunRecorder:
             records,
             warnings,
             entries,
+            questions,
             usage,
             self.waiting_for,
             self.model_calls,
@@ -292,7 +311,8 @@ class RunRecorder:
         self._written_start = batch.process_started
         self._written_usage = batch.usage or self._written_usage
         for entry in batch.entries:
-            self._lease_handle.written(entry.number)
+            if entry.confirmed:
+                self._lease_handle.written(entry.number)
 
 
 def fitting(items: Sequence[T], room: int, size: Callable[[T], int]) -> tuple[list[T], int]:
@@ -309,13 +329,15 @@ def fitting(items: Sequence[T], room: int, size: Callable[[T], int]) -> tuple[li
 class Journal:
     """Encrypts and decrypts the journal entries of one kickoff."""
 
-    def __init__(self, store: KickoffStore, key_ring: KeyRing, kickoff: UUID) -> None:
+    def __init__(self, store: KickoffStore, key_ring: KeyRing, claimed: Claimed) -> None:
         self._store = store
         self._key_ring = key_ring
-        self._kickoff = kickoff
+        self._claimed = claimed
+        self._kickoff = claimed.id
 
-    async def replay(self) -> AsyncIterator[list[JournalReplay]]:
-        """Yields the decrypted entries in order, in parts of bounded size. Waits while the database is away.
+    async def replay(self) -> AsyncIterator[Sequence[JournalReplay | Answered]]:
+        """Yields the decrypted entries in order, in parts of bounded size, then the answers to questions. Waits while
+        the database is away.
 
         Raises UnknownKey and Damaged if an entry can't be decrypted.
         """
@@ -323,8 +345,12 @@ class Journal:
         while part := await until_the_database_answers(partial(self._store.journal, self._kickoff, last)):
             last = part[-1].number
             yield await offload(sum(len(one.record) for one in part), partial(self._opened, part))
+        if self._claimed.asked:
+            read = partial(self._store.answers_of, self._kickoff, self._claimed.attempt)
+            answers = await until_the_database_answers(read)
+            yield [Answered(one.number, one.answer.approved, one.answer.feedback) for one in answers if one.answer]
 
-    async def entry(self, step: JournalAppend) -> JournalEntry:
+    async def entry(self, step: JournalAppend | Asked) -> JournalEntry:
         return await offload(len(step.record), lambda: self._seal(step))
 
     def _opened(self, part: Sequence[JournalRow]) -> list[JournalReplay]:
@@ -334,8 +360,10 @@ class Journal:
         record = self._key_ring.open(one.record, Sealed.JOURNAL_RECORD.of(self._row(one.number)))
         return JournalReplay(one.number, one.key, record, one.output)
 
-    def _seal(self, step: JournalAppend) -> JournalEntry:
+    def _seal(self, step: JournalAppend | Asked) -> JournalEntry:
         record = self._key_ring.seal(step.record, Sealed.JOURNAL_RECORD.of(self._row(step.number)))
+        if isinstance(step, Asked):  # without a position: its task is not finished, and a later attempt runs it again
+            return JournalEntry(step.number, step.key, record, confirmed=False)
         return JournalEntry(step.number, step.key, record, step.position, output_elsewhere=step.output_elsewhere)
 
     def _row(self, number: int) -> str:

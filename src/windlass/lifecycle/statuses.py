@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from windlass.batching import Batcher
 from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.events import HIDDEN_FROM_USERS
+from windlass.kickoffs.states import State
 from windlass.kickoffs.waiting import waiting
 from windlass.lifecycle.notices import Notices
 from windlass.store.listener import ENDED
@@ -79,15 +80,24 @@ class Statuses:
         return await self._store.events(kickoff, after=after, limit=limit, hidden=hidden)
 
     async def get_ended(
-        self, kickoff: UUID, seconds: float, may_wait: Callable[[KickoffStatus], bool] = lambda _: True
+        self,
+        kickoff: UUID,
+        seconds: float,
+        may_wait: Callable[[KickoffStatus], bool] = lambda _: True,
+        *,
+        or_asking: bool = False,
     ) -> KickoffStatus | None:
-        """Returns the same as `get`. If `may_wait` holds for the status, waits at most `seconds` for the end before."""
+        """Returns the same as `get`. If `may_wait` holds for the status, waits at most `seconds` for the end before.
+        With `or_asking`, waits only until the kickoff waits for a person.
+        """
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
         while True:
             with self._ends.of(kickoff) as notice:
                 found = await self.get(kickoff)
                 if found is None or found.state.ended or not may_wait(found):
+                    return found
+                if or_asking and found.state is State.PENDING_HUMAN_INPUT:
                     return found
                 if not await _notified(notice, deadline - clock.time()):
                     return await self.get(kickoff)

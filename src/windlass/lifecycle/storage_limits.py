@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from windlass.kickoffs.limits import Limits
     from windlass.runner import Terminator
-    from windlass_child.protocol.messages import JournalAppend
+    from windlass_child.protocol.messages import Asked, JournalAppend
 
 ROW = 100
 """Approximate bytes of a database row in addition to its value."""
@@ -71,11 +71,12 @@ class Stored:
             self._warn(Warning_(code, f"{message} {WHERE}."))
         return fits and not self.full
 
-    def take(self, report: TaskEnded | JournalAppend) -> bool:
+    def take(self, report: TaskEnded | JournalAppend | Asked) -> bool:
         """Counts the bytes that the report adds to the database. Returns False when the report must be dropped."""
         if self.full:
             return False
-        self.add(len(report.output or "") if isinstance(report, TaskEnded) else len(report.record))
+        size = len(report.output or "") if isinstance(report, TaskEnded) else len(report.record)
+        self.add(size + len(getattr(report, "draft", "")))
         return True
 
     def add_event(self, kind: str, size: int) -> None:

@@ -17,12 +17,13 @@ from windlass.errors import DatabaseUnavailable
 from windlass.kickoffs.ids import accepted_at, new_id
 from windlass.kickoffs.states import State
 from windlass.lifecycle.background_tasks import BackgroundTasks
+from windlass.lifecycle.notices import Notices
 from windlass.lifecycle.run import Run
 from windlass.lifecycle.run_recorder import PURPOSE
 from windlass.lifecycle.slots import Slots
 from windlass.runner import LeaseHandle, boottime
 from windlass.store.claiming import AT_ONCE, FIRST, WorkerUsage
-from windlass.store.listener import KICKOFFS, STOPS, Listener
+from windlass.store.listener import ANSWERS, KICKOFFS, STOPS, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,6 +99,7 @@ class Worker:
         self._runs: dict[tuple[UUID, int], Running] = {}
         self._renewing: dict[tuple[UUID, int], asyncio.Task[None]] = {}
         self._stop_requests: set[UUID] = set()
+        self._answers = Notices(listener, ANSWERS)
         self._keys_from = FIRST
         self._notified = asyncio.Event()
         self._recent: list[UUID] = []
@@ -246,6 +248,7 @@ class Worker:
             self._config,
             observers=self._observers,
             slots=self._slots,
+            answers=self._answers,
         )
         task = asyncio.create_task(self._run(run), name=f"kickoff {claimed.id}")
         self._runs[key] = Running(run, task)
@@ -270,6 +273,7 @@ class Worker:
         # it would reap its own kickoffs.
         await self._renew()
         await self._reap()
+        await self._expire_questions()
         await self._store.workers.seen(
             self.id,
             slots=0 if self._draining or not self._is_able else self._config.slots,
@@ -309,6 +313,10 @@ class Worker:
             logger.event(
                 "kickoff.lost", kickoff_id=kickoff, why="its worker's lease ended", again=state is State.PENDING
             )
+
+    async def _expire_questions(self) -> None:
+        for expired in await self._store.expire_questions():
+            logger.event("question.expired", kickoff_id=expired.kickoff_id, answered=expired.answer is not None)
 
     async def _promote(self) -> None:
         turn = await self._store.promote(self._keys_from)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from windlass.errors import ProjectError
 from windlass.kickoffs.declared_settings import (
+    SECONDS,
     BadSetting,
     Group,
     Kind,
@@ -29,6 +30,7 @@ from windlass.kickoffs.declared_settings import (
     whole,
 )
 from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.questions import FAIL
 from windlass.kickoffs.retention import Retention
 from windlass.kickoffs.retries import Retries
 
@@ -46,9 +48,12 @@ RETENTION = Group(
     "Retention", "How long data of kickoffs is kept after they have ended. 0 or `forever` keeps the data."
 )
 RUNS = Group("Runs and clients", "How a run starts, and what clients of the crew may do.")
+APPROVALS = Group("Questions to people", "Who answers when a crew asks a person, and what happens if nobody does.")
 FILES = Group("Files of the project", "What the version of a project consists of, and which Python runs it.")
 ORIGIN = re.compile(r"\*|https?://(?:[a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
 MOST_ORIGINS = 100
+LONGEST_WORD = 200
+MOST_APPROVERS = 100
 
 
 def _are_patterns(value: Any) -> bool:
@@ -68,6 +73,14 @@ def _is_python(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and value.isprintable()
 
 
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() == value and 0 < len(value) <= LONGEST_WORD
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= MOST_APPROVERS and all(map(_is_word, value))
+
+
 def _origins(given: list[str]) -> list[str]:
     for one in given:
         if not ORIGIN.fullmatch(one):
@@ -82,6 +95,14 @@ PATTERNS = Kind(
 PYTHON = Kind(
     "text", 'a version such as "3.12", or the path of an interpreter or an environment',
     lambda value: value if _is_python(value) else None, str,
+)  # fmt: skip
+WORD = Kind(
+    "text", "fail, approve, reject or a choice of a flow, of at most 200 characters",
+    lambda value: value if _is_word(value) else None, str,
+)  # fmt: skip
+APPROVERS = Kind(
+    "lines", f"a list of at most {MOST_APPROVERS} roles and names of users",
+    lambda value: value if _are_names(value) else None, list[str],
 )  # fmt: skip
 ORIGINS = Kind("lines", "a list of origins", _origins, list[str], {"max_length": MOST_ORIGINS})
 
@@ -137,6 +158,30 @@ class Options:
         "Form of the result",
         "The form of the result in its statuses. A token can have a form of its own.",
         group=RUNS,
+    )
+    approval_timeout: float | None = setting(
+        None,
+        SECONDS,
+        "Time for an answer",
+        "Time in which a person must answer a question of the crew.",
+        group=APPROVALS,
+    )
+    approval_on_timeout: str = setting(
+        FAIL,
+        WORD,
+        "Without an answer",
+        "What happens after that time: `fail` ends the kickoff, `approve` and `reject` answer. Another word is the "
+        "choice that is taken in a flow.",
+        group=APPROVALS,
+    )
+    approvers: list[str] = setting(
+        list,
+        APPROVERS,
+        "Who may answer",
+        "Names of users, `users` (each of them for own kickoffs), `developer`, `owner` (people with at least this "
+        "role) and `organization` (its tokens). None: all who may start kickoffs.",
+        group=APPROVALS,
+        by="deployment",
     )
     secret_in_prompt: Literal["warn", "refuse"] = setting(
         "warn",

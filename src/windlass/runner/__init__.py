@@ -3,16 +3,16 @@ database.
 """
 
 from windlass.runner.run_context import LeaseHandle, Terminator
-from windlass.runner.run_spec import Answered, Output, Preparing, Report, RunnerConfig, RunSpec
+from windlass.runner.run_spec import Output, Preparing, Report, ResultSent, RunnerConfig, RunSpec
 from windlass.runner.runner import Runner
 from windlass_child.protocol.lease import boottime
 
 __all__ = [
-    "Answered",
     "LeaseHandle",
     "Output",
     "Preparing",
     "Report",
+    "ResultSent",
     "RunSpec",
     "Runner",
     "RunnerConfig",

@@ -26,12 +26,13 @@ from windlass.runner.io import (
 from windlass.runner.processes import end_family
 from windlass.runner.resource_monitor import WatchedRun, out_of_memory
 from windlass.runner.run_context import LAPSED
-from windlass.runner.run_spec import Answered, no_journal
+from windlass.runner.run_spec import ResultSent, no_journal
 from windlass_child.masking.secret_values import SecretValues
 from windlass_child.protocol.frames import BadMessage, encode
 from windlass_child.protocol.messages import (
     FROM_CHILD,
     Abort,
+    Asked,
     Born,
     Event,
     Lease,
@@ -252,14 +253,17 @@ class Child:
         """Handles a message. Returns the answer that the child has given so far, `answer` if this is none."""
         if isinstance(message, Born):
             self._messages.refuse(watched.take(message, self._messages.take_descriptors()))
-        elif isinstance(message, Answer):
+        elif isinstance(message, Answer) and not (isinstance(message, Asked) and message.waits):
             answer = None if supervision.context.lease_handle.lapsed else message
-            await report(Answered(self.takes_more and isinstance(message, Succeeded)))
+            await report(ResultSent(self.takes_more and isinstance(message, Succeeded)))
         else:
             await report(message)
         return answer
 
     async def _report_stall(self, seconds: float, watched: WatchedRun, supervision: Supervision) -> None:
+        if supervision.context.lease_handle.waits_for_person:
+            watched.alive_at, watched.stall_reported = time.monotonic(), False
+            return
         report = supervision.context.report
         stacks = supervision.secrets.masked(await self._zygote.stacks_of(self._name, watched.stacks))
         await report(Event("stalled", time.time(), {"seconds": round(seconds, 1), "stacks": stacks}))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from windlass.runner.run_spec import Report
     from windlass_child.masking.secret_values import SecretValues
-    from windlass_child.protocol.messages import JournalReplay
+    from windlass_child.protocol.messages import Answered, JournalReplay
 
 
 MOST_AT_ONCE = 253
@@ -310,7 +310,7 @@ AT_ONCE = 1 << 20
 """Bytes that are encoded before they are sent. A whole journal may be too large to be in memory twice."""
 
 
-async def next_frames(entries: Iterator[JournalReplay]) -> bytes:
+async def next_frames(entries: Iterator[JournalReplay | Answered]) -> bytes:
     """Returns the frames of the next entries, about AT_ONCE bytes; none at the end. Encodes them in a thread, because
     they may be large.
 
@@ -319,7 +319,7 @@ async def next_frames(entries: Iterator[JournalReplay]) -> bytes:
     return await asyncio.to_thread(encoded, entries)
 
 
-def encoded(entries: Iterator[JournalReplay]) -> bytes:
+def encoded(entries: Iterator[JournalReplay | Answered]) -> bytes:
     frames = bytearray()
     for entry in entries:
         frames += frame_of(entry)
@@ -328,11 +328,11 @@ def encoded(entries: Iterator[JournalReplay]) -> bytes:
     return bytes(frames)
 
 
-def frame_of(entry: JournalReplay) -> bytes:
+def frame_of(entry: JournalReplay | Answered) -> bytes:
     try:
         return encode(entry)
     except TooLarge as error:
         raise WindlassError(
-            f"the journal entry of {entry.key} can't be sent to the crew: {error}.",
+            f"the journal entry of {getattr(entry, 'key', 'an answer')} can't be sent to the crew: {error}.",
             "Start the kickoff anew, and let that step return less, or the place where its data is stored.",
         ) from error

@@ -15,7 +15,7 @@ from windlass.kickoffs.limits import WHERE
 from windlass.kickoffs.outcome import Termination
 from windlass.kickoffs.states import Reason, State
 from windlass_child.protocol.lease import LOOK_AGAIN_SECONDS, has_lapsed, wait_for
-from windlass_child.protocol.messages import JournalCommitted, Lease
+from windlass_child.protocol.messages import Answered, JournalCommitted, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -45,9 +45,9 @@ class RunContext:
 
 
 class LeaseHandle:
-    """Passes lease renewals and journal commits from a worker to a run.
+    """Passes lease renewals, journal commits and the answers of people from a worker to a run.
 
-    It may be used before the run begins and after it has ended. `extend` and `written` wait for nothing.
+    It may be used before the run begins and after it has ended. `extend`, `written` and `answer` wait for nothing.
     """
 
     def __init__(self, until: float | None = None) -> None:
@@ -56,6 +56,9 @@ class LeaseHandle:
         self._renewed: Callable[[float], None] | None = None
         self._unsent_lease = False
         self._unsent_numbers: deque[int] = deque(maxlen=MOST_UNREAD)
+        self._unsent_answers: list[Answered] = []
+        self.waits_for_person = False
+        """True while the process waits for a person, and so gives no sign of life."""
         self._news = asyncio.Event()
 
     def begin(self, until: float | None) -> None:
@@ -82,6 +85,11 @@ class LeaseHandle:
         self._unsent_numbers.append(number)
         self._news.set()
 
+    def answer(self, answer: Answered) -> None:
+        """Passes on the answer to a question for which the process waits."""
+        self._unsent_answers.append(answer)
+        self._news.set()
+
     @contextlib.contextmanager
     def held(self, renewed: Callable[[float], None]) -> Iterator[None]:
         """Calls `renewed` with the end of the lease at once, and with each later end during the block. `news` has the
@@ -95,12 +103,14 @@ class LeaseHandle:
         finally:
             self._renewed = None
 
-    async def news(self) -> list[Lease | JournalCommitted]:
+    async def news(self) -> list[Lease | JournalCommitted | Answered]:
         """Waits for the next messages to the child, and returns them. Of several renewals it returns the last one."""
         await self._news.wait()
         self._news.clear()
-        news: list[Lease | JournalCommitted] = [JournalCommitted(number) for number in self._unsent_numbers]
+        news: list[Lease | JournalCommitted | Answered] = [JournalCommitted(number) for number in self._unsent_numbers]
         self._unsent_numbers.clear()
+        news += self._unsent_answers
+        self._unsent_answers = []
         if self._unsent_lease and self.until is not None:
             news.append(Lease(self.until))
             self._unsent_lease = False

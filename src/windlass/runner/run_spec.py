@@ -11,7 +11,7 @@ from windlass.kickoffs.limits import Limits
 from windlass.runner.prepared_interpreters import Prepared
 from windlass_child.masking.secret_parts import is_of_the_machine
 from windlass_child.protocol.frames import encode
-from windlass_child.protocol.messages import Budget, Inspect, JournalReplay, Message, Project, Run
+from windlass_child.protocol.messages import Answered, Budget, Inspect, JournalReplay, Message, Project, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from windlass_child.protocol.messages import ProcessEnvironment
 
 
-Replay = Callable[[], AsyncIterator[Sequence[JournalReplay]]]
-"""Yields the entries of earlier attempts in the order of their numbers, in parts: a whole journal may be large."""
+Replay = Callable[[], AsyncIterator[Sequence[JournalReplay | Answered]]]
+"""Yields the entries of earlier attempts in the order of their numbers, in parts: a whole journal may be large. The
+answers of people to questions of earlier attempts follow.
+"""
 
 
-async def no_journal() -> AsyncIterator[Sequence[JournalReplay]]:
+async def no_journal() -> AsyncIterator[Sequence[JournalReplay | Answered]]:
     """Is the Replay of a first attempt."""
-    none: tuple[Sequence[JournalReplay], ...] = ()
+    none: tuple[Sequence[JournalReplay | Answered], ...] = ()
     for part in none:
         yield part
 
@@ -121,15 +123,15 @@ class Preparing:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """Reports that the run has sent its answer, and ends soon. With `idle_soon` its process will then wait for another
-    run, and runs no exit handlers.
+class ResultSent:
+    """Reports that the run has sent its last message, and ends soon. With `idle_soon` its process will then wait for
+    another run, and runs no exit handlers.
     """
 
     idle_soon: bool
 
 
-Report = Callable[[Message | Output | Preparing | Answered], Awaitable[None]]
+Report = Callable[[Message | Output | Preparing | ResultSent], Awaitable[None]]
 """Called with each message or line of a run. Each source (messages, stdout, stderr) is read on only after the call."""
 
 
@@ -157,7 +159,7 @@ def sendable(message: Run | Inspect) -> bytes:
         raise WindlassError(f"the inputs can't be given to the crew: {error}.") from error
 
 
-async def discard(_: Message | Output | Preparing | Answered) -> None:
+async def discard(_: Message | Output | Preparing | ResultSent) -> None:
     pass
 
 

@@ -49,7 +49,7 @@ class Claimed:
     `digest` is the digest of the project's files in that version. `settings` and `variables` are those of the
     deployment at the time of the claim. `ran_for` is the number of seconds since its first
     start. `usage` and `model_calls` are the totals of its earlier attempts. `isolated` means that an earlier attempt
-    lost its process.
+    lost its process. `asked` means that an earlier attempt has asked a person.
     """
 
     id: UUID
@@ -70,6 +70,7 @@ class Claimed:
     model_calls: int = 0
     concurrency_key: str | None = None
     stop_requested: bool = False
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from windlass.store.kickoff_list import KickoffList
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
 
@@ -49,6 +49,7 @@ class Execution:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    paused_for: timedelta
     run_at: datetime | None
     stopping: bool
     priority: int

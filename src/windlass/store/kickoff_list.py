@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from psycopg import sql
@@ -95,6 +96,8 @@ class KickoffRow:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    paused_for: timedelta = timedelta()
+    """The time in which it waited for a person without a process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from windlass.store.accepting import IDEMPOTENCY_LASTS, MAX_WAITING, USER_SHARE,
 from windlass.store.claiming import Claims, WorkerStore
 from windlass.store.ending import Endings
 from windlass.store.files import FileStore
+from windlass.store.questions import Questions
 from windlass.store.reading import KickoffReads
 from windlass.store.reporting import Reports
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from windlass.store.database import Database
 
 
-class KickoffStore(Accepting, Claims, Reports, Endings, KickoffReads):
+class KickoffStore(Accepting, Claims, Reports, Endings, Questions, KickoffReads):
     """Stores kickoffs and changes their states.
 
     Each change of state is one guarded statement. Its return value reports whether the change took effect.

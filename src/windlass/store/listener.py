@@ -13,10 +13,10 @@ from windlass.aio import cancelled
 from windlass.store.barrier import BARRIERS, LISTENER, NOTIFY, PASSED
 from windlass.store.database import KEEPALIVES, prepare_session
 
-KICKOFFS, ENDED, STOPS = "windlass_kickoffs", "windlass_ended", "windlass_stops"
+KICKOFFS, ENDED, STOPS, ANSWERS = "windlass_kickoffs", "windlass_ended", "windlass_stops", "windlass_answers"
 DEPLOYMENTS, TOKENS, BUILDS = "windlass_deployments", "windlass_tokens", "windlass_builds"
 SIGNING_KEYS, MASTER_KEYS, EVENTS = "windlass_signing_keys", "windlass_master_keys", "windlass_events"
-CHANNELS = (KICKOFFS, ENDED, STOPS, DEPLOYMENTS, TOKENS, BUILDS, SIGNING_KEYS, MASTER_KEYS, EVENTS, BARRIERS)
+CHANNELS = (KICKOFFS, ENDED, STOPS, ANSWERS, DEPLOYMENTS, TOKENS, BUILDS, SIGNING_KEYS, MASTER_KEYS, EVENTS, BARRIERS)
 BETWEEN_ATTEMPTS = 0.25
 MOST_KNOWN = 10_000
 """The most rows in one cache."""

@@ -54,8 +54,9 @@ class KickoffStatus:
     """The row of a kickoff with the data of its status.
 
     Members with arbitrary JSON are JSON text, which is passed on unread, or Stored where the status is `large`.
-    `waiting_for` is what a started kickoff waits for, as reported by its worker. `files` has the first MOST_FILES of
-    `file_count` files.
+    `waiting_for` is what a started kickoff waits for, as reported by its worker. `paused_for` is the time in which it
+    waited for a person without a process, `human_input` the question that waits for an answer. `files` has the first
+    MOST_FILES of `file_count` files.
     """
 
     id: UUID
@@ -75,6 +76,8 @@ class KickoffStatus:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    paused_for: timedelta
+    human_input: Text | None
     tasks: Text | None
     total_tasks: int | None
     completed_tasks: int | None

@@ -11,6 +11,8 @@ from psycopg import sql
 
 from windlass.aio import offload
 from windlass.kickoffs.events import StoredEvent, to_json
+from windlass.kickoffs.questions import Question
+from windlass.kickoffs.states import State
 from windlass.kickoffs.tasks import TaskRecord
 from windlass.store import files
 from windlass.store.database import fetch, queries
@@ -34,11 +36,13 @@ if TYPE_CHECKING:
     from windlass.kickoffs.files import FileChanges
     from windlass.kickoffs.outcome import TokenUsage
     from windlass.kickoffs.tasks import Warning_
-    from windlass.store.database import Database
+    from windlass.store.database import Database, Row
     from windlass_child.protocol.fields import Text
 
 SQL = queries("reporting")
 NOTHING = sql.SQL("")
+DRAFTS = 1 << 30
+"""Added to the number of a question, it is the place of the question's draft among staged values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class JournalEntry:
 
     `record` is sealed. `position` is the position of its task record, None when it has none. `output_elsewhere` means
     that the output of the step is stored in the task record and not in `record`. `files` are the changes of the
-    kickoff's files since the entry before.
+    kickoff's files since the entry before. With `confirmed` the run waits until the entry is committed.
     """
 
     number: int
@@ -56,6 +60,7 @@ class JournalEntry:
     position: int | None = None
     output_elsewhere: bool = False
     files: FileChanges | None = None
+    confirmed: bool = True
 
 
 class StoredSoFar(NamedTuple):
@@ -77,13 +82,14 @@ class Batch:
     `usage` is the total of all attempts, None when it is unchanged. `model_calls` is the number of started model calls.
     `waiting_for` is what the run waits for now. With `process_started`, the process of the run has started. Without
     `row_changes`, `usage`, `model_calls` and `waiting_for` have the values of the last write, and there are no
-    warnings and no journal entries.
+    warnings, no journal entries and no questions.
     """
 
     events: Sequence[StoredEvent] = ()
     records: Sequence[TaskRecord] = ()
     warnings: Sequence[Warning_] = ()
     entries: Sequence[JournalEntry] = ()
+    questions: Sequence[Question] = ()
     usage: TokenUsage | None = None
     waiting_for: str | None = None
     model_calls: int = 0
@@ -94,18 +100,22 @@ class Batch:
     def size(self) -> int:
         """The bytes of all members that can be long."""
         outputs = sum(len(record.output or "") for record in self.records)
-        return outputs + sum(len(one.payload) for one in self.events) + sum(len(one.record) for one in self.entries)
+        drafts = sum(len(one.draft) for one in self.questions)
+        events, entries = sum(len(one.payload) for one in self.events), sum(len(one.record) for one in self.entries)
+        return outputs + drafts + events + entries
 
     @property
     def name(self) -> str:
         """Describes the item of a batch of one item."""
         if self.events:
             return f"an event {self.events[0].type[:100]!r}"
-        return "the output of a task" if self.records else "an entry for its journal"
+        if self.records:
+            return "the output of a task"
+        return "an entry for its journal" if self.entries else "a draft"
 
     def halves(self) -> tuple[Batch, Batch] | None:
         """Splits the batch into two, to be written in this order. Returns None for a batch of one item."""
-        items = [*self.events, *self.records, *self.entries]
+        items = [*self.events, *self.records, *self.entries, *self.questions]
         if len(items) <= 1:
             return None
         first, second = (list(items[part]) for part in (slice(len(items) // 2), slice(len(items) // 2, None)))
@@ -117,12 +127,13 @@ class Batch:
             events=[one for one in items if isinstance(one, StoredEvent)],
             records=[one for one in items if isinstance(one, TaskRecord)],
             entries=[one for one in items if isinstance(one, JournalEntry)],
+            questions=[one for one in items if isinstance(one, Question)],
             warnings=warnings,
         )
 
     @property
     def has_content(self) -> bool:
-        return bool(self.events or self.records or self.warnings or self.entries or self.usage)
+        return bool(self.events or self.records or self.warnings or self.entries or self.questions or self.usage)
 
 
 class Parts(NamedTuple):
@@ -131,11 +142,12 @@ class Parts(NamedTuple):
     events: bool
     records: bool
     entries: bool
+    questions: bool
     warnings: bool
 
     @classmethod
     def of(cls, batch: Batch) -> Parts:
-        return cls(bool(batch.events), bool(batch.records), bool(batch.entries), bool(batch.warnings))
+        return cls(*map(bool, (batch.events, batch.records, batch.entries, batch.questions, batch.warnings)))
 
 
 @cache
@@ -144,9 +156,16 @@ def writing(parts: Parts, *, row_changes: bool) -> sql.SQL:
     if not row_changes:
         return _statement(SQL["unchanged"], parts, SQL["notified"])
     changed = SQL["changed"].format(
-        losses=SQL["finished_step"] if parts.entries else NOTHING, warnings=_warnings(parts)
+        losses=SQL["finished_step"] if parts.entries else NOTHING, asked=_has_asked(parts), warnings=_warnings(parts)
     )
     return _statement(changed, parts, SQL["notified"])
+
+
+@cache
+def pausing(parts: Parts) -> sql.SQL:
+    """Returns the statement that pauses a kickoff, and writes the parts of the last batch of its run."""
+    paused = SQL["paused"].format(asked=_has_asked(parts), warnings=_warnings(parts))
+    return _statement(paused, parts, SQL["notified"])
 
 
 @cache
@@ -162,12 +181,18 @@ def _warnings(parts: Parts) -> sql.SQL:
     return SQL["warnings"] if parts.warnings else NOTHING
 
 
+def _has_asked(parts: Parts) -> sql.SQL:
+    return SQL["has_asked"] if parts.questions else NOTHING
+
+
 def _statement(live: sql.Composable, parts: Parts, notified: sql.SQL) -> sql.SQL:
     made = SQL["reports"].format(
         live=live,
         events=SQL["events"] if parts.events else NOTHING,
         records=SQL["records"] if parts.records else NOTHING,
         entries=SQL["entries"] if parts.entries else NOTHING,
+        questions=SQL["questions"] if parts.questions else NOTHING,
+        asks=SQL["asks"] if parts.questions else NOTHING,
         notified=notified if parts.events else NOTHING,
     )
     return sql.SQL(made.as_string())
@@ -190,41 +215,67 @@ class Reports:
 
         Raises Unstorable when PostgreSQL refuses a value permanently.
         """
-        staged: list[Text | None] = [
-            *(record.output for record in batch.records),
-            *(entry.record for entry in batch.entries),
-        ]
-        columns = await offload(sum(len(one) for one in staged if one and is_large(one)), lambda: columns_of(batch))
-        values = {"kickoff": kickoff, "attempt": attempt, **columns}
+        values = {"kickoff": kickoff, "attempt": attempt}
         statement = writing(Parts.of(batch), row_changes=batch.row_changes)
-        with_files = any(entry.files for entry in batch.entries)
-        try:
-            if not with_files and not any(map(is_large, staged)):
-                return bool(await self._database.rows(statement, values))
-            return await _write_together(self._database, batch, statement, values)
-        except psycopg.Error as error:
-            if refused(error):
-                raise unstorable(error) from error
-            raise
+        return await _write(self._database, batch, statement, values) is not None
+
+    async def pause(
+        self, kickoff: UUID, attempt: int, batch: Batch, changes: FileChanges | None = None
+    ) -> State | None:
+        """Ends the attempt whose run waits for a person: writes its last reports with the question, and the changes of
+        its files.
+
+        Returns the state of the kickoff: PENDING_HUMAN_INPUT, or CANCELLED when a stop was requested. Returns None, and
+        writes nothing, when the kickoff has gone on to another attempt or has ended. Raises Unstorable when PostgreSQL
+        refuses a value permanently.
+        """
+        values = {"kickoff": kickoff, "attempt": attempt}
+        row = await _write(self._database, batch, pausing(Parts.of(batch)), values, changes)
+        return State(row["state"]) if row else None
 
 
-async def _write_together(database: Database, batch: Batch, statement: sql.SQL, values: dict[str, Any]) -> bool:
+async def _write(
+    database: Database, batch: Batch, statement: sql.SQL, values: Row, changes: FileChanges | None = None
+) -> Row | None:
+    staged: list[Text | None] = [
+        *(record.output for record in batch.records),
+        *(entry.record for entry in batch.entries),
+        *(question.draft for question in batch.questions),
+    ]
+    columns = await offload(sum(len(one) for one in staged if one and is_large(one)), lambda: columns_of(batch))
+    all_changes = [one for one in [*(entry.files for entry in batch.entries), changes] if one]
+    try:
+        if not all_changes and not any(map(is_large, staged)):
+            return await database.row(statement, {**values, **columns})
+        return await _write_together(database, batch, statement, {**values, **columns}, all_changes)
+    except psycopg.Error as error:
+        if refused(error):
+            raise unstorable(error) from error
+        raise
+
+
+async def _write_together(
+    database: Database, batch: Batch, statement: sql.SQL, values: Row, all_changes: Sequence[FileChanges]
+) -> Row | None:
     """Writes the batch in a transaction of several statements: large values are staged, files have their own tables."""
     # A record and an entry may have the same number, so entries get negative keys.
     large = {
         one.position: encoded(one.output) for one in batch.records if one.output is not None and is_large(one.output)
     }
     large |= {-one.number: one.record.encode() for one in batch.entries if is_large(one.record)}
+    large |= {DRAFTS + one.number: encoded(one.draft) for one in batch.questions if is_large(one.draft)}
     async with database.transaction(size=batch.size if large else 0) as connection:
         if large:
             await stage(connection, large)
-        written = bool(await fetch(connection, statement, values))
-        if written and large:
+        rows = await fetch(connection, statement, values)
+        if rows and large:
             await connection.execute(STAGING["move_outputs"], values)
             await connection.execute(STAGING["move_entries"], values)
-        for changes in [entry.files for entry in batch.entries if written and entry.files]:
+            if batch.questions:
+                await connection.execute(STAGING["move_drafts"], {**values, "drafts": DRAFTS})
+        for changes in all_changes if rows else ():
             await files.apply(connection, values["kickoff"], changes)
-    return written
+    return rows[0] if rows else None
 
 
 def columns_of(batch: Batch) -> dict[str, Any]:
@@ -238,6 +289,7 @@ def columns_of(batch: Batch) -> dict[str, Any]:
         **(_event_columns(batch.events) if batch.events else {}),
         **(_record_columns(batch.records) if batch.records else {}),
         **(_entry_columns(batch.entries) if batch.entries else {}),
+        **(_question_columns(batch.questions) if batch.questions else {}),
     }
 
 
@@ -265,6 +317,24 @@ def _entry_columns(entries: Sequence[JournalEntry]) -> dict[str, Array]:
         "entry_positions": Array.of_numbers("int", [entry.position for entry in entries]),
         "entries": Array.of_texts(["" if is_large(entry.record) else entry.record for entry in entries]),
         "outputs_elsewhere": Array.of_numbers("bool", [entry.output_elsewhere for entry in entries]),
+    }
+
+
+def _question_columns(questions: Sequence[Question]) -> dict[str, Any]:
+    drafts = ['""' if is_large(one.draft) else json_of(one.draft) for one in questions]
+    return {
+        "deployment": questions[0].deployment_id,
+        "question_ids": Array.of_texts([str(one.id) for one in questions]),
+        "question_keys": Array.of_texts([sanitized_text(one.key) for one in questions]),
+        "question_numbers": Array.of_numbers("int", [one.number for one in questions]),
+        "question_positions": Array.of_numbers("int", [one.position for one in questions]),
+        "methods": Array.of_texts([text(one.method) for one in questions]),
+        "questions": Array.of_texts([sanitized_text(one.text) for one in questions]),
+        "drafts": Array.of_texts(drafts),
+        "choices": Array.of_texts([to_json(sanitized_json(list(one.choices))) for one in questions]),
+        "waits": Array.of_numbers("bool", [one.waits for one in questions]),
+        "expiries": Array.of_numbers("float8", [one.seconds for one in questions]),
+        "on_timeouts": Array.of_texts([text(one.on_timeout) for one in questions]),
     }
 
 

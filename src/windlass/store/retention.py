@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 SQL = queries("retention")
 Details = Literal["events", "journal", "deliveries"]
-Table = Literal["events", "journal", "files", "file_chunks", "deliveries", "task_records", "attempts", "webhooks"]
+Table = Literal[
+    "events", "journal", "files", "file_chunks", "deliveries", "task_records", "attempts", "webhooks", "questions"
+]
 DETAILS: tuple[Details, ...] = ("events", "journal", "deliveries")
 LARGE: tuple[Table, ...] = (*DETAILS, "files", "file_chunks")
 """Tables whose rows are removed in parts before the kickoff. A file is removed before its chunks."""
-TABLES: tuple[Table, ...] = (*LARGE, "task_records", "attempts", "webhooks")
+TABLES: tuple[Table, ...] = (*LARGE, "task_records", "attempts", "webhooks", "questions")
 FIRST = UUID(int=0)
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
 KICKOFFS_AT_ONCE = 50

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from psycopg import sql
 
 from windlass.kickoffs.events import to_json
-from windlass.kickoffs.ids import new_id
+from windlass.kickoffs.ids import LAST_ID, new_id
 from windlass.kickoffs.states import State
 from windlass.kickoffs.webhooks import End, Event, Hook, Planned, Webhook, merged, planned
 from windlass.store.audit import Change, record
@@ -18,10 +20,9 @@ from windlass.store.database import fetch, queries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
     from uuid import UUID
 
-    from windlass.store.database import Connection, Database, Row
+    from windlass.store.database import Connection, Database, Row, Statement
 
 SQL = queries("webhooks")
 JOB = "deliver_webhooks"
@@ -36,7 +37,20 @@ PATIENT = 125
 """Failures in a row after which the pauses are long."""
 SOON, LATE = 30.0, 300.0
 """Seconds of a short and of a long pause."""
+MOST_READ = 5000
+"""Deliveries that one search for a page of a list reads at most."""
 _END = Planned(Hook.CREW)
+LISTED: dict[str, Statement] = {
+    name: sql.SQL(SQL["list"].format(which=which).as_string())
+    for name, which in {
+        "all": SQL["which_all"],
+        "deployment": SQL["which_deployment"],
+        "kickoff": SQL["which_kickoff"],
+        "only": SQL["which_one"],
+    }.items()
+}
+EndpointWord = Literal["active", "failing", "paused", "off"]
+DeliveryState = Literal["waiting", "delivered", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +81,31 @@ class Endpoint:
         return self.failures >= PROBING
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointState:
-    """What is shown of an endpoint."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether an endpoint accepts what is sent. `failures` are those in a row."""
+
+    failures: int
+    paused_until: datetime | None
+    disabled_at: datetime | None
+
+    @property
+    def endpoint_state(self) -> EndpointWord:
+        """Returns `off` after an answer of 410, `paused` while it gets nothing, and `failing` after a failure."""
+        if self.disabled_at is not None:
+            return "off"
+        if self.paused_until is not None and self.paused_until > datetime.now(UTC):
+            return "paused"
+        return "failing" if self.failures else "active"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointState(Health):
+    """What is known of an endpoint. `address` is encrypted."""
 
     id: UUID
     host: str
     address: str
-    failures: int
-    paused_until: datetime | None
-    disabled_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +134,18 @@ class Attempt:
         return {name: getattr(self, name) for name in ("at", "seconds", "status", "error", "answer")}
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A delivery with its newest attempts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery(Health):
+    """A delivery with its newest attempts, the newest last, and the health of its endpoint. `host` is None if the
+    endpoint is gone. `next_at` is the time of the next attempt, None without one.
+    """
 
     id: UUID
     deployment: str
     kickoff_id: UUID
     hook: str
     host: str | None
-    state: str
+    state: DeliveryState
     attempts: list[dict[str, Any]]
     created_at: datetime
     finished_at: datetime | None
@@ -123,13 +154,25 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFilter:
-    """Selects deliveries. Each member narrows the selection when it is set."""
+    """Selects deliveries: those of a deployment, or of a kickoff, or only one. The page begins before the id `before`,
+    which is left out.
+    """
 
     deployment: UUID | None = None
     kickoff: UUID | None = None
     state: str | None = None
     before: UUID | None = None
     only: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPage:
+    """Deliveries, newest first. `next` is the `before` of the next page, None after the last one. A page may have fewer
+    deliveries than the limit, even none, although more follow.
+    """
+
+    rows: list[Delivery]
+    next: UUID | None
 
 
 class WebhookStore:
@@ -242,11 +285,17 @@ class WebhookStore:
         """Gives up what waits for an endpoint that is switched off."""
         await self._database.execute(SQL["fail_waiting"], {"endpoint": endpoint, "kickoff": kickoff})
 
-    async def set_secrets(self, deployment: UUID, secrets: str, before: str | None) -> None:
-        """Stores the encrypted secrets, unless another server has changed them."""
-        await self._database.execute(
-            SQL["set_secrets"], {"deployment": deployment, "secrets": secrets, "before": before}
-        )
+    async def set_secrets(
+        self, deployment: UUID, secrets: str, before: str | None, change: Change | None = None
+    ) -> bool:
+        """Stores the encrypted secrets. Returns False if another server has changed them since they were `before`."""
+        values = {"deployment": deployment, "secrets": secrets, "before": before}
+        async with self._database.transaction() as connection:
+            if not await fetch(connection, SQL["set_secrets"], values):
+                return False
+            if change is not None:
+                await record(connection, change)
+        return True
 
     async def secrets(self, slug: str) -> tuple[UUID, str | None] | None:
         """Returns the id of the deployment and its encrypted secrets. Returns None for an unknown deployment."""
@@ -257,7 +306,7 @@ class WebhookStore:
         self, slug: str, changes: Mapping[Hook, Row | None], endpoints: Sequence[NewEndpoint], change: Change
     ) -> dict[str, Any] | None:
         """Sets or, with None, removes webhooks of a deployment, and returns all of them. Returns None for an unknown
-        deployment.
+        deployment. An endpoint that is set is switched on.
         """
         async with self._database.change() as connection:
             rows = await fetch(connection, SQL["of_deployment"], {"slug": slug})
@@ -267,6 +316,7 @@ class WebhookStore:
             webhooks = {hook: options for hook, options in merged.items() if options is not None}
             for one in endpoints:
                 await connection.execute(SQL["add_endpoint"], _columns(one))
+                await connection.execute(SQL["switch_on"], {"id": one.id})
             values = {"deployment": rows[0]["id"], "webhooks": to_json(webhooks)}
             await connection.execute(SQL["set_of_deployment"], values)
             await record(connection, change)
@@ -287,10 +337,38 @@ class WebhookStore:
         rows = await self._database.rows(SQL["endpoints"], {"ids": list(ids)})
         return {row["id"]: EndpointState(**row) for row in rows}
 
-    async def list(self, wanted: DeliveryFilter, *, limit: int = 50) -> list[Delivery]:
-        """Returns deliveries, the newest first."""
-        values = {name: getattr(wanted, name) for name in ("deployment", "kickoff", "state", "before", "only")}
-        return [Delivery(**row) for row in await self._database.rows(SQL["list"], {**values, "limit": limit})]
+    async def of_deployment(self, slug: str) -> dict[str, Any] | None:
+        """Returns the webhooks of a deployment: hook -> its options. Returns None for an unknown deployment."""
+        row = await self._database.row(SQL["webhooks_of"], {"slug": slug})
+        return row["webhooks"] if row else None
+
+    async def enable(self, endpoint: UUID) -> None:
+        """Records that the endpoint has accepted a request. All that waits there is tried at once."""
+        await self._database.execute(SQL["enable"], {"endpoint": endpoint})
+
+    async def list(self, wanted: DeliveryFilter, *, limit: int = 50) -> DeliveryPage:
+        """Returns the newest deliveries that match. Reads at most MOST_READ of them."""
+        values = {
+            "deployment": wanted.deployment,
+            "kickoff": wanted.kickoff,
+            "only": wanted.only,
+            "state": wanted.state,
+            "before": wanted.before or LAST_ID,
+            "limit": limit,
+            "most_read": MOST_READ,
+        }
+        which = next((name for name in ("only", "kickoff", "deployment") if values[name] is not None), "all")
+        rows = await self._database.rows(LISTED[which], values, soon=True)
+        edges = [(row.pop("last_seen"), row.pop("all_seen")) for row in rows]
+        found = [Delivery(**row) for row in rows if row["id"] is not None]
+        if len(found) == limit:
+            return DeliveryPage(found, found[-1].id)
+        last_seen, all_seen = edges[0]
+        return DeliveryPage(found, None if all_seen else last_seen)
+
+    async def find(self, delivery: UUID) -> Delivery | None:
+        page = await self.list(DeliveryFilter(only=delivery), limit=1)
+        return page.rows[0] if page.rows else None
 
     async def redeliver(self, delivery: UUID, change: Change) -> bool:
         """Sends a delivery again, and enables its endpoint. Returns False for an unknown delivery."""

@@ -31,6 +31,7 @@ from windlass.kickoffs.webhooks import (
 )
 from windlass.store.webhooks import Attempt
 from windlass.webhooks import signatures
+from windlass.webhooks.signing_secrets import SigningSecrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,7 @@ class Delivering:
     ) -> None:
         self._store = store
         self._endpoints = endpoints
-        self._key_ring = key_ring
+        self._secrets = SigningSecrets(store, key_ring)
         self._sender = sender
         self._status_url = status_url
         self._retries = retries
@@ -99,7 +100,8 @@ class Delivering:
         await self._store.finish(found.id)
 
     async def _deliver(self, endpoint: Endpoint) -> None:
-        turn = _Turn(endpoint, self._endpoints.open(endpoint.id, endpoint.address), await self._secrets(endpoint))
+        secrets = await self._secrets.opened(endpoint.slug, endpoint.deployment_id, endpoint.secrets)
+        turn = _Turn(endpoint, self._endpoints.open(endpoint.id, endpoint.address), secrets)
         if endpoint.probing:
             await self._next(turn, probe=True)
         tasks = [asyncio.create_task(self._work(turn)) for _ in range(AT_ONCE)]
@@ -196,16 +198,6 @@ class Delivering:
             before = await self._store.recent(kickoff, event.seq, (ASKED, THOUGHT))
             return body_of_step(kickoff, event, before, meta, status_url).encode()
         return body_of_question(kickoff, event, meta, status_url).encode()
-
-    async def _secrets(self, endpoint: Endpoint) -> list[signatures.SigningSecret]:
-        """Returns the secrets of the deployment, and makes the first one."""
-        sealed = endpoint.secrets
-        if sealed is None:
-            made = signatures.sealed(self._key_ring, endpoint.deployment_id, signatures.first())
-            await self._store.set_secrets(endpoint.deployment_id, made, None)
-            found = await self._store.secrets(endpoint.slug)
-            sealed = (found and found[1]) or made
-        return signatures.opened(self._key_ring, endpoint.deployment_id, sealed)
 
 
 class _Turn:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 MEMBERS = {Hook.TASK: "taskWebhookUrl", Hook.STEP: "stepWebhookUrl", Hook.CREW: "crewWebhookUrl"}
 """The members of a request that are a URL."""
 EVENTS, HUMAN_INPUT, HUMAN_INPUT_URL = "webhooks", "humanInputWebhook", "humanInputWebhookUrl"
+ALL_MEMBERS = (*MEMBERS.values(), EVENTS, HUMAN_INPUT, HUMAN_INPUT_URL)
+"""The members of a request that set webhooks."""
+MEMBER_OF = {**MEMBERS, Hook.EVENTS: EVENTS, Hook.HUMAN_INPUT: HUMAN_INPUT}
+"""The member with the options of each hook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,14 @@ class Given:
     """The webhooks of one request, and the endpoints that they need."""
 
     webhooks: list[Webhook]
+    endpoints: list[NewEndpoint]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a request changes of the webhooks of a deployment: hook -> its options, None to remove it."""
+
+    hooks: dict[Hook, dict[str, Any] | None]
     endpoints: list[NewEndpoint]
 
 
@@ -86,6 +98,27 @@ class Endpoints:
             webhooks.append(Webhook.of_json(endpoint.id, {hook: options}))
         return Given(merged(webhooks), list(endpoints.values()))
 
+    def changes(self, deployment: UUID, body: Mapping[str, Any]) -> Changes:
+        """Returns what the members of `body` change of the webhooks of a deployment. They are valid."""
+        hooks: dict[Hook, dict[str, Any] | None] = {}
+        endpoints = []
+        for hook, options in asked(body).items():
+            hooks[hook] = None
+            if options is not None:
+                endpoint = self.of(deployment, options["url"], options.get("authentication"))
+                endpoints.append(endpoint)
+                authentication = strategy_of(options["url"], options.get("authentication"))
+                of_events = {name: value for name, value in options.items() if name in {"events", "realtime"}}
+                hooks[hook] = {"endpoint": str(endpoint.id), "authentication": authentication, **of_events}
+        return Changes(hooks, endpoints)
+
+
+def strategy_of(url: str, authentication: Mapping[str, Any] | None) -> str | None:
+    """Returns how the server proves to the receiver who it is: `bearer`, `basic`, or None."""
+    if authentication:
+        return str(authentication["strategy"])
+    return "basic" if "@" in urlsplit(url).netloc else None
+
 
 def asked(body: Mapping[str, Any]) -> dict[Hook, dict[str, Any] | None]:
     """Returns the options of each hook that the body of a request names, None for a null."""
@@ -93,10 +126,9 @@ def asked(body: Mapping[str, Any]) -> dict[Hook, dict[str, Any] | None]:
     for hook, member in MEMBERS.items():
         if member in body:
             found[hook] = {"url": body[member]} if body[member] else None
-    if HUMAN_INPUT_URL in body:
-        found[Hook.HUMAN_INPUT] = {"url": body[HUMAN_INPUT_URL]} if body[HUMAN_INPUT_URL] else None
-    if body.get(HUMAN_INPUT):
-        found[Hook.HUMAN_INPUT] = dict(body[HUMAN_INPUT])
+    if HUMAN_INPUT_URL in body or HUMAN_INPUT in body:
+        url = body.get(HUMAN_INPUT_URL)
+        found[Hook.HUMAN_INPUT] = dict(body.get(HUMAN_INPUT) or ({"url": url} if url else {})) or None
     if EVENTS in body:
         found[Hook.EVENTS] = _of_events(body[EVENTS]) if body[EVENTS] else None
     return found

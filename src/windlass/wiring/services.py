@@ -42,8 +42,10 @@ from windlass.deployments.resolution import Resolver
 from windlass.deployments.secret_reads import connector
 from windlass.deployments.sources import Sources
 from windlass.deployments.variables import Variables
+from windlass.deployments.webhooks import DeploymentWebhooks
 from windlass.errors import DatabaseUnavailable
 from windlass.lifecycle.accept import Acceptor, Stops
+from windlass.lifecycle.approvals import Approvals
 from windlass.lifecycle.background_tasks import BackgroundTasks, SideJobWorker, side_jobs
 from windlass.lifecycle.deletion import Deletions, Retaining
 from windlass.lifecycle.event_streams import EventStreams, Shares
@@ -66,6 +68,7 @@ from windlass.store.kickoffs import KickoffStore
 from windlass.store.managing import ManagingStore
 from windlass.store.migrate import is_migrated
 from windlass.store.overview import OverviewStore
+from windlass.store.questions import Questions
 from windlass.store.reading import KickoffReads
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJob, SideJobs
@@ -169,13 +172,17 @@ class Services:
             webhooks,
             self._endpoints,
             self.infrastructure.key_ring,
-            Sender(self.settings.webhook_allow),
+            self._sender,
             partial(status_url, self.settings.public_url),
         )
         deliveries = SideJobs(
             database.url, [SideJob(WEBHOOKS, delivering.run)], at_once=ENDPOINTS_AT_ONCE, look_every=1.0
         )
         await self.stack.enter_async_context(serving(SideJobWorker(deliveries)))
+
+    @cached_property
+    def _sender(self) -> Sender:
+        return Sender(self.settings.webhook_allow)
 
     @cached_property
     def _endpoints(self) -> Endpoints:
@@ -284,6 +291,8 @@ class Services:
             settings.request_timeout,
             Stops(Endings(database)),
             settings.stop_grace,
+            Approvals(Questions(database)),
+            WebhookStore(database),
             Deletions(RetentionStore(database)),
             LargeAnswers(settings.home, settings.large_answers),
             self._kickoffs.files,
@@ -376,6 +385,14 @@ class Services:
             ),
             Deletions(RetentionStore(infrastructure.database)),
             StatisticsStore(infrastructure.database),
+            DeploymentWebhooks(
+                WebhookStore(infrastructure.database),
+                DeploymentStore(infrastructure.database),
+                AuditStore(infrastructure.database),
+                self._endpoints,
+                infrastructure.key_ring,
+                self._sender,
+            ),
             self.settings.max_body,
             self.settings.request_timeout,
             self.settings.public_url,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from windlass.deployments.deploys import Deploys
     from windlass.deployments.identity import Identity
     from windlass.deployments.management import Management
+    from windlass.deployments.webhooks import DeploymentWebhooks
     from windlass.lifecycle.deletion import Deletions
     from windlass.store.audit import AuditStore
     from windlass.store.overview import OverviewStore
@@ -46,6 +47,7 @@ class ControlApi:
     credentials: Credentials
     deletions: Deletions
     statistics: StatisticsStore
+    webhooks: DeploymentWebhooks
     largest_body: int
     request_timeout: float
     public_url: str | None

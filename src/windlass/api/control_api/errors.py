@@ -22,6 +22,7 @@ from windlass.deployments.deploys import BadName, NoSuchBuild
 from windlass.deployments.identity import KeysAreFixed
 from windlass.deployments.settings import BadSettings
 from windlass.deployments.variables import BadVariable, NoSuchVariable
+from windlass.deployments.webhooks import NoSuchDelivery, NoSuchWebhook, TooManyTests
 from windlass.errors import ProjectError
 from windlass.lifecycle.deletion import KickoffsStillOpen
 from windlass.secrets.provider import NoIssuer, ProviderUnavailable, SecretError
@@ -50,11 +51,13 @@ STATUSES: dict[type, int] = {
     TokenTooLong: 400,
     NoSuchBuild: 404,
     NoSuchCredential: 404,
+    NoSuchDelivery: 404,
     NoSuchDeployment: 404,
     NoSuchToken: 404,
     NoSuchUser: 404,
     NoSuchVariable: 404,
     NoSuchVersion: 404,
+    NoSuchWebhook: 404,
     AnotherVersion: 409,
     BuildOpen: 409,
     CredentialExists: 409,
@@ -85,11 +88,11 @@ def translated(error: Exception) -> Exception:
         case HTTPException():  # FastAPI replaces errors at the reading of a body
             unread = "The server can't read the body. Send JSON, with `Content-Type: application/json`."
             return error.__cause__ if isinstance(error.__cause__, Exception) else bad_request(unread)
-        case ProviderUnavailable():
-            headers = {"Retry-After": str(RETRY_AFTER)}
-            return Problem(503, str(error), _details(error), headers=headers)
-    status = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), None)
-    return Problem(status, str(error), _details(error)) if status else error
+        case ProviderUnavailable() | TooManyTests():
+            status = 429 if isinstance(error, TooManyTests) else 503
+            return Problem(status, str(error), _details(error), headers={"Retry-After": str(RETRY_AFTER)})
+    found = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), None)
+    return Problem(found, str(error), _details(error)) if found else error
 
 
 def _details(error: Exception) -> dict[str, Any]:

@@ -24,6 +24,29 @@ class StopAnswer(BaseModel):
     )
 
 
+class ResumeAnswer(BaseModel):
+    status: Literal["resumed", "retrying", "completed"] = Field(
+        description="`retrying`: the task runs again with the words of the person, and asks again."
+    )
+    message: str = Field(description="What happens now, for a person.")
+    kickoff_id: str
+
+
+class HumanInputBody(BaseModel):
+    """What a kickoff asks a person. `POST /resume` answers."""
+
+    task_id: str = Field(description="The id of the question, for `POST /resume`.")
+    task: str | None = Field(description="The name of the task or method that asks, or the id of a task without one.")
+    method: str | None = Field(description="The method of the flow that asks. Null: a task asks.")
+    question: str
+    draft: str = Field(description="The text that the person judges.")
+    response_schema: dict[str, Any] = Field(
+        description="JSON Schema of `human_feedback`. With an `enum`, each of its words decides without a model call."
+    )
+    asked_at: str
+    expires_at: str | None = Field(description="Null: the question waits for ever.")
+
+
 class DeleteAnswer(BaseModel):
     kickoff_id: str
     message: str
@@ -145,6 +168,9 @@ class StatusAnswer(BaseModel):
     waiting_for: WaitingBody | None = Field(
         None, description="Until the end: the reason why the kickoff waits, or null."
     )
+    human_input: HumanInputBody | None = Field(
+        None, description="While it waits for a person: what it asks. Absent otherwise."
+    )
     result: Result | str | None = Field(
         None,
         description="SUCCESS only: an object in the profile `documented`, the final output as a string in `live`.",
@@ -154,7 +180,10 @@ class StatusAnswer(BaseModel):
         None, description="SUCCESS only, in the profile `live`: the outputs of the tasks."
     )
     token_usage: TokenUsageBody | None = Field(None, description="After the end: the sum over all model calls.")
-    execution_time: float | None = Field(None, description="After the end: seconds from the first start.")
+    execution_time: float | None = Field(
+        None,
+        description="After the end: seconds from the first start, without the waits for a person.",
+    )
 
 
 class ListedKickoffBody(BaseModel):
@@ -224,9 +253,9 @@ class AttemptBody(BaseModel):
     started_at: str
     ended_at: str | None = Field(description="Null while it runs.")
     ended_as: AttemptEnd | None = Field(
-        description="The final state of the kickoff, if it ended with this attempt. Else `lost` (its process or worker "
-        "died), `released` (its worker stopped) or `retried` (it failed, and the project configures another attempt). "
-        "Null while it runs."
+        description="The final state of the kickoff, if it ended with this attempt. Else `paused` (it asked a person), "
+        "`lost` (its process or worker died), `released` (its worker stopped) or `retried` (it failed, and the project "
+        "configures another attempt). Null while it runs."
     )
     why: str | None = Field(description="The reason, for a person.")
     host: str | None = Field(description="The machine of its worker. Null for a user token.")

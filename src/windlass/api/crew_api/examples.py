@@ -54,6 +54,17 @@ AT_THE_END = {"token_usage": USAGE, "execution_time": 4.3}
 PROGRESS = {"completed_tasks": 0, "total_tasks": 1}
 WAITING_FOR = {"code": "slot", "message": "a free slot: 4 of 4 are taken; it is the 3rd in the queue of this crew"}
 
+HUMAN_INPUT = {
+    "task_id": "0199b0c2-9a11-7d40-8f25-6b0c9e2d7a54",
+    "task": "write_brief",
+    "method": None,
+    "question": "Is this brief good?",
+    "draft": "# Tides ...",
+    "response_schema": {"type": "string"},
+    "asked_at": AT,
+    "expires_at": None,
+}
+
 STATUS_EXAMPLES: dict[str, dict[str, Any]] = {
     "waiting": {
         **_status("running", "PENDING", "pending_run", current_task=None, progress=PROGRESS),
@@ -66,6 +77,19 @@ STATUS_EXAMPLES: dict[str, dict[str, Any]] = {
     "running": _status(
         "running", "STARTED", "running", current_task="write_brief", progress=PROGRESS, waiting_for=None
     ),
+    "waiting for a person": {
+        **_status(
+            "pending_human_input",
+            "PENDING_HUMAN_INPUT",
+            "pending_human_input",
+            current_task="write_brief",
+            progress=PROGRESS,
+            waiting_for={"code": "human", "message": "a person to answer a question of its crew", "place": None},
+            human_input=HUMAN_INPUT,
+        ),
+        "finished_at": None,
+        "tasks": [{**TASK, "state": "pending_human_input", "started_at": AT, "finished_at": None}],
+    },
     "completed": _status(
         "completed",
         "SUCCESS",
@@ -141,14 +165,14 @@ ERRORS: dict[int, tuple[str, dict[str, Any]]] = {
         {"invalid_inputs": {"budget": "'many' is not of type 'integer'"}},
     ),
     401: ("The token is missing, or it is not valid for this crew.", {}),
-    403: ("The token does not have the scope that the operation needs.", {"required_scope": "run"}),
+    403: ("The token does not have the scope that the operation needs, or may not answer.", {"required_scope": "run"}),
     404: ("The crew or kickoff does not exist, or the token may not see it.", {}),
     405: ("The path does not accept the method.", {}),
     408: ("The request did not arrive in time.", {}),
     409: (
         (
-            "The idempotency key was used with another body, a kickoff with this concurrencyKey is open (`reject`), or "
-            "a kickoff to delete has not ended."
+            "The idempotency key was used with another body, a kickoff with this concurrencyKey is open (`reject`), "
+            "a kickoff to delete has not ended, or another answer came first."
         ),
         {"kickoff_id": EXAMPLE_ID},
     ),

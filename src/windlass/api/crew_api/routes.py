@@ -28,11 +28,13 @@ from windlass.api.crew_api.answers import (
     KickoffAnswer,
     KickoffListAnswer,
     KickoffsAnswer,
+    ResumeAnswer,
     StatusAnswer,
     StopAllAnswer,
     StopAnswer,
     TicketAnswer,
 )
+from windlass.api.crew_api.answers_of_people import answer_key, answer_of, resume_request
 from windlass.api.crew_api.event_stream import MEDIA_TYPE as STREAM
 from windlass.api.crew_api.event_stream import last_event_id, stream_response, wants_stream, with_first
 from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, FILE_EXAMPLE, STATUS_EXAMPLES
@@ -66,6 +68,7 @@ from windlass.api.crew_api.schemas import (
     KickoffRequest,
     KickoffsQuery,
     KickoffsRequest,
+    ResumeRequest,
     StopRequest,
     StreamQuery,
 )
@@ -74,6 +77,7 @@ from windlass.api.crew_api.views import (
     attempts_body,
     events_body,
     kickoffs_body,
+    resume_body,
     status_body,
     stop_all_body,
     stop_body,
@@ -84,16 +88,19 @@ from windlass.api.errors import (
     bad_request,
     forbidden,
     forbidden_by_role,
+    no_approver,
     no_such_crew,
     no_such_kickoff,
+    no_such_task,
     not_ended,
+    not_waiting,
     unauthorized,
 )
 from windlass.api.streaming_json import LargeAnswers, json_text
 from windlass.kickoffs.files import listed
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import State
-from windlass.rights import SCOPES_OF_KIND, Scope, may_see
+from windlass.rights import SCOPES_OF_KIND, Scope, may_answer, may_see
 from windlass.store.ending import OPEN, StopFilter
 from windlass.store.kickoff_list import KickoffFilter
 from windlass.store.tokens import PERSONAL
@@ -111,6 +118,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.manifest import Manifest
     from windlass.kickoffs.waiting import Waiting
     from windlass.lifecycle.accept import Acceptor, Stops
+    from windlass.lifecycle.approvals import Approvals
     from windlass.lifecycle.deletion import Deletions
     from windlass.lifecycle.event_streams import EventStreams, Shares
     from windlass.lifecycle.statuses import Statuses
@@ -118,6 +126,7 @@ if TYPE_CHECKING:
     from windlass.store.files import FileStore
     from windlass.store.reading import KickoffStatus
     from windlass.store.tokens import TokenRow
+    from windlass.store.webhooks import WebhookStore
 
 LONGEST_WAIT = 60.0
 MARGIN = 10.0
@@ -162,6 +171,8 @@ class CrewApi:
     request_timeout: float
     stops: Stops
     stop_grace: float
+    approvals: Approvals
+    webhooks: WebhookStore
     deletions: Deletions
     large_answers: LargeAnswers
     stored_files: FileStore
@@ -402,6 +413,40 @@ class CrewApi:
 
     @operation(
         "POST",
+        "/resume",
+        "Answer the question of a kickoff",
+        Scope.RUN,
+        json_of(ResumeAnswer, {"status": "resumed", "message": "The kickoff goes on.", "kickoff_id": EXAMPLE_ID}),
+        errors=(409, 413),
+        body=json_of(
+            ResumeRequest,
+            {"execution_id": EXAMPLE_ID, "task_id": "write_brief", "human_feedback": "", "is_approve": True},
+        ),
+        parameters=[idempotency_key("The same answer with the same key succeeds again. Without one it gets 409.")],
+    )
+    async def resume(self, call: Call) -> Response:
+        body = await read_object(call.request, largest=self.largest_body, seconds=self.request_timeout)
+        given = resume_request(body)
+        kickoff = await self._find(parse_id(given.execution_id), call.crew, call.token)
+        question = await self.approvals.store.question_of(kickoff.id, given.task_id)
+        if question is None:
+            manifest = await self._manifest(kickoff, call.crew)
+            is_task = any(given.task_id in {task.task_id, task.key, task.name} for task in manifest.tasks)
+            if not is_task and not await self.approvals.store.has_task(kickoff.id, given.task_id):
+                raise no_such_task(given.task_id)
+            raise not_waiting(kickoff.id, ended=kickoff.state.ended)
+        token = call.token
+        if not may_answer(question.approvers, user=token.user, role=token.role, kind=token.kind):
+            raise no_approver()
+        key = answer_key(body, key_in(call.request.headers), token)
+        webhooks = self.rules.endpoints.given(kickoff.deployment_id, body)
+        if webhooks.webhooks and question.is_open:  # before the answer, after which the run may send events
+            await self.webhooks.replace(kickoff.id, webhooks.webhooks, webhooks.endpoints)
+        answered = await self.approvals.answer(question, answer_of(given, question), _actor(call), key)
+        return answer(resume_body(answered))
+
+    @operation(
+        "POST",
         "/stop/{kickoff_id}",
         "Stop a kickoff",
         Scope.RUN,
@@ -557,14 +602,21 @@ class CrewApi:
 
     async def _of(self, call: Call, wait: float = 0) -> KickoffStatus:
         """Returns the kickoff that the path names. Raises Problem 404."""
-        return await self._find(parse_id(call.request.path_params["kickoff_id"]), call.crew, call.token, wait)
+        kickoff = parse_id(call.request.path_params["kickoff_id"])
+        return await self._find(kickoff, call.crew, call.token, wait, or_asking=True)
 
-    async def _find(self, kickoff: UUID | None, crew: Crew, token: TokenRow, wait: float = 0) -> KickoffStatus:
-        """Waits for `wait` seconds at most until the kickoff has ended."""
+    async def _find(
+        self, kickoff: UUID | None, crew: Crew, token: TokenRow, wait: float = 0, *, or_asking: bool = False
+    ) -> KickoffStatus:
+        """Waits for `wait` seconds at most until the kickoff has ended. With `or_asking`, waits only until it waits for
+        a person.
+        """
         found = None
         if kickoff and wait:
             with self.waits.taken(crew.deployment_id):
-                found = await self.statuses.get_ended(kickoff, wait, partial(_may_see, token, crew))
+                found = await self.statuses.get_ended(
+                    kickoff, wait, partial(_may_see, token, crew), or_asking=or_asking
+                )
         elif kickoff:
             found = await self.statuses.get(kickoff)
         if found is None or not _may_see(token, crew, found):

@@ -24,8 +24,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from windlass.api.crew_api.examples import EXAMPLE_ID
 from windlass.kickoffs.declared_settings import MOST, BadSetting, Kind, declared
 from windlass.kickoffs.limits import Limits
+from windlass.kickoffs.questions import LONGEST_FEEDBACK
 
 
 def _of_form(pattern: str, wanted: str) -> BeforeValidator:
@@ -200,6 +202,55 @@ class KickoffRequest(BaseModel):
         description="The effect of an open kickoff with the same key: the new one waits (`enqueue`), is refused "
         "with 409 (`reject`), or stops the others (`cancel_running`). If not given, the crew's own strategy.",
     )
+
+
+ExecutionId = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200, pattern=NO_NUL)]
+
+
+Feedback = Annotated[str, StringConstraints(strict=True, pattern=NO_NUL, max_length=LONGEST_FEEDBACK)]
+
+
+class ResumeRequest(BaseModel):
+    """Answers the question of a kickoff. Each member also has the spelling `executionId` and so on."""
+
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={
+            "examples": [
+                {"execution_id": EXAMPLE_ID, "task_id": "write_brief", "human_feedback": "", "is_approve": True}
+            ]
+        },
+    )
+
+    execution_id: ExecutionId = Field(description="The kickoff_id.")
+    task_id: ExecutionId = Field(
+        description="The `task_id` of `human_input` in the status, or the id or name of the task that asks."
+    )
+    human_feedback: Feedback | None = Field(
+        None, description="What to change, or the choice. An approval may have words too."
+    )
+    is_approve: StrictBool | None = Field(
+        None, description="Whether the draft is approved. Not needed with one of the choices as `human_feedback`."
+    )
+    taskWebhookUrl: Url | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")  # noqa: N815
+    stepWebhookUrl: Url | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")  # noqa: N815
+    crewWebhookUrl: Url | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")  # noqa: N815
+    webhooks: Webhooks | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")
+    humanInputWebhook: HumanInputWebhook | None = Field(  # noqa: N815
+        None, description="As in `POST /kickoff`. Replaces that of the kickoff."
+    )
+    humanInputWebhookUrl: Url | None = Field(  # noqa: N815
+        None, description="As in `POST /kickoff`. Replaces that of the kickoff."
+    )
+
+
+SPELLINGS = {
+    "executionId": "execution_id",
+    "taskId": "task_id",
+    "humanFeedback": "human_feedback",
+    "isApprove": "is_approve",
+}
+"""The other spelling of the members of ResumeRequest."""
 
 
 class KickoffsRequest(BaseModel):

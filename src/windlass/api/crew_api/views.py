@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from windlass.kickoffs.manifest import TaskDefinition
+    from windlass.kickoffs.questions import QuestionRow
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Waiting
     from windlass.store.kickoff_list import KickoffPage, KickoffRow
@@ -57,6 +58,17 @@ def stop_body(before: KickoffStatus, state: State, grace: float) -> dict[str, st
         "state": state.state_on_the_wire,
         "message": _message(before, state, grace),
     }
+
+
+def resume_body(question: QuestionRow) -> dict[str, str]:
+    """Returns the answer to an answer that counts. `question` is as it is now."""
+    if State(question.state).ended:
+        status, message = "completed", "The kickoff has ended. Its status has the result."
+    elif question.approved or question.choices or question.method:
+        status, message = "resumed", "The kickoff goes on."
+    else:
+        status, message = "retrying", "The task runs again with the feedback, and asks again."
+    return {"status": status, "message": message, "kickoff_id": str(question.kickoff_id)}
 
 
 def stop_all_body(stopped: int, grace: float) -> dict[str, Any]:
@@ -149,6 +161,8 @@ def status_body(
         members |= _at_the_end(kickoff)
     else:
         members |= _on_the_way(kickoff, len(registered)) | {"waiting_for": _waiting(waiting)}
+    if kickoff.human_input:
+        members["human_input"] = kickoff.human_input
     if kickoff.state is State.SUCCESS:
         members |= _RESULTS[profile](kickoff)
     return _object(members)
@@ -233,7 +247,7 @@ _RESULTS = {"documented": _documented, "live": _live}
 def _seconds(kickoff: KickoffStatus | KickoffRow) -> float | None:
     if kickoff.started_at is None or kickoff.finished_at is None:
         return None
-    return round((kickoff.finished_at - kickoff.started_at).total_seconds(), 6)
+    return round((kickoff.finished_at - kickoff.started_at - kickoff.paused_for).total_seconds(), 6)
 
 
 def _time(at: datetime | None) -> str:

@@ -89,7 +89,8 @@ BEGIN
     ), claimed AS (  -- an array, not a join: a join planned for a small table reads all kickoffs to find these
         UPDATE kickoffs
            SET state = 'STARTED', attempt = attempt + 1, worker_id = by_worker, lease_until = clock_timestamp() + lease,
-               started_at = coalesce(started_at, clock_timestamp()), waiting_for = NULL, process_started = false
+               started_at = coalesce(started_at, clock_timestamp()), waiting_for = NULL, process_started = false,
+               paused_for = paused_for + coalesce(clock_timestamp() - paused_at, interval '0'), paused_at = NULL
          WHERE id = ANY (ARRAY(SELECT id FROM chosen))
         RETURNING kickoffs.id, kickoffs.version_id, kickoffs.attempt, kickoffs.started_at
     ), tried_again AS (
@@ -123,7 +124,8 @@ CREATE OR REPLACE FUNCTION read_claimed(ids uuid[], by_worker uuid) RETURNS TABL
                'id', claimed.id, 'attempt', attempt, 'inputs', inputs, 'limits', limits, 'isolated', isolated, 'retries', retries,
                'concurrency_key', concurrency_key, 'usage', token_usage, 'model_calls', model_calls,
                'stop_requested', stop_requested_at IS NOT NULL,
-               'ran_for', CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM clock_timestamp() - started_at)::float8 END,
+               'ran_for', CASE attempt WHEN 1 THEN 0 ELSE extract(epoch FROM clock_timestamp() - started_at - paused_for)::float8 END,
+               'asked', asked,
                'deployment_id', deployment_id, 'slug', deployment.slug, 'settings', deployment.settings,
                'digest', version.digest, 'source', version.source, 'manifest', version.manifest,
                'variables', (

@@ -6,8 +6,9 @@
 
 CREATE OR REPLACE FUNCTION end_attempt(before kickoffs, after kickoffs) RETURNS void LANGUAGE sql AS $$
     UPDATE attempts
-       SET ended_at = now(), why = CASE after.state WHEN 'PENDING' THEN after.why ELSE after.error END,
-           ended_as = CASE WHEN after.state <> 'PENDING' THEN after.state
+       SET ended_at = now(), why = CASE after.state WHEN 'PENDING' THEN after.why WHEN 'PENDING_HUMAN_INPUT' THEN NULL ELSE after.error END,
+           ended_as = CASE WHEN after.state = 'PENDING_HUMAN_INPUT' THEN 'paused'
+                           WHEN after.state <> 'PENDING' THEN after.state
                            WHEN after.losses > before.losses OR after.unstarted > before.unstarted THEN 'lost'
                            WHEN after.retries > before.retries THEN 'retried'
                            ELSE 'released' END
@@ -16,19 +17,25 @@ $$;
 
 CREATE OR REPLACE FUNCTION follow_kickoff() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.state IN ('STARTED', 'PENDING_HUMAN_INPUT') AND NEW.state <> 'PENDING_HUMAN_INPUT' THEN
+    IF OLD.state = 'STARTED' THEN
         PERFORM end_attempt(OLD, NEW);
     END IF;
     IF NEW.state IN ('SUCCESS', 'FAILED', 'TIMED_OUT', 'CANCELLED') THEN
         -- The claim of a kickoff that was running has recorded the tasks of its version.
         PERFORM close_tasks(NEW.id, CASE OLD.state WHEN 'PENDING' THEN NEW.version_id END);
         PERFORM wake_webhooks(NEW.id, NULL);
-        PERFORM pg_notify('windlass_ended', NEW.id::text);
-    ELSIF NEW.state = 'PENDING' THEN
-        IF OLD.state = 'STARTED' THEN
-            PERFORM reopen_tasks(NEW.id);
+        IF NEW.asked THEN
+            PERFORM close_questions(NEW.id);
         END IF;
-        IF NEW.ready THEN
+        PERFORM pg_notify('windlass_ended', NEW.id::text);
+    ELSE
+        IF OLD.state <> 'PENDING' THEN
+            PERFORM reopen_tasks(NEW.id, NEW.state = 'PENDING_HUMAN_INPUT');
+        END IF;
+        IF NEW.state = 'PENDING_HUMAN_INPUT' AND NEW.asked THEN
+            PERFORM resume_answered(NEW.id);
+        END IF;
+        IF NEW.state = 'PENDING' AND NEW.ready THEN
             PERFORM pg_notify('windlass_kickoffs', '');
         END IF;
     END IF;

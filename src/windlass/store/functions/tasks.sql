@@ -17,15 +17,16 @@ CREATE OR REPLACE FUNCTION added_warnings(old json, new text) RETURNS json LANGU
                 WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(old::jsonb) AS known WHERE known = warning)), '[]'))::json END;
 $$;
 
--- After a loss: tasks that are not in the journal run again. Their execution time until the last event of the lost run still counts.
-CREATE OR REPLACE FUNCTION reopen_tasks(of_kickoff uuid) RETURNS void LANGUAGE sql AS $$
+-- After a loss or a pause: tasks that are not in the journal run again. Their execution time until the last event of the lost run still counts.
+-- With `keep_asked`, a task that waits for a person goes on to wait.
+CREATE OR REPLACE FUNCTION reopen_tasks(of_kickoff uuid, keep_asked boolean) RETURNS void LANGUAGE sql AS $$
     UPDATE task_records
        SET state = 'pending_run', output = NULL, started_at = NULL, finished_at = NULL,
            execution_time = CASE WHEN state <> 'running' THEN execution_time
                                  ELSE coalesce(execution_time, 0) + greatest(0, extract(epoch FROM coalesce((
                                       SELECT at FROM events WHERE kickoff_id = of_kickoff ORDER BY seq DESC LIMIT 1), started_at) - started_at))
                             END
-     WHERE kickoff_id = of_kickoff AND state <> 'pending_run'
+     WHERE kickoff_id = of_kickoff AND state <> 'pending_run' AND NOT (keep_asked AND state = 'pending_human_input')
        AND (state = 'running' OR NOT EXISTS (
            SELECT FROM journal WHERE journal.kickoff_id = of_kickoff AND journal.position = task_records.position));
 $$;

@@ -5,7 +5,7 @@
 -- page are joined with other tables. With `preview`, errors and inputs are cut, and large inputs, whose whole text would have to be read, are
 -- left out. Without it, no inputs are read.
 WITH seen AS MATERIALIZED (
-    SELECT id, deployment_id, version_id, user_id, state, created_at
+    SELECT id, deployment_id, version_id, user_id, shown_state(kickoffs) AS state, created_at
       FROM kickoffs
      WHERE {which} AND id < %(before)s::uuid AND id > %(after)s::uuid
      ORDER BY id {direction}
@@ -27,13 +27,13 @@ WITH seen AS MATERIALIZED (
      ORDER BY id {direction}
      LIMIT %(limit)s
 )
-SELECT found.id, slug, number AS version, users.name AS "user", found.state, found.reason, found.attempt,
+SELECT found.id, slug, number AS version, users.name AS "user", shown_state(found) AS state, found.reason, found.attempt,
        CASE WHEN %(preview)s THEN left(found.error, %(longest_error)s) ELSE found.error END AS error,
        found.stop_requested_at IS NOT NULL AS stopping, found.started_by, found.stopped_by, found.waiting_for,
        (found.token_usage ->> 'total_tokens')::bigint AS tokens,
        CASE WHEN %(preview)s AND pg_column_size(found.inputs) <= %(largest_inputs)s THEN left(found.inputs::text, %(longest_inputs)s) END
        AS inputs,
-       found.created_at, found.started_at, found.finished_at, edge.last_seen, edge.seen < %(most_read)s AS all_seen
+       found.created_at, found.started_at, found.finished_at, paused_time(found) AS paused_for, edge.last_seen, edge.seen < %(most_read)s AS all_seen
   FROM (SELECT (array_agg(id ORDER BY id {opposite}))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
   LEFT JOIN page ON true
   LEFT JOIN kickoffs AS found ON found.id = page.id

@@ -4,13 +4,14 @@
 -- status is large if its members have a stored size of more than %(most_stored)s bytes, which is known without reading them, or more than
 -- %(most)s bytes as text. row_to_json writes no spaces, unlike json_build_object, as the rest of the answer. ARRAY(SELECT unnest()):
 -- PostgreSQL then keeps one plan for any number of ids; for ANY(%(ids)s) it plans each short list again.
-SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, error, attempt,
+SELECT kickoffs.id, deployment_id, version_id, user_id, shown_state(kickoffs) AS state, reason, error, attempt,
        CASE WHEN NOT judged.large THEN meta::text END AS meta,
        CASE WHEN NOT judged.large THEN warnings::text END AS warnings,
        CASE WHEN kickoffs.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for,
        CASE WHEN NOT judged.large THEN kickoffs.output::text END AS output,
        CASE WHEN NOT judged.large THEN structured::text END AS structured,
-       token_usage::text, created_at, kickoffs.started_at, kickoffs.finished_at,
+       token_usage::text, created_at, kickoffs.started_at, kickoffs.finished_at, paused_time(kickoffs) AS paused_for,
+       CASE WHEN NOT judged.large THEN texts.human_input END AS human_input,
        CASE WHEN NOT judged.large THEN texts.tasks END AS tasks,
        records.total AS total_tasks, records.completed AS completed_tasks, records.current AS current_task,
        CASE WHEN NOT judged.large THEN texts.outputs END AS task_outputs,
@@ -19,13 +20,14 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
             THEN ARRAY[CASE WHEN meta IS NOT NULL THEN 'meta' END, CASE WHEN pg_column_size(warnings) > 8 THEN 'warnings' END,
                        CASE WHEN kickoffs.output IS NOT NULL THEN 'output' END, CASE WHEN structured IS NOT NULL THEN 'structured' END,
                        CASE WHEN records.total > 0 THEN 'tasks' END,
-                       CASE WHEN kickoffs.state = 'SUCCESS' AND records.completed > 0 THEN 'task_outputs' END]
+                       CASE WHEN kickoffs.state = 'SUCCESS' AND records.completed > 0 THEN 'task_outputs' END,
+                       CASE WHEN draft.stored > 0 THEN 'human_input' END]
        END AS omitted
   FROM kickoffs
   LEFT JOIN LATERAL (
        SELECT count(*) AS total,
               count(*) FILTER (WHERE state = 'completed') AS completed,
-              (array_agg(coalesce(name, task_id) ORDER BY position) FILTER (WHERE state = 'running'))[1] AS current,
+              (array_agg(coalesce(name, task_id) ORDER BY position) FILTER (WHERE state IN ('running', 'pending_human_input')))[1] AS current,
               sum(256 + coalesce(pg_column_size(name), 0) + coalesce(pg_column_size(agent), 0)
                   + CASE WHEN kickoffs.state = 'SUCCESS' THEN coalesce(pg_column_size(output), 0) ELSE 0 END) AS stored
          FROM task_records
@@ -36,7 +38,12 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
          FROM (SELECT path, size, encode(sha256, 'hex') AS sha256, media_type FROM files WHERE kickoff_id = kickoffs.id AND file_count > 0 ORDER BY path LIMIT %(most_files)s) AS first
        ) AS written
  CROSS JOIN LATERAL (
-       SELECT coalesce(records.stored, 0) + pg_column_size(warnings) + coalesce(pg_column_size(meta), 0)
+       SELECT sum(pg_column_size(draft) + 1) AS stored
+         FROM questions
+        WHERE kickoffs.asked AND kickoff_id = kickoffs.id AND answered_at IS NULL AND closed_at IS NULL
+       ) AS draft
+ CROSS JOIN LATERAL (
+       SELECT coalesce(records.stored, 0) + coalesce(draft.stored, 0) + pg_column_size(warnings) + coalesce(pg_column_size(meta), 0)
               + coalesce(pg_column_size(kickoffs.output), 0) + coalesce(pg_column_size(structured), 0) AS bytes
        ) AS stored
  CROSS JOIN LATERAL (
@@ -48,7 +55,8 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
                   ',' ORDER BY position) || ']' AS tasks,
               '[' || string_agg((
                   SELECT row_to_json(task)::text FROM (SELECT task_id, name, output, agent, execution_time) AS task),
-                  ',' ORDER BY position) FILTER (WHERE state = 'completed' AND kickoffs.state = 'SUCCESS') || ']' AS outputs
+                  ',' ORDER BY position) FILTER (WHERE state = 'completed' AND kickoffs.state = 'SUCCESS') || ']' AS outputs,
+              CASE WHEN draft.stored > 0 THEN human_input(kickoffs.id) END AS human_input
          FROM task_records
         WHERE kickoff_id = kickoffs.id AND kickoffs.state <> 'PENDING' AND stored.bytes <= %(most_stored)s
        ) AS texts
@@ -56,7 +64,7 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, kickoffs.state, reason, 
        SELECT CASE WHEN stored.bytes > %(most_stored)s THEN true
                    ELSE octet_length(warnings::text) + coalesce(octet_length(meta::text), 0) + coalesce(octet_length(kickoffs.output::text), 0)
                         + coalesce(octet_length(structured::text), 0) + coalesce(octet_length(texts.tasks), 0)
-                        + coalesce(octet_length(texts.outputs), 0) > %(most)s
+                        + coalesce(octet_length(texts.outputs), 0) + coalesce(octet_length(texts.human_input), 0) > %(most)s
               END AS large
        OFFSET 0
        ) AS judged
@@ -79,6 +87,7 @@ SELECT substring(whole.bytes FROM at FOR %(piece)s) AS piece
                       WHEN 'warnings' THEN warnings::text
                       WHEN 'output' THEN output::text
                       WHEN 'structured' THEN structured::text
+                      WHEN 'human_input' THEN human_input(id)
                  END, 'null'), 'UTF8') AS bytes
           FROM kickoffs
          WHERE id = %(kickoff)s
@@ -120,15 +129,15 @@ SELECT record.position * 3 + part.place AS place, substring(part.bytes FROM at F
 -- Returns the facts that `kickoffs.waiting` uses. `ahead` counts only the first %(most)s kickoffs of the same line: the queue of the crew,
 -- or the kickoffs that wait for the same key. The holder of a key is returned only for PENDING kickoffs.
 WITH asked AS (
-    SELECT kickoffs.*, slug, paused_at, concurrency,
-           waits_for_key(kickoffs) AS waits_for_key
+    SELECT kickoffs.*, slug, deployments.paused_at IS NOT NULL AS paused, concurrency,
+           waits_for_key(kickoffs) AS waits_for_key, shown_state(kickoffs) AS shown_state
       FROM kickoffs
       JOIN deployments ON deployments.id = kickoffs.deployment_id
      WHERE kickoffs.id = ANY (ARRAY(SELECT unnest(%(ids)s::uuid[])))
 ), runs AS MATERIALIZED (
     SELECT deployment_id, count(*) AS here FROM kickoffs WHERE state = 'STARTED' GROUP BY deployment_id
 )
-SELECT asked.id, asked.state, slug, paused_at IS NOT NULL AS paused, concurrency, run_at, losses, unstarted, retries, latest.ended_as, asked.why,
+SELECT asked.id, asked.shown_state AS state, slug, paused, concurrency, run_at, losses, unstarted, retries, latest.ended_as, asked.why,
        asked.concurrency_key,
        CASE WHEN asked.state = 'STARTED' AND stop_requested_at IS NOT NULL THEN 'end' ELSE waiting_for END AS waiting_for,
        waits_for_key, holder.id AS holder, holder.user_id AS holder_user, holder.state AS holder_state,
@@ -188,7 +197,7 @@ SELECT newest.attempt, newest.started_at, host, restored, ended_at, ended_as, wh
 -- name: events_of_many
 -- The next events of each kickoff after a number, as `events` returns them, with the kickoff's state. A kickoff without next events has one row
 -- without an event.
-SELECT wanted.place, kickoffs.state, next.*
+SELECT wanted.place, shown_state(kickoffs) AS state, next.*
   FROM unnest(%(kickoffs)s::uuid[], %(afters)s::bigint[], %(with_hidden)s::bool[])
        WITH ORDINALITY AS wanted (kickoff_id, after, with_hidden, place)
   LEFT JOIN kickoffs ON kickoffs.id = wanted.kickoff_id

@@ -7,8 +7,8 @@
 -- end its run. A part without rows is left out: PostgreSQL would prepare each part for each execution.
 WITH live AS (
     {live}
-){events}{records}{entries}
-SELECT live.*{notified} FROM live
+){events}{records}{entries}{questions}
+SELECT live.*{asks}{notified} FROM live
 
 -- name: unchanged
 SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED' FOR SHARE
@@ -17,7 +17,7 @@ SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND sta
 UPDATE kickoffs
    SET waiting_for = %(waiting_for)s, token_usage = coalesce(%(token_usage)s::json, token_usage),
        model_calls = greatest(model_calls, %(model_calls)s), process_started = process_started OR %(process_started)s,
-       unstarted = CASE WHEN %(process_started)s THEN 0 ELSE unstarted END{losses}{warnings}
+       unstarted = CASE WHEN %(process_started)s THEN 0 ELSE unstarted END{losses}{asked}{warnings}
  WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
 RETURNING id
 
@@ -40,6 +40,20 @@ RETURNING id, state
 
 -- name: output_of_task
 (SELECT output FROM task_records WHERE kickoff_id = %(kickoff)s AND position = %(output_of)s)
+
+-- name: paused
+-- The run waits for a person, and its process has ended. A kickoff that was asked to stop is not paused: it ends.
+UPDATE kickoffs
+   SET state = CASE WHEN stop_requested_at IS NULL THEN 'PENDING_HUMAN_INPUT' ELSE 'CANCELLED' END,
+       reason = CASE WHEN stop_requested_at IS NOT NULL THEN 'cancelled' END,
+       finished_at = CASE WHEN stop_requested_at IS NOT NULL THEN now() END,
+       token_usage = %(token_usage)s::json, model_calls = greatest(model_calls, %(model_calls)s), paused_at = now(), why = NULL,
+       losses = 0, unstarted = 0, worker_id = NULL, lease_until = NULL, waiting_for = NULL{asked}{warnings}
+ WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
+RETURNING id, state
+
+-- name: has_asked
+, asked = true
 
 -- name: warnings
 , warnings = added_warnings(warnings, %(warnings)s)
@@ -85,6 +99,31 @@ RETURNING id, state
         ON CONFLICT DO NOTHING
 )
 
+-- name: questions
+-- A conflict: the answer to the first write was lost, or a later attempt asks again what an interrupted one has asked, which may be answered by
+-- now. All other questions that earlier attempts have asked, and that nobody has answered, are closed.
+, asked AS (
+    INSERT INTO questions (id, kickoff_id, deployment_id, attempt, number, key, position, method, question, draft, choices, waits, expires_at,
+                           on_timeout)
+    SELECT question.id::uuid, live.id, %(deployment)s, %(attempt)s, question.number, question.key, question.position, question.method, question.text,
+           question.draft::json, question.choices::json, question.waits, now() + question.seconds * interval '1 second', question.on_timeout
+      FROM live,
+           unnest(%(question_ids)b::text[], %(question_numbers)b::int[], %(question_keys)b::text[], %(question_positions)b::int[], %(methods)b::text[],
+                  %(questions)b::text[], %(drafts)b::text[], %(choices)b::text[], %(waits)b::bool[], %(expiries)b::float8[],
+                  %(on_timeouts)b::text[]
+           ) AS question (id, number, key, position, method, text, draft, choices, waits, seconds, on_timeout)
+        ON CONFLICT (kickoff_id, key) DO UPDATE SET number = excluded.number, attempt = excluded.attempt, closed_at = NULL
+), withdrawn AS (
+    UPDATE questions
+       SET closed_at = now()
+      FROM live
+     WHERE kickoff_id = live.id AND attempt < %(attempt)s AND answered_at IS NULL AND closed_at IS NULL
+       AND key <> ALL (%(question_keys)b::text[])
+)
+
+-- name: asks
+, pg_notify('windlass_ended', id::text)
+
 -- name: notified
 , CASE WHEN EXISTS (SELECT FROM streamed WHERE kickoff_id = live.id AND until > now()) THEN pg_notify('windlass_events', id::text) END,
   wake_webhooks(id, %(types)b::text[])
@@ -94,5 +133,6 @@ RETURNING id, state
 SELECT coalesce((SELECT max(seq) FROM events WHERE kickoff_id = %(kickoff)s), 0) AS seq,
        coalesce((SELECT sum(pg_column_size(payload)) FROM events WHERE kickoff_id = %(kickoff)s), 0)
        + coalesce((SELECT sum(pg_column_size(output)) FROM task_records WHERE kickoff_id = %(kickoff)s), 0)
-       + coalesce((SELECT sum(pg_column_size(record)) FROM journal WHERE kickoff_id = %(kickoff)s), 0) AS bytes,
+       + coalesce((SELECT sum(pg_column_size(record)) FROM journal WHERE kickoff_id = %(kickoff)s), 0)
+       + coalesce((SELECT sum(pg_column_size(draft)) FROM questions WHERE kickoff_id = %(kickoff)s), 0) AS bytes,
        (SELECT count(*) FROM events WHERE kickoff_id = %(kickoff)s AND right(type, 6) = '_chunk') AS chunks

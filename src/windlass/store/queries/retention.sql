@@ -34,7 +34,7 @@ VALUES (%(deployment)s, %(what)s, %(finished_at)s)
 DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT ctid FROM {table} WHERE kickoff_id = ANY (%(kickoffs)s) LIMIT %(limit)s))
 
 -- name: drop_kickoffs
--- Removes ended kickoffs together with their task records and attempts, so that no reader sees a kickoff without its tasks. Events,
+-- Removes ended kickoffs together with their task records, attempts and questions, so that no reader sees a kickoff without its tasks. Events,
 -- journals and files, which can be many rows, are removed before.
 WITH gone AS (
     DELETE FROM kickoffs
@@ -46,6 +46,8 @@ WITH gone AS (
     DELETE FROM attempts WHERE kickoff_id IN (SELECT id FROM gone)
 ), hooks AS (
     DELETE FROM webhooks WHERE kickoff_id IN (SELECT id FROM gone)
+), asked AS (
+    DELETE FROM questions WHERE kickoff_id IN (SELECT id FROM gone)
 )
 SELECT id FROM gone
 
@@ -62,6 +64,8 @@ WITH gone AS (
     DELETE FROM attempts WHERE kickoff_id IN (SELECT id FROM gone)
 ), hooks AS (
     DELETE FROM webhooks WHERE kickoff_id IN (SELECT id FROM gone)
+), asked AS (
+    DELETE FROM questions WHERE kickoff_id IN (SELECT id FROM gone)
 ), keys AS (
     DELETE FROM idempotency_keys
      WHERE (deployment_id, principal) IN (SELECT DISTINCT deployment_id, principal FROM gone) AND kickoff_id IN (SELECT id FROM gone)

@@ -4,10 +4,14 @@
 
 -- name: moves
 ended AS MATERIALIZED (
-    SELECT deployments.id AS deployment_id, found.state, found.started_at, found.finished_at
+    SELECT deployments.id AS deployment_id, found.state, found.started_at, found.finished_at, found.run_time
       FROM deployments
      CROSS JOIN LATERAL (
-           SELECT state, started_at, finished_at FROM kickoffs WHERE deployment_id = deployments.id AND {ended} ORDER BY finished_at OFFSET 0
+           SELECT state, started_at, finished_at, finished_at - started_at - paused_time(kickoffs) AS run_time
+             FROM kickoffs
+            WHERE deployment_id = deployments.id AND {ended}
+            ORDER BY finished_at
+           OFFSET 0
            ) AS found
 ), accepted AS MATERIALIZED (
     SELECT created_at FROM kickoffs WHERE {accepted} ORDER BY id
@@ -52,7 +56,7 @@ WITH {moves}, hours AS (
            failed = statistics_hours.failed + excluded.failed
 ), durations AS (
     INSERT INTO statistics_durations (deployment_id, hour, bucket, count)
-    SELECT deployment_id, date_trunc('hour', finished_at, 'UTC'), duration_bucket(finished_at - started_at), count(*)
+    SELECT deployment_id, date_trunc('hour', finished_at, 'UTC'), duration_bucket(run_time), count(*)
       FROM ended
      WHERE started_at IS NOT NULL AND state <> 'CANCELLED'
      GROUP BY 1, 2, 3
@@ -138,8 +142,8 @@ SELECT bucket, sum(count)::int AS count
           FROM statistics_durations
          WHERE deployment_id = %(deployment)s AND hour > date_trunc('hour', now(), 'UTC') - interval '24 hours'
          UNION ALL
-        SELECT duration_bucket(finished_at - started_at), 1
-          FROM (SELECT started_at, finished_at
+        SELECT duration_bucket(run_time), 1
+          FROM (SELECT finished_at - started_at - paused_time(kickoffs) AS run_time
                   FROM kickoffs
                  WHERE deployment_id = %(deployment)s AND {ended} AND started_at IS NOT NULL AND state <> 'CANCELLED'
                 ORDER BY finished_at

@@ -135,12 +135,16 @@ UPDATE webhooks SET due_at = NULL WHERE endpoint_id = %(endpoint)s AND kickoff_i
 
 -- name: set_secrets
 UPDATE deployments SET webhook_secrets = %(secrets)s WHERE id = %(deployment)s AND webhook_secrets IS NOT DISTINCT FROM %(before)s
+RETURNING id
 
 -- name: secrets
 SELECT id, webhook_secrets AS secrets FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL
 
 -- name: of_deployment
 SELECT id, webhooks FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL FOR NO KEY UPDATE
+
+-- name: webhooks_of
+SELECT webhooks FROM deployments WHERE slug = %(slug)s AND removed_at IS NULL
 
 -- name: set_of_deployment
 UPDATE deployments SET webhooks = %(webhooks)s::json WHERE id = %(deployment)s
@@ -151,23 +155,51 @@ INSERT INTO webhook_endpoints (id, deployment_id, host, address)
 VALUES (%(id)s, %(deployment)s, %(host)s, %(address)s)
     ON CONFLICT (id) DO NOTHING
 
+-- name: switch_on
+UPDATE webhook_endpoints SET disabled_at = NULL WHERE id = %(id)s AND disabled_at IS NOT NULL
+
 -- name: endpoints
 SELECT id, host, address, failures, paused_until, disabled_at FROM webhook_endpoints WHERE id = ANY (%(ids)s)
 
 -- name: list
-SELECT deliveries.id, deliveries.kickoff_id, hook, host, deliveries.state, attempts, deliveries.created_at, finished_at, deployments.slug AS deployment,
-       CASE WHEN deliveries.state = 'waiting' THEN greatest(webhooks.due_at, paused_until) END AS next_at
-  FROM deliveries
-  JOIN deployments ON deployments.id = deliveries.deployment_id
-  LEFT JOIN webhook_endpoints AS endpoint ON endpoint.id = deliveries.endpoint_id
-  LEFT JOIN webhooks ON webhooks.kickoff_id = deliveries.kickoff_id AND webhooks.endpoint_id = deliveries.endpoint_id
- WHERE (%(deployment)s::uuid IS NULL OR deliveries.deployment_id = %(deployment)s::uuid)
-   AND (%(kickoff)s::uuid IS NULL OR deliveries.kickoff_id = %(kickoff)s::uuid)
-   AND (%(state)s::text IS NULL OR deliveries.state = %(state)s::text)
-   AND (%(before)s::uuid IS NULL OR deliveries.id < %(before)s::uuid)
-   AND (%(only)s::uuid IS NULL OR deliveries.id = %(only)s::uuid)
- ORDER BY deliveries.id DESC
- LIMIT %(limit)s
+-- One page, newest first, and in each row the edge of the search: `last_seen`, and whether all deliveries were seen. A search reads at most
+-- %(most_read)s rows, so a rare state can't make it read the whole table.
+WITH seen AS MATERIALIZED (
+    SELECT id, deployment_id, state
+      FROM deliveries
+     WHERE {which} AND id < %(before)s::uuid
+     ORDER BY id DESC
+     LIMIT %(most_read)s
+), page AS (
+    SELECT id
+      FROM seen
+     WHERE deployment_id IN (SELECT deployments.id FROM deployments WHERE removed_at IS NULL)
+       AND (%(state)s::text IS NULL OR state = %(state)s::text)
+     ORDER BY id DESC
+     LIMIT %(limit)s
+)
+SELECT found.id, found.kickoff_id, hook, host, found.state, attempts, found.created_at, found.finished_at, deployments.slug AS deployment,
+       CASE WHEN found.state = 'waiting' THEN greatest(webhooks.due_at, paused_until) END AS next_at,
+       coalesce(failures, 0) AS failures, paused_until, disabled_at, edge.last_seen, edge.seen < %(most_read)s AS all_seen
+  FROM (SELECT (array_agg(id ORDER BY id))[1] AS last_seen, count(*) AS seen FROM seen) AS edge
+  LEFT JOIN page ON true
+  LEFT JOIN deliveries AS found ON found.id = page.id
+  LEFT JOIN deployments ON deployments.id = found.deployment_id
+  LEFT JOIN webhook_endpoints AS endpoint ON endpoint.id = found.endpoint_id
+  LEFT JOIN webhooks ON webhooks.kickoff_id = found.kickoff_id AND webhooks.endpoint_id = found.endpoint_id
+ ORDER BY found.id DESC
+
+-- name: which_all
+true
+
+-- name: which_deployment
+deployment_id = %(deployment)s::uuid
+
+-- name: which_kickoff
+kickoff_id = %(kickoff)s::uuid
+
+-- name: which_one
+id = %(only)s::uuid
 
 -- name: redeliver
 -- Puts an ended delivery back, also if its endpoint was switched off.
@@ -180,6 +212,17 @@ WITH again AS (
     UPDATE webhooks SET due_at = now() WHERE (kickoff_id, endpoint_id) IN (SELECT kickoff_id, endpoint_id FROM again)
 )
 SELECT kickoff_id, endpoint_id, defer_delivery(endpoint_id, NULL) FROM again
+
+-- name: enable
+-- The endpoint has accepted a request: all that waits there is tried at once.
+WITH enabled AS (
+    UPDATE webhook_endpoints SET disabled_at = NULL, paused_until = NULL, failures = 0
+     WHERE id = %(endpoint)s AND (disabled_at IS NOT NULL OR paused_until IS NOT NULL OR failures > 0)
+    RETURNING id
+), due AS (
+    UPDATE webhooks SET due_at = now() WHERE endpoint_id IN (SELECT id FROM enabled) AND due_at > now()
+)
+SELECT defer_delivery(id, NULL) FROM enabled
 
 -- name: of_kickoff
 SELECT endpoint_id, hooks FROM webhooks WHERE kickoff_id = %(kickoff)s ORDER BY endpoint_id FOR NO KEY UPDATE

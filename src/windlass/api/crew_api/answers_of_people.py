@@ -1,0 +1,57 @@
+"""Converts the body of a request to `POST /resume` to an answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from windlass.api.crew_api.kickoff_requests import members_of, one_key
+from windlass.api.crew_api.schemas import SPELLINGS, Key, ResumeRequest
+from windlass.api.errors import bad_request
+from windlass.kickoffs.questions import Answer
+from windlass.store.questions import AnswerKey
+
+if TYPE_CHECKING:
+    from windlass.kickoffs.questions import QuestionRow
+    from windlass.store.tokens import TokenRow
+
+KEY: TypeAdapter[str | None] = TypeAdapter(Key | None)
+
+
+def resume_request(body: dict[str, Any]) -> ResumeRequest:
+    """Returns the request with one spelling of its members. Raises Problem 400."""
+    members = {name: value for name, value in body.items() if name not in SPELLINGS}
+    for other, name in SPELLINGS.items():
+        if body.get(other) is None:
+            continue
+        if members.get(name) is not None and members[name] != body[other]:
+            raise bad_request(f"The members {name} and {other} differ: send one of them.")
+        members[name] = body[other]
+    return members_of(ResumeRequest, members)
+
+
+def answer_of(given: ResumeRequest, question: QuestionRow) -> Answer:
+    """Raises Problem 400 if the request does not decide."""
+    feedback = given.human_feedback or ""
+    if given.is_approve is not None:
+        return Answer(given.is_approve, feedback)
+    if feedback.strip() in question.choices or (question.choices and feedback.strip()):
+        return Answer(approved=True, feedback=feedback)
+    raise bad_request("These members are invalid: is_approve.", invalid_members={"is_approve": "Field required"})
+
+
+def answer_key(body: dict[str, Any], key_in_header: str | None, token: TokenRow) -> AnswerKey | None:
+    """Returns the idempotency key of the request, which another token does not share. Raises Problem 400."""
+    try:
+        key = one_key(KEY.validate_python(body.get("idempotencyKey")), key_in_header)
+    except ValidationError:
+        reason = {"idempotencyKey": "Input should be a text of 1 to 255 characters"}
+        raise bad_request("These members are invalid: idempotencyKey.", invalid_members=reason) from None
+    if key is None:
+        return None
+    members = {SPELLINGS.get(name, name): value for name, value in body.items() if name != "idempotencyKey"}
+    request = json.dumps([str(token.id), members], sort_keys=True, separators=(",", ":"))
+    return AnswerKey(key, hashlib.sha256(request.encode()).digest())

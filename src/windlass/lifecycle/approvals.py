@@ -1,0 +1,90 @@
+"""Takes the answers of people to the questions of kickoffs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from windlass import log
+from windlass.errors import WindlassError
+from windlass.kickoffs.questions import LONGEST_FEEDBACK, Answer
+from windlass.kickoffs.states import State
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from windlass.kickoffs.questions import QuestionRow
+    from windlass.store.audit import Actor
+    from windlass.store.questions import AnswerKey, Questions
+
+logger = log.logger(__name__)
+
+
+class NotWaiting(WindlassError):  # noqa: N818 - describes the kickoff
+    """Reports that no answer is expected."""
+
+
+class AnsweredBefore(WindlassError):  # noqa: N818 - describes the question
+    """Reports that another answer came first."""
+
+
+class InvalidAnswer(WindlassError):  # noqa: N818 - describes the answer
+    pass
+
+
+class Approvals:
+    """Answers questions. Each answer is committed when `answer` returns, with an entry of the audit log."""
+
+    def __init__(self, store: Questions) -> None:
+        self.store = store
+
+    async def answer(
+        self, question: QuestionRow, answer: Answer, by: Actor, key: AnswerKey | None = None
+    ) -> QuestionRow:
+        """Returns the question as it is after the answer. The same answer with the same key has no effect.
+
+        Raises InvalidAnswer, AnsweredBefore and NotWaiting.
+        """
+        state = await self.store.answer(question, checked(question, answer), by, key)
+        found = await self.store.question(question.id)
+        if found is None:
+            raise _not_waiting(question)
+        if state is None and not (key and await self.store.is_repeated(question.id, key)):
+            raise _answered_before(found) if found.answered_at else _not_waiting(found)
+        if state is not None:
+            logger.event("kickoff.answered", kickoff_id=question.kickoff_id, approved=answer.approved)
+        return found
+
+    async def find(self, question: UUID) -> QuestionRow | None:
+        return await self.store.question(question)
+
+    async def with_draft(self, question: UUID, most: int) -> tuple[QuestionRow, str, int] | None:
+        """Returns the question, the first `most` characters of its draft, and the number of all."""
+        found, (draft, length) = await asyncio.gather(
+            self.store.question(question), self.store.draft(question, most=most)
+        )
+        return (found, draft, length) if found else None
+
+
+def checked(question: QuestionRow, answer: Answer) -> Answer:
+    """Returns the answer, with a choice as the code writes it. Raises InvalidAnswer."""
+    feedback = answer.feedback.strip()
+    if len(feedback) > LONGEST_FEEDBACK:
+        raise InvalidAnswer(f"The feedback has {len(feedback):,} characters; the limit is {LONGEST_FEEDBACK:,}.")
+    if question.choices and not feedback:
+        words = ", ".join(question.choices)
+        raise InvalidAnswer("The question wants one of these words, or a text.", f"Send as the feedback: {words}.")
+    if not answer.approved and not feedback:
+        raise InvalidAnswer("A draft can't be rejected without words.", "Say in the feedback what to change.")
+    return Answer(answer.approved, feedback)
+
+
+def _answered_before(question: QuestionRow) -> AnsweredBefore:
+    at = f"{question.answered_at:%Y-%m-%dT%H:%M:%SZ}"
+    return AnsweredBefore(f"The question {question.id} was answered already, at {at}. Only the first answer counts.")
+
+
+def _not_waiting(question: QuestionRow) -> NotWaiting:
+    state = State(question.state)
+    why = "has ended" if state.ended else "does not wait for this answer any more"
+    return NotWaiting(f"Kickoff {question.kickoff_id} {why}.", "Its status shows what it waits for, as `human_input`.")

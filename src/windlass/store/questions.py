@@ -1,0 +1,154 @@
+"""The questions that kickoffs ask people, and the answers."""
+
+# See docs/decisions/queue.md#an-answer-locks-the-row-of-its-kickoff
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from psycopg import sql
+
+from windlass.kickoffs.questions import FAIL, Answer, AnsweredQuestion, QuestionRow, answer_on_timeout, too_late
+from windlass.kickoffs.states import State
+from windlass.store.audit import Actor
+from windlass.store.database import queries
+from windlass.store.values import sanitized_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from windlass.store.database import Database, Row, Statement
+
+SQL = queries("questions")
+FIRST = UUID(int=0)
+MOST_COUNTED = 1000
+"""Open questions are counted up to this number."""
+TIME_LIMIT = Actor(None, "(time limit)", kind="server")
+"""The server, which answers a question that nobody has answered in time."""
+
+
+def _rows(chosen: sql.SQL) -> Statement:
+    return sql.SQL(SQL["rows"].format(chosen=chosen).as_string())
+
+
+BY_ID, OF_TASK = _rows(SQL["by_id"]), _rows(SQL["of_task"])
+OF_KICKOFF, OPEN = _rows(SQL["of_kickoff"]), _rows(SQL["open"])
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKey:
+    """The idempotency key of an answer, and the digest of the request."""
+
+    key: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A kickoff whose question was not answered in time. `answer` is what the settings answer, None for none."""
+
+    kickoff_id: UUID
+    answer: Answer | None
+
+
+class Questions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def question(self, question: UUID) -> QuestionRow | None:
+        return await self._question(BY_ID, {"id": question})
+
+    async def question_of(self, kickoff: UUID, task: str) -> QuestionRow | None:
+        """Returns the question with this id, or of this task: the one that waits, else the newest one."""
+        return await self._question(OF_TASK, {"kickoff": kickoff, "task": task})
+
+    async def questions_of(self, kickoff: UUID, *, limit: int = 100) -> list[QuestionRow]:
+        """Returns the newest questions of the kickoff, the oldest of them first."""
+        rows = await self._database.rows(OF_KICKOFF, {"kickoff": kickoff, "limit": limit}, soon=True)
+        return [QuestionRow(**row) for row in rows]
+
+    async def open_questions(
+        self, *, deployment: UUID | None = None, owner: UUID | None = None, after: UUID = FIRST, limit: int = 100
+    ) -> list[QuestionRow]:
+        """Returns the questions that wait, the oldest first. `owner` is the user who started their kickoffs."""
+        values = {"deployment": deployment, "owner": owner, "after": after, "limit": limit}
+        return [QuestionRow(**row) for row in await self._database.rows(OPEN, values, soon=True)]
+
+    async def count_open_questions(self) -> int:
+        """Returns the number of questions that wait, MOST_COUNTED for that many or more."""
+        row = await self._database.row(SQL["count_open"], {"most": MOST_COUNTED}, soon=True)
+        return int(row["count"]) if row else 0
+
+    async def draft(self, question: UUID, *, most: int) -> tuple[str, int]:
+        """Returns the first `most` characters of the draft, and the number of all."""
+        row = await self._database.row(SQL["draft"], {"id": question, "most": most}, soon=True)
+        return (row["text"] or "", row["length"] or 0) if row else ("", 0)
+
+    async def has_task(self, kickoff: UUID, task: str) -> bool:
+        row = await self._database.row(SQL["has_task"], {"kickoff": kickoff, "task": task}, soon=True)
+        return bool(row and row["found"])
+
+    async def answer(
+        self, question: QuestionRow, answer: Answer, by: Actor, key: AnswerKey | None = None
+    ) -> State | None:
+        """Stores the answer, and an entry of the audit log. Returns the state that the kickoff had.
+
+        Returns None, and changes nothing, when the question does not wait for an answer any more.
+        """
+        return await self._answer(question.id, question.kickoff_id, answer, by, key)
+
+    async def is_repeated(self, question: UUID, key: AnswerKey) -> bool | None:
+        """Returns whether the stored answer has this key and is the same one. None: it has another key."""
+        values = {"id": question, "key": key.key, "digest": key.digest}
+        row = await self._database.row(SQL["repeated"], values, soon=True)
+        return bool(row["same"]) if row else None
+
+    async def answers_of(
+        self, kickoff: UUID, attempt: int, numbers: Sequence[int] | None = None
+    ) -> list[AnsweredQuestion]:
+        """Returns the answers to the questions with these numbers, or to all, and the questions of this attempt whose
+        time is over.
+        """
+        values = {"kickoff": kickoff, "attempt": attempt, "numbers": None if numbers is None else list(numbers)}
+        return [_answered(row) for row in await self._database.rows(SQL["answers"], values)]
+
+    async def expire_questions(self, *, limit: int = 100) -> list[Expired]:
+        """Answers the questions whose time is over as their deployment wants it, or fails their kickoffs."""
+        expired = []
+        for row in await self._database.rows(SQL["expired"], {"limit": limit}):
+            answer = answer_on_timeout(row["on_timeout"] or FAIL)
+            if answer is not None:
+                done = await self._answer(row["id"], row["kickoff_id"], answer, TIME_LIMIT, None) is not None
+            else:
+                values = {"id": row["id"], "kickoff": row["kickoff_id"], "error": too_late(row["seconds"])}
+                done = bool(await self._database.rows(SQL["fail_expired"], values))
+            if done:
+                expired.append(Expired(row["kickoff_id"], answer))
+        return expired
+
+    async def _answer(
+        self, question: UUID, kickoff: UUID, answer: Answer, by: Actor, key: AnswerKey | None
+    ) -> State | None:
+        values = {
+            **by.columns(),
+            "id": question,
+            "kickoff": kickoff,
+            "by": by.words,
+            "approved": answer.approved,
+            "feedback": sanitized_text(answer.feedback),
+            "key": key.key if key else None,
+            "digest": key.digest if key else None,
+        }
+        row = await self._database.row(SQL["answer"], values, soon=True)
+        return State(row["state"]) if row else None
+
+    async def _question(self, statement: Statement, values: Row) -> QuestionRow | None:
+        row = await self._database.row(statement, values, soon=True)
+        return QuestionRow(**row) if row else None
+
+
+def _answered(row: Row) -> AnsweredQuestion:
+    answer = None if row["approved"] is None else Answer(row["approved"], row["feedback"] or "")
+    return AnsweredQuestion(row["number"], answer)
