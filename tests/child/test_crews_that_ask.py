@@ -14,6 +14,7 @@ from windlass_child.protocol.messages import (
     ModelCalled,
     Succeeded,
     TaskEnded,
+    TaskStarted,
     Warned,
 )
 
@@ -52,6 +53,8 @@ def test_approval_costs_no_model_call(zygote: DrivenZygote, tmp_path: Path) -> N
     assert not {"task_failed", "crew_kickoff_failed", "traceback"} & set(types(first))
     assert [one.state for one in first.talk.of(TaskEnded)] == ["completed"]
     assert first.talk.of(Failed) == []
+    assert not first.printed
+    assert not first.errors.data
     assert first.talk.of(Warned) == []
     assert kickoff.noted("callback") == []
 
@@ -145,6 +148,8 @@ def test_each_way_to_run_a_crew_pauses_once(zygote: DrivenZygote, tmp_path: Path
     assert {name: kickoff.calls[name] for name in "ab"} == {"a": 1, "b": 2}
     assert kickoff.calls["c"] <= 1
     assert [one.code for one in last.talk.of(Warned)] == []
+    starts = [(one.name, one.position) for child in kickoff.attempts for one in child.talk.of(TaskStarted)]
+    assert len({position for name, position in starts if name == "b"}) == 1, "it keeps its task record"
 
 
 WAYS = """
@@ -352,3 +357,39 @@ import builtins
 words = ["do [b] again", ""]
 builtins.input = lambda *_: words.pop(0)
 """
+
+
+def test_a_task_of_no_crew_waits_for_its_answer(zygote: DrivenZygote, tmp_path: Path) -> None:
+    code = "def run():\n    return one().execute_task(Task(description='[b]', expected_output='x', human_input=True))\n"
+    kickoff = kickoff_of_function(zygote, tmp_path, code)
+    child = kickoff.attempt()
+    asked = kickoff.asked_alive(child)
+    assert (asked.draft, asked.question) == (
+        "b of attempt 1",
+        "Approve the result of a task, or describe what to change.",
+    )
+    kickoff.answer(asked, "again [c]")
+    asked = kickoff.asked_alive(child, 2)
+    assert asked.draft == "c of attempt 1"
+    kickoff.answer(asked)
+    assert child.answer() == Succeeded("c of attempt 1")
+
+
+def test_a_killed_attempt_after_an_answer_does_the_work_of_the_answer_alone(
+    zygote: DrivenZygote, tmp_path: Path
+) -> None:
+    kickoff = kickoff_of_crew(zygote, tmp_path, REVIEWED)
+    kickoff.answer(kickoff.paused(), "again [b]")
+    kickoff.interrupted("b")
+    asked = kickoff.paused()
+    assert asked.draft == "b of attempt 3"
+    kickoff.answer(asked)
+    kickoff.interrupted("c", journaled=1)
+    assert kickoff.attempt().answer() == Succeeded("c of attempt 5")
+    assert kickoff.calls == {"a": 1, "b": 2, "c": 1}
+
+
+def test_a_crew_in_a_reused_process_pauses(zygote: DrivenZygote, tmp_path: Path) -> None:
+    kickoff = kickoff_of_crew(zygote, tmp_path, REVIEWED, more={"reuse": True})
+    kickoff.answer(kickoff.paused())
+    assert kickoff.attempt().answer() == Succeeded("c of attempt 2")

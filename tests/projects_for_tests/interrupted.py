@@ -101,7 +101,7 @@ class Kickoff:
         self._project = project
         self._folder = folder
         self._given = given
-        self._attempts: list[DrivenChild] = []
+        self.attempts: list[DrivenChild] = []
         self._lost: set[int] = set()
         self._answers: list[Answered] = []
         self._notes = folder / "notes"
@@ -117,7 +117,7 @@ class Kickoff:
         """Starts one, with the journal of those before. Its model gives `answers` to the steps in it, and none to the
         step `stop_at`. `secrets` are secret variables.
         """
-        child, number = self._zygote.fork(), str(len(self._attempts) + 1)
+        child, number = self._zygote.fork(), str(len(self.attempts) + 1)
         child.commits_until = commits_until
         given = {"NOTES": str(self._notes), "ATTEMPT": number, "STOP_AT": stop_at, "ANSWERS": json.dumps(answers or {})}
         folder, journal = self._folder / f"attempt {number}", [*self.journal(), *self._answers]
@@ -125,7 +125,7 @@ class Kickoff:
         child.run(
             self._project, folder, journal=journal, environment={**given, **secrets}, secrets=[*secrets], **self._given
         )
-        self._attempts.append(child)
+        self.attempts.append(child)
         return child
 
     def interrupted(
@@ -156,9 +156,9 @@ class Kickoff:
 
     def journal(self) -> list[JournalReplay]:
         """As the worker kept it: outputs that are in task records come from there."""
-        told = {end.position: end.output for child in self._attempts for end in child.talk.of(TaskEnded)}
+        told = {end.position: end.output for child in self.attempts for end in child.talk.of(TaskEnded)}
         outputs = told | self.outputs
-        sent = [message for child in self._attempts for message in child.talk.messages]
+        sent = [message for child in self.attempts for message in child.talk.messages]
         entries = [message for message in sent if isinstance(message, JournalAppend | Asked)]
         return [
             JournalReplay(one.number, one.key, one.record, output_of(one, outputs))
@@ -189,7 +189,7 @@ class Kickoff:
         answer = Answered(asked.number, not feedback if approved is None else approved, feedback)
         self._answers.append(answer)
         if asked.waits:
-            self._attempts[-1].talk.send(answer)
+            self.attempts[-1].talk.send(answer)
 
     def noted(self, kind: str) -> list[str]:
         """What the code of the project has written down, in all attempts."""

@@ -32,7 +32,7 @@ CODES: Mapping[str, str] = {
     "never_runs": "no kickoff can run it: no tasks, no start, a generator, a method that nothing starts",
     "no_crew": "the project declares no crew, flow or function, or its entrypoint does not exist",
     "option": "an option in [tool.windlass] is unknown, or its value is not allowed",
-    "own_question_ignored": "the code replaces a method that asks a person, which the installed framework does not call",
+    "own_question_ignored": "the code replaces a method that asks persons, which the installed framework does not call",
     "package_version": "a package is installed in another version than the project wants",
     "pyproject": "pyproject.toml is missing, or can't be read",
     "python_version": "the project's interpreter does not satisfy requires-python",

@@ -51,6 +51,16 @@ def file_without_a_name(purpose: str) -> int:
     return descriptor
 
 
+def drop_output() -> None:
+    """Discards what is printed from now on."""
+    flush_output()
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+
+
 def flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:

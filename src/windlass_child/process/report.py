@@ -21,7 +21,7 @@ from windlass_child.masking.chunks import Chunks
 from windlass_child.process import processes
 from windlass_child.process.budget import Stopping
 from windlass_child.process.error_text import LimitReached, ProjectFault, explain, text_of
-from windlass_child.process.output import flush_output
+from windlass_child.process.output import drop_output, flush_output
 from windlass_child.process.prompts import Prompts
 from windlass_child.protocol.frames import TooLarge
 from windlass_child.protocol.lease import LAPSED
@@ -265,10 +265,13 @@ class Report:
 
 
 def end_soon() -> None:
-    """Ends this process as after an ordinary end, in PAUSE_SECONDS, unless it ends before."""
+    """Ends this process as after an ordinary end, in PAUSE_SECONDS, unless it ends before.
+
+    crewai prints errors about the end of a paused run. They are dropped.
+    """
+    drop_output()
 
     def end() -> None:
-        flush_output()
         processes.end_all_below()
         os._exit(os.EX_OK)
 
