@@ -50,6 +50,7 @@ class Receiver:
         self.got: list[Got] = []
         self._tls = tls
         self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
@@ -59,7 +60,8 @@ class Receiver:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for writer in self._writers:
-            writer.close()
+            writer.transport.abort()
+        await asyncio.gather(*self._tasks, *(one.wait_closed() for one in self._writers), return_exceptions=True)
         await self._server.wait_closed()
 
     def url(self, path: str = "/hook", host: str = "127.0.0.1") -> str:
@@ -77,16 +79,18 @@ class Receiver:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
+        if task := asyncio.current_task():
+            self._tasks.add(task)
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
             raw = await reader.readexactly(int(headers["content-length"]))
             got = Got(head[0].split(" ")[1], headers, raw)
             self.got.append(got)
-            if (reply := self.reply(got)) is not None:
-                lines = {"Content-Length": str(len(reply.body)), "Connection": "close", **reply.headers}
-                text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-                writer.write(f"HTTP/1.1 {reply.status} X\r\n{text}\r\n".encode() + reply.body)
-                await writer.drain()
-                writer.close()
-        self._writers.discard(writer)
+            if (reply := self.reply(got)) is None:
+                return  # the connection stays open until the end
+            lines = {"Content-Length": str(len(reply.body)), "Connection": "close", **reply.headers}
+            text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+            writer.write(f"HTTP/1.1 {reply.status} X\r\n{text}\r\n".encode() + reply.body)
+            await writer.drain()
+        writer.close()

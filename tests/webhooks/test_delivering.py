@@ -91,7 +91,7 @@ class Sending:
                 await self.delivering(retries).run(endpoint)
 
     async def deliveries(self, **wanted: Any) -> list[Delivery]:
-        return (await self.store.list(DeliveryFilter(**wanted)))[::-1]
+        return (await self.store.list(DeliveryFilter(**wanted))).rows[::-1]
 
     async def secret(self) -> str:
         found = await self.store.secrets(self.rows.deployment.slug)
@@ -539,7 +539,9 @@ async def test_two_workers_deliver_many_kickoffs_in_order_to_a_receiver_that_oft
             await sending.rows.settle(one)
         waiting = "SELECT FROM webhooks WHERE due_at IS NOT NULL OR NOT end_planned"
         await until(lambda: _none(sending, waiting))
-    delivered = [one for one in await sending.store.list(DeliveryFilter(), limit=10_000) if one.state == "delivered"]
+    delivered = [
+        one for one in (await sending.store.list(DeliveryFilter(), limit=10_000)).rows if one.state == "delivered"
+    ]
     assert len(delivered) == kickoffs * (events + 1)
     verifier = Verifier(await sending.secret())
     for one in claimed:
