@@ -19,6 +19,7 @@ from cli.the_command import DEADLINE, Command, line, read_to_end
 from windlass.api.control_api.answers import DeploymentAnswer
 from windlass.api.control_api.credentials import CheckAnswer, CredentialItem
 from windlass.api.control_api.settings import VariableItem
+from windlass.api.control_api.webhooks import DeliveryItem, ReceiverAnswer, WebhooksAnswer
 from windlass.cli.commands import windlass as root
 from windlass.cli.doctor import checks
 from windlass.config import Settings
@@ -116,6 +117,29 @@ def test_credentials_as_json(windlass: Command, control: FakeServer) -> None:
     assert check.keys() == set(CheckAnswer.model_fields)
     assert value(windlass, "credentials", "secrets", "prod") == ["db"]
     assert value(windlass, "credentials", "remove", "prod").keys() == documented("credentials remove")
+
+
+def test_webhooks_as_json(windlass: Command, control: FakeServer) -> None:
+    hooks, delivery, test = (
+        dict.fromkeys(model.model_fields, "x") for model in (WebhooksAnswer, DeliveryItem, ReceiverAnswer)
+    )
+    control.answers |= {
+        "GET deployments/tea/webhooks": hooks,
+        "PATCH deployments/tea/webhooks": hooks,
+        "GET deployments/tea/webhooks/secret": {"secret": "x"},
+        "POST deployments/tea/webhooks/test": {**test, "accepted": True},
+        "GET deliveries": {"items": [delivery], "next_cursor": None},
+        "GET deliveries/x": delivery,
+        "POST deliveries/x/redeliver": delivery,
+    }
+    assert value(windlass, "webhooks", "show", "tea").keys() == documented("webhooks show")
+    assert value(windlass, "webhooks", "set", "tea", "--crew", "https://a.example") == hooks
+    assert value(windlass, "webhooks", "unset", "tea", "crew") == hooks
+    assert value(windlass, "webhooks", "secret", "tea").keys() == documented("webhooks secret")
+    assert value(windlass, "deliveries", "list").keys() == documented("deliveries list")
+    assert value(windlass, "deliveries", "show", "x").keys() == documented("deliveries show")
+    assert value(windlass, "deliveries", "redeliver", "x") == delivery
+    assert value(windlass, "deliveries", "test", "tea").keys() == documented("deliveries test")
 
 
 def test_logins_and_variables_as_json(windlass: Command, control: FakeServer) -> None:

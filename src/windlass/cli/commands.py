@@ -32,6 +32,7 @@ SECTIONS = {
         "deploy": ("deploy", "Deploy a project to a server."),
         "deployments": ("deployments", "List the crews of the server, and manage one."),
         "env": ("variables", "List, set and remove the variables of a deployment."),
+        "webhooks": ("webhooks", "Set the webhooks that all kickoffs of a deployment have."),
         "credentials": ("credentials", "Manage the credentials for secret managers."),
     },
     "Kickoffs": {
@@ -42,6 +43,7 @@ SECTIONS = {
         "files": ("files", "List the files that a run wrote, or download them."),
         "stop": ("stop", "Stop a kickoff, or all open ones with --all."),
         "kickoffs": ("kickoffs", "List kickoffs, or delete some for good."),
+        "deliveries": ("webhooks", "List the webhooks that were sent, and send one again."),
         "open": ("dashboard", "Open the dashboard, or the page of a crew or a kickoff."),
     },
     "Access": {

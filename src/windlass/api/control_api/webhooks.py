@@ -70,13 +70,13 @@ class SecretAnswer(BaseModel):
     secret: str = Field(description="`whsec_...`, as the libraries of Standard Webhooks take it.")
 
 
-class TestBody(Body):
+class HookBody(Body):
     """The webhook to test."""
 
     hook: HookName = Field("crew", description="`task` stands for `taskWebhookUrl`, `events` for `webhooks`.")
 
 
-class TestAnswer(BaseModel):
+class ReceiverAnswer(BaseModel):
     """The answer of the receiver."""
 
     id: UUID = Field(description="The `webhook-id` of the request.")
@@ -147,14 +147,14 @@ async def rotate_secret(caller: Developer, control: Control, slug: Slug) -> Secr
 
 
 @router.post("/deployments/{slug}/webhooks/test")
-async def test_webhook(caller: Developer, control: Control, slug: Slug, body: TestBody) -> TestAnswer:
+async def test_webhook(caller: Developer, control: Control, slug: Slug, body: HookBody) -> ReceiverAnswer:
     """Sends a signed request to a webhook of a deployment, and returns the answer of the receiver.
 
     The body is `{"type": "test", "deployment": ..., "hook": ..., "timestamp": ...}`. The request takes 20 seconds at
     most, and is not repeated.
     """
     found = await control.webhooks.test(slug, Hook(body.hook), caller.actor)
-    return TestAnswer(
+    return ReceiverAnswer(
         id=found.id,
         host=found.host,
         accepted=found.answer.accepted,
