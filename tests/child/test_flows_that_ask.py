@@ -204,6 +204,40 @@ class Joined(Base):
 """
 
 
+@pytest.mark.parametrize("stream", ["", "    stream = True\n"], ids=["", "stream"])
+def test_methods_side_by_side_ask_one_after_the_other(zygote: DrivenZygote, tmp_path: Path, stream: str) -> None:
+    kickoff = kickoff_of_flow(zygote, tmp_path, BOTH.replace("(Base):\n", f"(Base):\n{stream}"))
+    asked = [kickoff.paused()]
+    kickoff.answer(asked[0], f"to {asked[0].method}")
+    asked.append(kickoff.paused())
+    kickoff.answer(asked[1], f"to {asked[1].method}")
+    last = kickoff.attempt()
+    answer = last.answer()
+    assert isinstance(answer, Succeeded), answer
+    assert answer.output == '{"left": "to left", "right": "to right"}'
+    assert sorted(str(one.method) for one in asked) == ["left", "right"]
+    assert kickoff.calls == {"left": 1, "right": 1}
+    assert warned(last) == []
+
+
+BOTH = """
+class Both(Base):
+    @start()
+    @human_feedback(message="Left?")
+    async def left(self):
+        return say("left")
+
+    @start()
+    @human_feedback(message="Right?")
+    def right(self):
+        return say("right")
+
+    @listen(and_(left, right))
+    def join(self):
+        return {one.method_name: one.feedback for one in sorted(self.human_feedback_history, key=str)}
+"""
+
+
 def test_a_killed_attempt_after_an_answer_does_not_ask_again(zygote: DrivenZygote, tmp_path: Path) -> None:
     kickoff = kickoff_of_flow(
         zygote, tmp_path, REVIEW.replace('return ["published"', 'say("slow"); return ["published"')

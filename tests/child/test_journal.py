@@ -18,7 +18,7 @@ from windlass_child.journal.journal import Journal, JournalEntry
 from windlass_child.masking.redaction import Redaction
 from windlass_child.process.report import Report
 from windlass_child.protocol.frames import TooLarge
-from windlass_child.protocol.messages import JournalAppend, JournalReplay, Message, Warned
+from windlass_child.protocol.messages import Asked, JournalAppend, JournalReplay, Message, Warned
 from windlass_child.protocol.truncation import LONGEST, short_or_noted, shortened
 
 MB = 1 << 20
@@ -118,6 +118,30 @@ def test_a_forked_process_waits_for_nothing() -> None:
         journal.record("a", 1)
         journal.committed()
         os._exit(len(worker.heard) - 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def asked(number: int, key: str, record: str, files: bool) -> Asked:
+    return Asked(number, key, "Fine?", "", None, None, [], record, waits=False, files=files)
+
+
+def test_a_question_is_the_last_entry_and_nothing_waits_for_it() -> None:
+    worker = Worker()
+    journal = Journal(worker)
+    journal.record("a", 1)
+    assert journal.ask("q", {"kept": 2}, asked) == 2
+    journal.record("b", 1)
+    journal.committed()
+    assert worker.heard[1:] == [asked(2, "q", '{"kept":2}', True)]
+
+
+def test_a_forked_process_can_not_ask() -> None:
+    journal = Journal(Worker())
+    pid = os.fork()
+    if pid == 0:
+        with pytest.raises(ValueError, match="in another process"):
+            journal.ask("q", 1, asked)
+        os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 

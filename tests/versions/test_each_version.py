@@ -243,6 +243,44 @@ def test_a_task_asks_a_person(zygote: DrivenZygote, tmp_path: Path) -> None:
     assert child.answer() == Succeeded("other said")
 
 
+ASKING_FLOW = """
+    try:
+        from crewai.flow.human_feedback import human_feedback
+    except ImportError:
+        def human_feedback(**_):
+            return lambda method: method
+
+    class Work(Flow):
+        _skip_auto_memory = True
+
+        @start()
+        @human_feedback(message="Publish?", emit=["yes", "no"], llm="gpt-4o-mini")
+        def draft(self):
+            return "a draft"
+
+        @listen("yes")
+        def publish(self):
+            return "published"
+"""
+
+
+def test_a_flow_asks_a_person(zygote: DrivenZygote, tmp_path: Path) -> None:
+    child = zygote.fork()
+    key = {"OPENAI_API_KEY": "sk-none"}
+    child.run(flow_of(tmp_path / "project", ASKING_FLOW), tmp_path / "run", environment=key)
+    ended = zygote.until(lambda: [one for one in child.talk.messages if isinstance(one, Asked | Succeeded | Failed)])
+    if not isinstance(ended[0], Asked):  # a release without @human_feedback
+        assert ended[0] == Succeeded("a draft")
+        return
+    asked = ended[0]
+    assert (asked.question, asked.draft, asked.choices) == ("Publish?", "a draft", ["yes", "no"])
+    if asked.waits:
+        child.talk.send(Answered(asked.number, approved=True, feedback="yes"))
+        assert child.answer() == Succeeded("published")
+    else:
+        assert child.exited() == 0
+
+
 def test_a_killed_crew_goes_on_after_its_finished_tasks(zygote: DrivenZygote, crew: Project, tmp_path: Path) -> None:
     kickoff = Kickoff(zygote, crew, tmp_path, inputs=TOPIC)
     kickoff.interrupted("third", journaled=2)

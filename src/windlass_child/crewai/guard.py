@@ -67,7 +67,10 @@ class Guard:
         """
         try:
             with self._intercepting(), standing_for_persons(Person(self._report, self._follower)):
-                yield
+                try:
+                    yield
+                finally:
+                    self._report.questions.close()
         except Exception as error:
             if self._fault is not None:
                 raise self._fault from error

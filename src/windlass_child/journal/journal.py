@@ -135,6 +135,8 @@ class Journal:
         """Sends the entry of a question, and returns its number. `made` makes the message of number, key, record and
         files. Entries after a question without `waits` are not sent. Raises as `record` does.
         """
+        if os.getpid() != self._owner:
+            raise ValueError("the code asks in another process than the run's; ask in the process that the run is in")
         key, record, files = self._markers.without_values(key), self._record_of(value), self.has_files()
         with self._lock:
             asked = made(self._last + 1, key, record, files)

@@ -90,6 +90,7 @@ class Questions:
         self._asking: list[str] = []
         self._turn: str | None = None
         self._paused = False
+        self._closed = False
         self._numbers: Counter[str] = Counter()
         self._dialogs: dict[str, Dialog] = {}
 
@@ -100,8 +101,7 @@ class Questions:
         Does not begin a step after the last question of the attempt: ends the run.
         """
         with self._lock:
-            if self._paused:
-                self.abort(Paused("the run is paused"))
+            self._refuse_if_over()
             self._running[step] = position
         try:
             yield
@@ -110,6 +110,17 @@ class Questions:
                 self._running.pop(step, None)
                 if self._turn == step:
                     self._turn = None  # code of the step has left a question behind, as Flow.ask(timeout=...) does
+
+    def close(self) -> None:
+        """Ends the questions with the run. A thread that its code has left behind can't ask after that."""
+        with self._lock:
+            self._closed = True
+
+    def _refuse_if_over(self) -> None:
+        if self._closed:
+            raise Paused("the run is over")
+        if self._paused:
+            self.abort(Paused("the run is paused"))
 
     def dialog(self, step: str) -> Dialog:
         """Returns the questions about the result of a task, in all attempts."""
@@ -139,7 +150,9 @@ class Questions:
             while not self._may_pause(question):
                 yield
                 self._report.stopping_or(self.abort)
-        self.abort(Paused("the run is paused"))
+        if not self._closed:
+            self.abort(Paused("the run is paused"))
+        raise Paused("the run is over")
 
     def _begin_to_pause(self, question: Question) -> bool:
         """Returns whether it could pause at once. Otherwise the question is in the journal when it returns."""
@@ -153,7 +166,7 @@ class Questions:
     def _may_pause(self, question: Question) -> bool:
         """Sends the question, unless another step runs. Another question may have been sent meanwhile."""
         with self._lock:
-            if self._paused:
+            if self._paused or self._closed:
                 return True
             if any(not self._asks(step) for step in self._running):
                 return False
@@ -178,6 +191,7 @@ class Questions:
         while not self._takes_turn(question.step):
             yield
             self._report.stopping_or(self.abort)
+        self._refuse_if_over()
         number = self._send(question, waits=True)
         while (given := self._report.journal.answer(number)) is None:
             yield
@@ -198,8 +212,9 @@ class Questions:
     def _placed(self, question: Question) -> Question:
         if question.position is not None:
             return question
-        around = [step for step in self._running if question.step == step or question.step.startswith(f"{step}/")]
-        positions = (self._running[step] for step in sorted(around, key=len, reverse=True))
+        with self._lock:
+            around = [step for step in self._running if question.step == step or question.step.startswith(f"{step}/")]
+            positions = [self._running[step] for step in sorted(around, key=len, reverse=True)]
         position = next((one for one in positions if one is not None), None)
         return replace(question, position=position)
 

@@ -267,7 +267,7 @@ class Report:
 def end_soon() -> None:
     """Ends this process as after an ordinary end, in PAUSE_SECONDS, unless it ends before.
 
-    crewai prints errors about the end of a paused run. They are dropped.
+    A framework prints errors about the end of a paused run. They are dropped.
     """
     drop_output()
 
