@@ -317,6 +317,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             identity,
             Credentials(CredentialStore(database), KEY_RING, provider, identity.subject),
             Deletions(RetentionStore(database)),
+            Approvals(kickoffs),
             StatisticsStore(database),
             DeploymentWebhooks(
                 WebhookStore(database), deployments, AuditStore(database), endpoints, KEY_RING, Sender(["127.0.0.1"])

@@ -108,8 +108,6 @@ async def test_a_choice_decides_alone_and_other_words_need_no_approval_either(cr
         {"execution_id": "it", "task_id": "research", "human_feedback": "words"},
         {"execution_id": "it", "task_id": "research", "is_approve": "yes"},
         {"execution_id": "it", "task_id": "research", "is_approve": 1},
-        {"execution_id": "it", "task_id": "research", "is_approve": False},
-        {"execution_id": "it", "task_id": "research", "is_approve": False, "human_feedback": "  "},
         {"execution_id": "it", "task_id": "research", "is_approve": False, "human_feedback": 5},
         {"execution_id": "it", "task_id": "research", "is_approve": False, "human_feedback": "x" * 20_001},
         {"execution_id": "it", "task_id": "research", "is_approve": True, "human_feedback": "a\0b"},

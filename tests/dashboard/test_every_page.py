@@ -21,8 +21,9 @@ pytestmark = needs_a_browser
 PATHS = sorted({path for group in PAGES for method, path, _, _ in group.table if method == "GET"})
 NO_PAGES = re.compile(
     r"\.csv$|\.zip$|/changes$|/downloads/|/files/|/sign-in/openid|/preview$|/tokens/\{kind\}|^/executions/\{kickoff\}$"
+    r"|^/approvals/\{question\}$"
 )
-"""Downloads, streams, and paths that lead to another one."""
+"""Downloads, streams, paths that lead to another one, and the question that test_approvals_in_a_browser.py looks at."""
 QUERIES = {"/people/user": "?name=owner", "/tokens/crew": "?crew=tea"}
 POOR_BUTTONS = """() => {
   const poor = [];

@@ -13,7 +13,7 @@ from store.kickoff_rows import DONE, FAILED, Rows
 from windlass.kickoffs.events import StoredEvent
 from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.outcome import STOPPED, TokenUsage
-from windlass.kickoffs.questions import NOT_APPROVED, Answer, AnsweredQuestion, Question
+from windlass.kickoffs.questions import Answer, AnsweredQuestion, Question
 from windlass.kickoffs.states import State, TaskState
 from windlass.kickoffs.tasks import TaskRecord
 from windlass.store.audit import Actor
@@ -252,7 +252,7 @@ async def test_a_time_limit_fails_the_kickoff_with_the_reason(rows: Rows) -> Non
     ("word", "answer"),
     [
         ("approve", YES),
-        ("reject", Answer(approved=False, feedback=NOT_APPROVED)),
+        ("reject", Answer(approved=False)),
         ("good", Answer(approved=True, feedback="good")),
     ],
 )

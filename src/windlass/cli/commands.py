@@ -43,6 +43,7 @@ SECTIONS = {
         "files": ("files", "List the files that a run wrote, or download them."),
         "stop": ("stop", "Stop a kickoff, or all open ones with --all."),
         "kickoffs": ("kickoffs", "List kickoffs, or delete some for good."),
+        "approvals": ("approvals", "List the questions that crews ask people, and answer them."),
         "deliveries": ("webhooks", "List the webhooks that were sent, and send one again."),
         "open": ("dashboard", "Open the dashboard, or the page of a crew or a kickoff."),
     },

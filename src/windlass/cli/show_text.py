@@ -24,6 +24,7 @@ ENDS = {
     "CANCELLED": "was stopped",
     "lost": "was lost",
     "released": "was released, to continue in another attempt",
+    "paused": "asked a person, and waited for the answer",
     "retried": "failed, and another attempt was due",
 }
 """Maps `ended_as` of an attempt to a verb."""

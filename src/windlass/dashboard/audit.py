@@ -37,6 +37,7 @@ ACTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "start": "Started an execution",
             "stop": "Stopped an execution",
             "stop_all": "Stopped executions of a crew",
+            "answer": "Answered a question",
             "delete": "Deleted an execution",
         },
     ),

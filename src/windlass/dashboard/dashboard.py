@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from windlass.dashboard.openid_client import OpenIdClient
 
 PATH = "/ui"
+KNOWN_FOR = 2.0
 
 
 @dataclass
@@ -29,6 +32,8 @@ class Dashboard:
     notice_key: bytes = field(repr=False)
     openid: OpenIdClient | None = None
     here: str = "http://127.0.0.1:8000"
+    _questions: tuple[float, int] = (-inf, 0)
+    """When the open questions were counted, and their number."""
 
     @cached_property
     def templates(self) -> Templates:
@@ -37,6 +42,18 @@ class Dashboard:
     @cached_property
     def notices(self) -> SignedNotices:
         return SignedNotices(self.notice_key)
+
+    async def questions(self) -> int:
+        """Returns the number of questions that wait for an answer. It is counted at most every KNOWN_FOR seconds."""
+        counted_at, count = self._questions
+        now = time.monotonic()
+        if now - counted_at > KNOWN_FOR:
+            count = await self.control.approvals.store.count_open_questions()
+            self._questions = now, count
+        return count
+
+    def recount_questions(self) -> None:
+        self._questions = -inf, 0
 
     @property
     def server_url(self) -> str:

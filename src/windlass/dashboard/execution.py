@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -16,7 +15,7 @@ from windlass.api.crew_api.files import PROTECTION, attachment, file_response, f
 from windlass.api.errors import Problem
 from windlass.dashboard.execution_log import log_of
 from windlass.dashboard.executions import check_scope, seconds_of, short_id, shown_state
-from windlass.dashboard.output import MOST_SHOWN, TextDecoder, markdown, parsed_or_none, value_of
+from windlass.dashboard.output import MOST_SHOWN, TextDecoder, parsed_or_none, render, value_of
 from windlass.dashboard.routes import Routes
 from windlass.dashboard.timeline import Timelines, attempts_or_one, failed_step, now, spans_of_tasks
 from windlass.dashboard.timeline_detail import detail_of
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from windlass.api.streaming_json import AnswerFile
     from windlass.dashboard.output import Value
     from windlass.dashboard.routes import Visit
+    from windlass.kickoffs.questions import QuestionRow
     from windlass.store.executions import Execution, ExecutionStore
     from windlass.store.reading import KickoffStatus, NextEvents
 
@@ -46,8 +46,6 @@ LONGEST_TRACE = 20_000
 MOST_FILES = 500
 MOST_WARNINGS = 50
 LARGEST_NUMBER = 10**18
-RENDERING = ThreadPoolExecutor(1, "windlass-markdown")
-"""A single thread: it holds the GIL, and the event loop would wait for each of several threads."""
 ADVICE: dict[str, str] = {
     Reason.ERROR: "Correct what the trace names, deploy the crew again, and run it with the same inputs.",
     Reason.TIMED_OUT: "Look in the timeline for what took long. Raise the timeout of the crew if it needs more time.",
@@ -86,6 +84,7 @@ async def show(visit: Visit) -> Response:
         "may_run": visit.allows(Scope.RUN),
         "may_delete": visit.allows(Scope.ADMIN),
         "waiting": await _waiting(visit, execution),
+        "questions": await _questions(visit, execution),
         **await _failure(visit, execution),
         **await TAB_CONTEXTS[tab](visit, execution),
     }
@@ -129,6 +128,14 @@ async def _waiting(visit: Visit, execution: Execution) -> Any:
     return await visit.dashboard.crew_api.statuses.waiting(execution.id, None)
 
 
+async def _questions(visit: Visit, execution: Execution) -> list[QuestionRow]:
+    """Returns the questions that wait for an answer."""
+    if execution.state is not State.PENDING_HUMAN_INPUT:
+        return []
+    found = await visit.dashboard.control.approvals.store.questions_of(execution.id)
+    return [one for one in found if one.is_open]
+
+
 async def _failure(visit: Visit, execution: Execution) -> dict[str, Any]:
     """Returns what to do about a failure, and its trace."""
     if execution.state not in FAILED:
@@ -153,7 +160,7 @@ async def _output(visit: Visit, execution: Execution) -> dict[str, Any]:
     asked = visit.query.get("view", "")
     usual = "json" if structured and not (structured.is_text) else "markdown"
     view = asked if asked in views else usual if usual in views else (views[0] if views else "")
-    rendered = await _rendered(text) if view == "markdown" and text else None
+    rendered = await render(text) if view == "markdown" and text else None
     json_value = structured or (_as_json(text) if text else None)
     if json_value is None:
         views = [one for one in views if one != "json"]
@@ -166,11 +173,6 @@ async def _output(visit: Visit, execution: Execution) -> dict[str, Any]:
         "warnings": await _warnings(store, execution),
         "tasks": await store.tasks(execution.id) if execution.state is not State.SUCCESS else [],
     }
-
-
-async def _rendered(text: Value) -> Any:
-    """Renders in a thread: hostile Markdown takes some 300 ms. The next view of the same text has it from a cache."""
-    return await asyncio.get_running_loop().run_in_executor(RENDERING, markdown, text.rendered_part)
 
 
 def _as_json(text: Value) -> Value | None:

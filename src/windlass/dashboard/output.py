@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,6 +50,8 @@ ALLOWED_TAGS = {
 }
 ALLOWED_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
 SCHEMES = {"http", "https", "mailto"}
+RENDERING = ThreadPoolExecutor(1, "windlass-markdown")
+"""A single thread: it holds the GIL, and the event loop would wait for each of several threads."""
 REL = "noopener noreferrer nofollow"
 
 
@@ -128,6 +132,11 @@ class Value:
     @property
     def table(self) -> tuple[list[str], list[dict[str, Any]]] | None:
         return table_of(self.parsed)
+
+
+async def render(text: Value) -> Markup:
+    """Renders in a thread: hostile Markdown takes some 300 ms. The next view of the same text has it from a cache."""
+    return await asyncio.get_running_loop().run_in_executor(RENDERING, markdown, text.rendered_part)
 
 
 def value_of(found: Beginning | None) -> Value | None:

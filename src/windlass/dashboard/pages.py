@@ -16,6 +16,7 @@ from windlass.api.control_api.errors import translated
 from windlass.api.errors import TITLES, Problem, problem_of, unexpected, wrong_method
 from windlass.dashboard import (
     account,
+    approvals,
     audit,
     credentials,
     crew_frame,
@@ -62,6 +63,7 @@ PAGES = (
     system.ROUTES,
     executions.ROUTES,
     execution.ROUTES,
+    approvals.ROUTES,
     environment.ROUTES,
     crew_settings.ROUTES,
     credentials.ROUTES,

@@ -68,6 +68,8 @@ class Visit:
     """The fields of the form that a POST sent."""
     files: dict[str, UploadFile] = field(default_factory=dict)
     """The files of a form with an upload. They are temporary."""
+    questions: int = 0
+    """Questions that wait for an answer of a person."""
 
     @property
     def person(self) -> Person:
@@ -207,6 +209,8 @@ def _endpoint(
         person = await dashboard.sessions.person(request.cookies.get(dashboard.sessions.cookie))
         visit = Visit(request, dashboard, person)
         request.state.visit = visit
+        if person is not None:
+            visit.questions = await dashboard.questions()
         if role is not None and not visit.person.role.includes(role):
             raise Problem(
                 403,

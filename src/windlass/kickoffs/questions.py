@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 FAIL, APPROVE, REJECT = "fail", "approve", "reject"
 """What happens to a question that nobody answers in time. Any other word is a choice of the question."""
-NOT_APPROVED = "Nobody approved this in time. Improve it."
 LONGEST_FEEDBACK = 20_000
 """Characters of an answer. They become a part of a prompt."""
 
@@ -118,9 +117,7 @@ def answer_on_timeout(word: str) -> Answer | None:
     """Returns the answer that the setting `approval_on_timeout` gives, None for none: the kickoff then fails."""
     if word == FAIL:
         return None
-    if word == REJECT:
-        return Answer(approved=False, feedback=NOT_APPROVED)
-    return Answer(approved=True, feedback="" if word == APPROVE else word)
+    return Answer(approved=word != REJECT, feedback="" if word in {APPROVE, REJECT} else word)
 
 
 def too_late(seconds: float) -> str:

@@ -45,7 +45,7 @@ class Approvals:
 
         Raises InvalidAnswer, AnsweredBefore and NotWaiting.
         """
-        state = await self.store.answer(question, checked(question, answer), by, key)
+        state = await self.store.answer(question, checked(answer), by, key)
         found = await self.store.question(question.id)
         if found is None:
             raise _not_waiting(question)
@@ -66,16 +66,11 @@ class Approvals:
         return (found, draft, length) if found else None
 
 
-def checked(question: QuestionRow, answer: Answer) -> Answer:
-    """Returns the answer, with a choice as the code writes it. Raises InvalidAnswer."""
+def checked(answer: Answer) -> Answer:
+    """Returns the answer without spaces at the ends of its words. Raises InvalidAnswer."""
     feedback = answer.feedback.strip()
     if len(feedback) > LONGEST_FEEDBACK:
         raise InvalidAnswer(f"The feedback has {len(feedback):,} characters; the limit is {LONGEST_FEEDBACK:,}.")
-    if question.choices and not feedback:
-        words = ", ".join(question.choices)
-        raise InvalidAnswer("The question wants one of these words, or a text.", f"Send as the feedback: {words}.")
-    if not answer.approved and not feedback:
-        raise InvalidAnswer("A draft can't be rejected without words.", "Say in the feedback what to change.")
     return Answer(answer.approved, feedback)
 
 

@@ -384,6 +384,7 @@ class Services:
                 infrastructure.identity.subject,
             ),
             Deletions(RetentionStore(infrastructure.database)),
+            Approvals(Questions(infrastructure.database)),
             StatisticsStore(infrastructure.database),
             DeploymentWebhooks(
                 WebhookStore(infrastructure.database),

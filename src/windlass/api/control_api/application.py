@@ -12,7 +12,17 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Mount, Route
 
 from windlass import __version__
-from windlass.api.control_api import builds, credentials, deployments, identity, kickoffs, people, settings, webhooks
+from windlass.api.control_api import (
+    approvals,
+    builds,
+    credentials,
+    deployments,
+    identity,
+    kickoffs,
+    people,
+    settings,
+    webhooks,
+)
 from windlass.api.control_api.answers import ErrorBody
 from windlass.api.control_api.callers import ControlRoute
 from windlass.api.control_api.errors import invalid, translated
@@ -43,6 +53,7 @@ ROUTERS = (
     credentials.router,
     kickoffs.router,
     webhooks.router,
+    approvals.router,
     identity.router,
 )
 

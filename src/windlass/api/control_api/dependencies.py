@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from windlass.deployments.identity import Identity
     from windlass.deployments.management import Management
     from windlass.deployments.webhooks import DeploymentWebhooks
+    from windlass.lifecycle.approvals import Approvals
     from windlass.lifecycle.deletion import Deletions
     from windlass.store.audit import AuditStore
     from windlass.store.overview import OverviewStore
@@ -46,6 +47,7 @@ class ControlApi:
     identity: Identity
     credentials: Credentials
     deletions: Deletions
+    approvals: Approvals
     statistics: StatisticsStore
     webhooks: DeploymentWebhooks
     largest_body: int

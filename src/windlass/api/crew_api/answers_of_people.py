@@ -33,14 +33,13 @@ def resume_request(body: dict[str, Any]) -> ResumeRequest:
     return members_of(ResumeRequest, members)
 
 
-def answer_of(given: ResumeRequest, question: QuestionRow) -> Answer:
-    """Raises Problem 400 if the request does not decide."""
-    feedback = given.human_feedback or ""
-    if given.is_approve is not None:
-        return Answer(given.is_approve, feedback)
-    if feedback.strip() in question.choices or (question.choices and feedback.strip()):
+def decided(question: QuestionRow, approve: bool | None, feedback: str | None, member: str) -> Answer:
+    """Returns the answer of a request whose `member` is `approve`. Raises Problem 400 if it does not decide."""
+    if approve is not None:
+        return Answer(approve, feedback or "")
+    if question.choices and feedback and feedback.strip():
         return Answer(approved=True, feedback=feedback)
-    raise bad_request("These members are invalid: is_approve.", invalid_members={"is_approve": "Field required"})
+    raise bad_request(f"These members are invalid: {member}.", invalid_members={member: "Field required"})
 
 
 def answer_key(body: dict[str, Any], key_in_header: str | None, token: TokenRow) -> AnswerKey | None:

@@ -34,7 +34,7 @@ from windlass.api.crew_api.answers import (
     StopAnswer,
     TicketAnswer,
 )
-from windlass.api.crew_api.answers_of_people import answer_key, answer_of, resume_request
+from windlass.api.crew_api.answers_of_people import answer_key, decided, resume_request
 from windlass.api.crew_api.event_stream import MEDIA_TYPE as STREAM
 from windlass.api.crew_api.event_stream import last_event_id, stream_response, wants_stream, with_first
 from windlass.api.crew_api.examples import AT, BATCH_ANSWER, EXAMPLE_ID, FILE_EXAMPLE, STATUS_EXAMPLES
@@ -442,7 +442,8 @@ class CrewApi:
         webhooks = self.rules.endpoints.given(kickoff.deployment_id, body)
         if webhooks.webhooks and question.is_open:  # before the answer, after which the run may send events
             await self.webhooks.replace(kickoff.id, webhooks.webhooks, webhooks.endpoints)
-        answered = await self.approvals.answer(question, answer_of(given, question), _actor(call), key)
+        decision = decided(question, given.is_approve, given.human_feedback, "is_approve")
+        answered = await self.approvals.answer(question, decision, _actor(call), key)
         return answer(resume_body(answered))
 
     @operation(
