@@ -23,6 +23,7 @@ from bench.stage import CLIENTS, stage
 from bench.stopping import stops
 from bench.streams import streams
 from bench.waiting import waiting
+from bench.webhooks import webhooks
 from bench.workers import workers
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ def hard(*, quick: bool) -> Iterator[Figures]:
     yield hardship(seconds=4 if quick else 15)
 
 
+def hooks(*, quick: bool) -> Iterator[Figures]:
+    with stage() as ground:
+        yield webhooks(ground, kickoffs=50 if quick else 500, events=30, receivers=100)
+
+
 def masks(*, quick: bool) -> Iterator[Figures]:
     yield redaction(rounds=20 if quick else 200)
 
@@ -85,6 +91,7 @@ SUBJECTS: dict[str, Callable[..., Iterator[Figures]]] = {
     "secrets": managed,
     "hardship": hard,
     "redaction": masks,
+    "webhooks": hooks,
 }
 
 

@@ -31,11 +31,11 @@ MOST_PLANNED = 200
 SENT_AT_ONCE = 50
 MOST_ATTEMPTS = 20
 """Attempts of a delivery that are kept."""
-PROBING = 5
+PROBING = 10
 """Failures in a row after which an endpoint is paused, and only one delivery is tried at the end of each pause."""
-PATIENT = 125
+PATIENT = 250
 """Failures in a row after which the pauses are long."""
-SOON, LATE = 30.0, 300.0
+SOON, LATE = 15.0, 300.0
 """Seconds of a short and of a long pause."""
 MOST_READ = 5000
 """Deliveries that one search for a page of a list reads at most."""
@@ -110,7 +110,9 @@ class EndpointState(Health):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A delivery that is not delivered. `tries` are the failures that count for giving up."""
+    """A delivery that is not delivered. `tries` are the failures that count for giving up. With `counts` the next one
+    counts too: it is made at its own time, and not earlier.
+    """
 
     id: UUID
     kickoff_id: UUID
@@ -118,6 +120,8 @@ class Waiting:
     first: int | None
     last: int | None
     tries: int
+    counts: bool
+    webhook: Webhook | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +197,11 @@ class WebhookStore:
             await connection.execute(SQL["drop_later_jobs"], {"endpoint": endpoint})
             await connection.execute(SQL["defer_next"], {"endpoint": endpoint, "probing": PROBING})
 
-    async def due(self, endpoint: UUID, busy: Collection[UUID], *, probe: bool) -> tuple[UUID, bool] | None:
-        """Returns the next kickoff with a delivery that is due, and whether it is; with `probe` also a later one."""
+    async def due(self, endpoint: UUID, busy: Collection[UUID], *, probe: bool) -> UUID | None:
+        """Returns the next kickoff with a delivery that is due, with `probe` also one that is due later."""
         values = {"endpoint": endpoint, "busy": list(busy), "probe": probe}
         row = await self._database.row(SQL["due"], values)
-        return (row["kickoff_id"], row["due"]) if row else None
+        return row["kickoff_id"] if row else None
 
     async def waiting(self, endpoint: Endpoint, kickoff: UUID) -> list[Waiting]:
         """Returns the next deliveries in their order, after it has planned those of new events.
@@ -212,14 +216,8 @@ class WebhookStore:
             found = await fetch(connection, SQL["waiting"], values)
             if not found:
                 await connection.execute(SQL["nothing_due"], values)
-        return [
-            Waiting(row["id"], kickoff, Hook(row["hook"]), row["first_seq"], row["last_seq"], row["tries"])
-            for row in found
-        ]
-
-    async def webhook(self, endpoint: UUID, kickoff: UUID) -> Webhook | None:
-        row = await self._database.row(SQL["lock"], {"endpoint": endpoint, "kickoff": kickoff})
-        return Webhook.of_json(endpoint, row["hooks"]) if row else None
+        webhook = Webhook.of_json(endpoint.id, rows[0]["hooks"]) if rows else None
+        return [_waiting(row, kickoff, webhook) for row in found]
 
     async def end_of(self, kickoff: UUID) -> End | None:
         row = await self._database.row(SQL["ended"], {"kickoff": kickoff})
@@ -242,30 +240,37 @@ class WebhookStore:
         row = await self._database.row(SQL["whole_output"], {"kickoff": kickoff, "at": at})
         return row["output"] if row else None
 
-    async def delivered(self, endpoint: UUID, delivery: UUID, attempt: Attempt) -> None:
+    async def delivered(self, endpoint: UUID, delivery: UUID, attempt: Attempt, *, after_failure: bool) -> None:
+        """Records a success. With `after_failure`, all that waits at the endpoint is tried at once."""
+        if not after_failure:
+            await self._database.execute(SQL["attempted"], _values(delivery, "delivered", attempt))
+            return
         async with self._database.transaction() as connection:
-            await _attempted(connection, delivery, "delivered", attempt)
+            await connection.execute(SQL["attempted"], _values(delivery, "delivered", attempt))
             await connection.execute(SQL["answered"], {"endpoint": endpoint})
 
     async def failed(
-        self,
-        endpoint: UUID,
-        delivery: Waiting,
-        attempt: Attempt,
-        *,
-        pause: float | None,
-        wait: float | None = None,
-        counts: bool = True,
+        self, endpoint: UUID, delivery: Waiting, attempt: Attempt, *, pause: float, wait: float | None = None
     ) -> bool:
-        """Records a failure. Tries again after `pause` seconds, never with None. `wait` is how long the endpoint asks
-        to be left alone. An attempt that does not count was made early. Returns whether the endpoint is paused now.
+        """Records a failure. If it counts, the next attempt is after `pause` seconds. `wait` is how long the endpoint
+        asks to be left alone. Returns whether the endpoint is paused now.
         """
-        values = {"endpoint": endpoint, "kickoff": delivery.kickoff_id, "wait": wait, "probing": PROBING}
+        values = {"endpoint": endpoint, "kickoff": delivery.kickoff_id, "delivery": delivery.id}
         async with self._database.transaction() as connection:
-            await _attempted(connection, delivery.id, "failed" if pause is None else "waiting", attempt, counts=counts)
-            if pause is not None and counts:
-                await connection.execute(SQL["retry_at"], {**values, "pause": timedelta(seconds=pause)})
-            rows = await fetch(connection, SQL["failing"], {**values, **self._pauses})
+            after = timedelta(seconds=pause) if delivery.counts else None
+            await connection.execute(SQL["attempted"], _values(delivery.id, "waiting", attempt, after))
+            await connection.execute(SQL["retry_at"], values)
+            return await self._note_failure(connection, endpoint, wait)
+
+    async def given_up(self, endpoint: UUID, delivery: UUID, attempt: Attempt) -> bool:
+        """Records the last failure of a delivery. Returns whether the endpoint is paused now."""
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["attempted"], _values(delivery, "failed", attempt))
+            return await self._note_failure(connection, endpoint, None)
+
+    async def _note_failure(self, connection: Connection, endpoint: UUID, wait: float | None) -> bool:
+        values = {"endpoint": endpoint, "wait": wait, "probing": PROBING, **self._pauses}
+        rows = await fetch(connection, SQL["failing"], values)
         return bool(rows and rows[0]["paused"])
 
     async def pause(self, endpoint: UUID, seconds: float) -> None:
@@ -278,7 +283,7 @@ class WebhookStore:
     async def disable(self, endpoint: UUID, delivery: UUID, attempt: Attempt) -> None:
         """Records that the endpoint wants no more deliveries."""
         async with self._database.transaction() as connection:
-            await _attempted(connection, delivery, "failed", attempt)
+            await connection.execute(SQL["attempted"], _values(delivery, "failed", attempt))
             await connection.execute(SQL["disable"], {"endpoint": endpoint})
 
     async def fail_waiting(self, endpoint: UUID, kickoff: UUID) -> None:
@@ -392,6 +397,11 @@ def hook_columns(webhooks: Sequence[Webhook]) -> dict[str, list[Any]]:
     }
 
 
+def _waiting(row: Row, kickoff: UUID, webhook: Webhook | None) -> Waiting:
+    events = row["first_seq"], row["last_seq"]
+    return Waiting(row["id"], kickoff, Hook(row["hook"]), *events, row["tries"], row["counts"], webhook)
+
+
 async def _plan(connection: Connection, endpoint: Endpoint, kickoff: UUID, row: Row) -> None:
     """Adds the deliveries of the events that have none yet, and that of the end of the kickoff."""
     webhook = Webhook.of_json(endpoint.id, row["hooks"])
@@ -424,11 +434,9 @@ async def _add(connection: Connection, values: Row, plan: Sequence[Planned]) -> 
         await connection.execute(SQL["plan"], {**values, **columns})
 
 
-async def _attempted(
-    connection: Connection, delivery: UUID, state: str, attempt: Attempt, *, counts: bool = True
-) -> None:
-    values = {"delivery": delivery, "state": state, "counts": counts, "most": MOST_ATTEMPTS}
-    await connection.execute(SQL["attempted"], {**values, "attempt": to_json([attempt.to_json()])})
+def _values(delivery: UUID, state: str, attempt: Attempt, pause: timedelta | None = None) -> Row:
+    values = {"delivery": delivery, "state": state, "pause": pause, "most": MOST_ATTEMPTS}
+    return {**values, "attempt": to_json([attempt.to_json()])}
 
 
 def _columns(one: NewEndpoint) -> Row:

@@ -117,33 +117,30 @@ class Delivering:
     async def _next(self, turn: _Turn, *, probe: bool = False) -> bool:
         """Sends what waits of the next kickoff. Returns False when there is none."""
         async with turn.choosing:
-            found = await self._store.due(turn.endpoint.id, turn.busy, probe=probe)
-            if found is None:
+            kickoff = await self._store.due(turn.endpoint.id, turn.busy, probe=probe)
+            if kickoff is None:
                 return False
-            kickoff, is_due = found
             turn.busy.add(kickoff)
         try:
-            await self._send_all(turn, kickoff, is_due=is_due)
+            await self._send_all(turn, kickoff)
         finally:
             turn.busy.discard(kickoff)
         return True
 
-    async def _send_all(self, turn: _Turn, kickoff: UUID, *, is_due: bool) -> None:
+    async def _send_all(self, turn: _Turn, kickoff: UUID) -> None:
         while waiting := await self._store.waiting(turn.endpoint, kickoff):
             if turn.disabled:
                 await self._store.fail_waiting(turn.endpoint.id, kickoff)
                 return
             for delivery in waiting:
-                if turn.over or not await self._send(turn, delivery, is_due=is_due):
+                if turn.over or not await self._send(turn, delivery):
                     return
 
-    async def _send(self, turn: _Turn, delivery: Waiting, *, is_due: bool) -> bool:
+    async def _send(self, turn: _Turn, delivery: Waiting) -> bool:
         """Sends a delivery. Returns whether the next one of the kickoff may follow."""
         body = await self._body(turn.endpoint, delivery)
         if body is None:  # the events are gone, since their retention has ended
-            await self._store.failed(
-                turn.endpoint.id, delivery, _attempt(0, None, "its events were removed", ""), pause=None
-            )
+            await self._store.given_up(turn.endpoint.id, delivery.id, _attempt(0, None, "its events were removed", ""))
             return True
         began = time.monotonic()
         headers = signatures.signed(delivery.id, body, turn.secrets, time.time())
@@ -152,27 +149,28 @@ class Delivering:
         metrics.WEBHOOKS.labels("delivered" if answer.accepted else "failed").inc()
         attempt = _attempt(seconds, answer.status, answer.error, answer.text)
         if answer.accepted:
-            await self._store.delivered(turn.endpoint.id, delivery.id, attempt)
+            await self._store.delivered(turn.endpoint.id, delivery.id, attempt, after_failure=turn.failed)
+            turn.failed = False
             return True
         if answer.status == GONE:
             turn.disabled = True
             await self._store.disable(turn.endpoint.id, delivery.id, attempt)
             logger.event("webhook.disabled", deployment=turn.endpoint.slug, endpoint=turn.endpoint.id)
             return False
-        return await self._failed(turn, delivery, attempt, answer, is_due=is_due)
+        return await self._failed(turn, delivery, attempt, answer)
 
-    async def _failed(self, turn: _Turn, delivery: Waiting, attempt: Attempt, answer: Answer, *, is_due: bool) -> bool:
-        given_up = is_due and delivery.tries >= len(self._retries)
-        pause = None if given_up else self._pause(delivery.tries, answer.retry_after)
-        paused = await self._store.failed(
-            turn.endpoint.id, delivery, attempt, pause=pause, wait=answer.retry_after, counts=is_due
-        )
-        turn.paused = turn.paused or paused
-        if given_up:
+    async def _failed(self, turn: _Turn, delivery: Waiting, attempt: Attempt, answer: Answer) -> bool:
+        endpoint = turn.endpoint
+        turn.failed = True
+        if delivery.counts and delivery.tries >= len(self._retries):
+            turn.paused |= await self._store.given_up(endpoint.id, delivery.id, attempt)
             logger.event(
-                "webhook.given_up", deployment=turn.endpoint.slug, kickoff=delivery.kickoff_id, delivery=delivery.id
+                "webhook.given_up", deployment=endpoint.slug, kickoff=delivery.kickoff_id, delivery=delivery.id
             )
-        return given_up
+            return True
+        pause = self._pause(delivery.tries, answer.retry_after)
+        turn.paused |= await self._store.failed(endpoint.id, delivery, attempt, pause=pause, wait=answer.retry_after)
+        return False
 
     def _pause(self, tries: int, retry_after: float | None) -> float:
         pause = self._retries[min(tries, len(self._retries) - 1)] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
@@ -185,8 +183,7 @@ class Delivering:
             return None if end is None else body_of_end(kickoff, end, status_url).encode()
         events = await self._store.events(kickoff, delivery.first, delivery.last)
         if delivery.hook is Hook.EVENTS:
-            webhook = await self._store.webhook(endpoint.id, kickoff)
-            wanted = [event for event in events if webhook is None or webhook.wants(event.type)]
+            wanted = [event for event in events if delivery.webhook is None or delivery.webhook.wants(event.type)]
             return body_of_events(kickoff, wanted).encode() if wanted else None
         if not events:
             return None
@@ -201,7 +198,9 @@ class Delivering:
 
 
 class _Turn:
-    """The work of one job. `busy` are the kickoffs whose deliveries are being sent."""
+    """The work of one job. `busy` are the kickoffs whose deliveries are being sent. `failed` is whether the endpoint
+    has refused something since it last accepted something.
+    """
 
     def __init__(self, endpoint: Endpoint, target: Target, secrets: list[signatures.SigningSecret]) -> None:
         self.endpoint = endpoint
@@ -210,6 +209,7 @@ class _Turn:
         self.busy: set[UUID] = set()
         self.choosing = asyncio.Lock()
         self.paused = False
+        self.failed = endpoint.failures > 0 or endpoint.paused is not None
         self.disabled = endpoint.disabled
         self._until = time.monotonic() + TURN
 

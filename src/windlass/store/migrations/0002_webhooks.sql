@@ -42,7 +42,8 @@ CREATE TABLE deliveries (
     first_seq     bigint,  -- its events; NULL: the end of the kickoff
     last_seq      bigint,
     state         text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'delivered', 'failed')),
-    tries         integer NOT NULL DEFAULT 0,  -- those that count for giving up
+    tries         integer NOT NULL DEFAULT 0,  -- failed attempts at their own times; earlier ones do not count
+    next_at       timestamptz,  -- the time of the next attempt that counts
     attempts      json NOT NULL DEFAULT '[]',  -- the newest ones, the newest last
     created_at    timestamptz NOT NULL DEFAULT now(),
     finished_at   timestamptz

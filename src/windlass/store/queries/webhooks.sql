@@ -21,7 +21,7 @@ SELECT defer_delivery(%(endpoint)s, greatest(paused_until, CASE WHEN failures < 
  WHERE id = %(endpoint)s AND next IS NOT NULL
 
 -- name: due
-SELECT kickoff_id, due_at <= now() AS due
+SELECT kickoff_id
   FROM webhooks
  WHERE endpoint_id = %(endpoint)s AND due_at IS NOT NULL AND (due_at <= now() OR %(probe)s) AND kickoff_id <> ALL (%(busy)s)
  ORDER BY due_at
@@ -54,7 +54,7 @@ SELECT id, %(deployment)s, %(kickoff)s, %(endpoint)s, hook, first_seq, last_seq
 UPDATE webhooks SET planned_seq = %(seq)s, end_planned = %(end)s WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s
 
 -- name: waiting
-SELECT id, hook, first_seq, last_seq, tries
+SELECT id, hook, first_seq, last_seq, tries, coalesce(next_at <= now(), true) AS counts
   FROM deliveries
  WHERE endpoint_id = %(endpoint)s AND kickoff_id = %(kickoff)s AND state = 'waiting'
  ORDER BY last_seq NULLS LAST, id
@@ -96,7 +96,8 @@ SELECT output::text AS output
 -- name: attempted
 -- Keeps the newest attempts.
 UPDATE deliveries
-   SET state = %(state)s, tries = tries + %(counts)s::int, finished_at = CASE WHEN %(state)s <> 'waiting' THEN now() END,
+   SET state = %(state)s, tries = tries + (%(pause)s::interval IS NOT NULL)::int, next_at = coalesce(now() + %(pause)s::interval, next_at),
+       finished_at = CASE WHEN %(state)s <> 'waiting' THEN now() END,
        attempts = (SELECT json_agg(attempt ORDER BY place)
                      FROM (SELECT attempt, place
                              FROM json_array_elements((attempts::jsonb || %(attempt)s::jsonb)::json) WITH ORDINALITY AS one (attempt, place)
@@ -105,7 +106,8 @@ UPDATE deliveries
  WHERE id = %(delivery)s
 
 -- name: retry_at
-UPDATE webhooks SET due_at = now() + %(pause)s WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s
+UPDATE webhooks SET due_at = (SELECT next_at FROM deliveries WHERE id = %(delivery)s)
+ WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s
 
 -- name: answered
 -- After a failure, all that waits at the endpoint is tried at once.
@@ -204,7 +206,7 @@ id = %(only)s::uuid
 -- name: redeliver
 -- Puts an ended delivery back, also if its endpoint was switched off.
 WITH again AS (
-    UPDATE deliveries SET state = 'waiting', tries = 0, finished_at = NULL WHERE id = %(delivery)s
+    UPDATE deliveries SET state = 'waiting', tries = 0, next_at = NULL, finished_at = NULL WHERE id = %(delivery)s
     RETURNING kickoff_id, endpoint_id
 ), enabled AS (
     UPDATE webhook_endpoints SET disabled_at = NULL, paused_until = NULL, failures = 0 WHERE id IN (SELECT endpoint_id FROM again)
