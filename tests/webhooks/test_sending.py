@@ -151,12 +151,18 @@ async def test_a_receiver_that_sends_a_byte_at_a_time_is_left_in_time(monkeypatc
                 await asyncio.sleep(0.02)
         except ConnectionError:
             pass
+        finally:
+            writer.close()
+            ended.set()
 
+    ended = asyncio.Event()
     monkeypatch.setattr(sending, "TIMEOUT", 0.5)
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     answer = await post(f"http://127.0.0.1:{port}/")
+    await ended.wait()
     server.close()
+    await server.wait_closed()
     assert answer.status is None
     assert answer.error is not None
 
