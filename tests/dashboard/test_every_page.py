@@ -21,7 +21,7 @@ pytestmark = needs_a_browser
 PATHS = sorted({path for group in PAGES for method, path, _, _ in group.table if method == "GET"})
 NO_PAGES = re.compile(
     r"\.csv$|\.zip$|/changes$|/downloads/|/files/|/sign-in/openid|/preview$|/tokens/\{kind\}|^/executions/\{kickoff\}$"
-    r"|^/approvals/\{question\}$"
+    r"|^/approvals/\{question\}$|/webhooks/.*/(show|test)$"
 )
 """Downloads, streams, paths that lead to another one, and the question that test_approvals_in_a_browser.py looks at."""
 QUERIES = {"/people/user": "?name=owner", "/tokens/crew": "?crew=tea"}
@@ -49,7 +49,7 @@ POOR_BUTTONS = """() => {
   return poor;
 }"""
 """Finds buttons that a person can't press: off the screen to a side, or below another element. Opens each panel."""
-TABS = ("timeline", "inputs", "files", "log", "attempts")
+TABS = ("timeline", "inputs", "files", "log", "attempts", "webhooks")
 
 
 async def values(live: LiveServer) -> dict[str, str]:
@@ -69,7 +69,7 @@ async def values(live: LiveServer) -> dict[str, str]:
         read("status", kickoff, "--watch")
         (build, *_) = json.loads(read("deployments", "builds", "tea", "--json"))["builds"]
         shown = {"slug": "tea", "kickoff": kickoff, "build": build["id"]}
-        return {**shown, "provider": "vault", "method": "token"}
+        return {**shown, "provider": "vault", "method": "token", "hook": "events"}
 
     return await asyncio.to_thread(made)
 

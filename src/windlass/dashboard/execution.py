@@ -20,11 +20,13 @@ from windlass.dashboard.routes import Routes
 from windlass.dashboard.timeline import Timelines, attempts_or_one, failed_step, now, spans_of_tasks
 from windlass.dashboard.timeline_detail import detail_of
 from windlass.dashboard.timeline_rows import chart
+from windlass.dashboard.webhooks import deliveries_of
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.states import Reason, State
 from windlass.kickoffs.tracebacks import own_frames
 from windlass.rights import Role, Scope
 from windlass.store.reading import Stored
+from windlass.store.webhooks import DeliveryFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from windlass.store.reading import KickoffStatus, NextEvents
 
 ROUTES = Routes()
-TABS = ("output", "timeline", "inputs", "files", "log", "attempts")
+TABS = ("output", "timeline", "inputs", "files", "log", "attempts", "webhooks")
 AT_MOST_EVERY = 0.5
 """Seconds between two messages of a stream of changes."""
 LONGEST_TRACE = 20_000
@@ -249,6 +251,10 @@ async def _attempts(visit: Visit, execution: Execution) -> dict[str, Any]:
     return {"attempts": list(reversed(await visit.dashboard.crew_api.statuses.attempts(execution.id)))}
 
 
+async def _webhooks(visit: Visit, execution: Execution) -> dict[str, Any]:
+    return await deliveries_of(visit, DeliveryFilter(kickoff=execution.id))
+
+
 TAB_CONTEXTS = {
     "output": _output,
     "timeline": _timeline,
@@ -256,6 +262,7 @@ TAB_CONTEXTS = {
     "files": _files,
     "log": _log,
     "attempts": _attempts,
+    "webhooks": _webhooks,
 }
 
 

@@ -35,12 +35,14 @@ from windlass.dashboard import (
     system,
     tokens,
     versions,
+    webhooks,
 )
 from windlass.dashboard.dashboard import PATH
 from windlass.dashboard.routes import SignInNeeded, Visit
 from windlass.dashboard.static_files import static_file
 from windlass.deployments.credentials import NoSuchCredential
 from windlass.deployments.deploys import NoSuchBuild
+from windlass.deployments.webhooks import NoSuchDelivery, NoSuchWebhook
 from windlass.errors import DatabaseUnavailable
 from windlass.store.managing import NoSuchDeployment
 
@@ -66,6 +68,7 @@ PAGES = (
     approvals.ROUTES,
     environment.ROUTES,
     crew_settings.ROUTES,
+    webhooks.ROUTES,
     credentials.ROUTES,
     identity.ROUTES,
     people.ROUTES,
@@ -78,6 +81,8 @@ WORDS: dict[type[Exception], str] = {
     NoSuchDeployment: "There is no crew with this name. It may have been removed.",
     NoSuchBuild: "There is no such build. It may have been removed with its crew.",
     NoSuchCredential: "There is no credential with this name. It may have been removed or renamed.",
+    NoSuchDelivery: "There is no delivery with this id. It may have been removed after its retention time.",
+    NoSuchWebhook: "This webhook is not set any more.",
     NoSuchUser: "There is no user with this name. The user may have been removed.",
 }
 """What a person reads in place of the words for programs."""

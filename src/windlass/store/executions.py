@@ -65,6 +65,7 @@ class Execution:
     last_event: int
     started_by: str | None
     stopped_by: str | None
+    has_webhooks: bool
 
 
 class Beginning(NamedTuple):

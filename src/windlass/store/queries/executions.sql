@@ -3,7 +3,8 @@ SELECT kickoffs.id, slug, kickoffs.deployment_id, version_id, number AS version,
        kickoffs.created_at, started_at, finished_at, paused_time(kickoffs) AS paused_for, run_at, stop_requested_at IS NOT NULL AS stopping, started_by, stopped_by, priority, concurrency_key,
        limits::text AS limits, token_usage::text AS token_usage, model_calls, file_count, waiting_for,
        coalesce(tasks.total, 0) AS total_tasks, coalesce(tasks.completed, 0) AS completed_tasks, tasks.failed AS failed_task,
-       (SELECT coalesce(max(seq), 0) FROM events WHERE kickoff_id = kickoffs.id) AS last_event
+       (SELECT coalesce(max(seq), 0) FROM events WHERE kickoff_id = kickoffs.id) AS last_event,
+       EXISTS (SELECT FROM webhooks WHERE kickoff_id = kickoffs.id) AS has_webhooks
   FROM kickoffs
   JOIN deployments ON deployments.id = kickoffs.deployment_id
   LEFT JOIN versions ON versions.id = version_id
