@@ -243,6 +243,26 @@ def test_a_task_asks_a_person(zygote: DrivenZygote, tmp_path: Path) -> None:
     assert child.answer() == Succeeded("other said")
 
 
+OWN_QUESTION = """
+from crewai.agents.agent_builder.base_agent_executor_mixin import CrewAgentExecutorMixin
+
+CrewAgentExecutorMixin._ask_human_input = lambda executor, draft: note("own") or ""
+"""
+
+
+def test_a_project_that_replaces_the_question_of_crewai_keeps_it(zygote: DrivenZygote, tmp_path: Path) -> None:
+    code = OWN_QUESTION + textwrap.dedent(CREW).replace("step(name, one)", "step(name, one, human_input=True)")
+    child, notes = zygote.fork(), tmp_path / "notes"
+    environment = {"NOTES": str(notes)}
+    child.run(crew_of(tmp_path / "project", code), tmp_path / "run", inputs=TOPIC, environment=environment)
+    answer = child.answer()
+    if isinstance(answer, Failed):  # a release without this method
+        assert "No module named" in answer.message
+    else:
+        assert answer == Succeeded("third said")
+        assert notes.read_text().split().count("own") == 3
+
+
 ASKING_FLOW = """
     try:
         from crewai.flow.human_feedback import human_feedback

@@ -62,10 +62,9 @@ def alive(what: str, file: str, line: int) -> Found:
 
 
 def ignored(file: str, line: int) -> Iterator[Found]:
-    from windlass_child.crewai.features import has
-    from windlass_child.crewai.persons import ASK
+    from windlass_child.crewai.persons import ASKS_IN_EXECUTOR
 
-    if not has(ASK):
+    if not ASKS_IN_EXECUTOR:
         words = "the code replaces _ask_human_input, which the installed crewai does not call."
         hint = "Set a provider by crewai.core.providers.human_input.set_provider, or remove it: the server asks then."
         yield warning("own_question_ignored", words, file, line, hint)

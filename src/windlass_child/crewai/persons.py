@@ -40,7 +40,9 @@ EXECUTOR = "crewai.agents.agent_executor:AgentExecutor"
 MIXIN = "crewai.agents.agent_builder.base_agent_executor_mixin:CrewAgentExecutorMixin"
 ASK = f"{MIXIN}._ask_human_input"
 """The method that asks in releases without a provider."""
+ASKS_IN_EXECUTOR = has(ASK)
 COLLAPSE = "crewai.flow.flow:Flow._collapse_to_outcome"
+COLLAPSES = has(COLLAPSE)
 
 PAUSES = has("crewai.hooks:HookAborted") and has(f"{EXECUTOR}._complete_feedback") and human_input is not None
 """Whether a task can go on with an answer in another process. In older releases the process waits for the answer."""
@@ -241,9 +243,9 @@ def standing_for_persons(person: Person) -> Iterator[None]:
         if PAUSES:
             for name, make in {"invoke": answering, "invoke_async": answering_async}.items():
                 stack.enter_context(replaced(f"{EXECUTOR}.{name}", make(person)))
-        if has(ASK) and optional(ASK).__module__.startswith("crewai."):
+        if ASKS_IN_EXECUTOR and optional(ASK).__module__.startswith("crewai."):
             stack.enter_context(replaced(ASK, lambda ask: asking(person, ask)))
-        if has(COLLAPSE):
+        if COLLAPSES:
             stack.enter_context(replaced(COLLAPSE, exact_first))
         for name in PROVIDERS:
             if hasattr(flow_config, name):
