@@ -12,6 +12,8 @@ from windlass.webhooks.delivering import RETRIES, Delivering, status_url
 from windlass.webhooks.endpoints import Endpoints
 from windlass.webhooks.sending import Sender
 
+LATER = (3600.0,) * len(RETRIES)
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -30,7 +32,7 @@ async def deliver(crew: Crew) -> None:
     database = crew.server.database
     urls = partial(status_url, "https://crews.example.com")
     delivering = Delivering(
-        WebhookStore(database), Endpoints(KEY_RING, b"webhooks"), KEY_RING, Sender(["127.0.0.1"]), urls, retries=RETRIES
+        WebhookStore(database), Endpoints(KEY_RING, b"webhooks"), KEY_RING, Sender(["127.0.0.1"]), urls, retries=LATER
     )
     rows = await database.rows(
         "DELETE FROM procrastinate_jobs WHERE task_name = %(job)s AND status = 'todo' AND args ->> 'endpoint' IN"
