@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from lifecycle.running import DEADLINE, zygotes
+from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.questions import Answer
 from windlass.kickoffs.states import State
 from windlass.store.audit import Actor
@@ -118,3 +119,36 @@ async def test_a_process_that_is_lost_while_it_waits_asks_again_and_its_question
     await answered(world, kickoff, Answer(approved=True, feedback="fine"))
     done = await world.ended(kickoff)
     assert (done.output, done.attempt) == ('"True fine"', 2)
+
+
+async def test_the_time_of_the_wait_does_not_count_against_the_timeout(world: World) -> None:
+    await world.worker(limits=Limits(timeout=60))
+    kickoff = await world.accept(do="ask")
+    await asking(world, kickoff)
+    await world.database.execute(
+        "UPDATE kickoffs SET started_at = started_at - interval '1 h', paused_at = paused_at - interval '1 h'"
+    )
+    await answered(world, kickoff)
+    assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def test_a_kickoff_whose_files_are_gone_fails_after_the_answer_with_that_reason(world: World) -> None:
+    await world.worker()
+    kickoff = await world.accept(do="ask")
+    await asking(world, kickoff)
+    world.project.rename(world.project.with_name("elsewhere"))
+    await answered(world, kickoff)
+    done = await world.ended(kickoff)
+    assert (done.state, done.reason) == (State.FAILED, "error")
+    assert str(world.project) in (done.error or "")
+
+
+async def test_a_question_has_the_time_limit_and_the_answer_of_the_settings(world: World) -> None:
+    await world.database.execute(
+        'UPDATE deployments SET settings = \'{"approval_timeout": 0.2, "approval_on_timeout": "approve"}\''
+    )
+    await world.worker(renewal=0.2)
+    kickoff = await world.accept(do="ask")
+    assert (await world.ended(kickoff)).state is State.SUCCESS
+    (question,) = await world.store.questions_of(kickoff)
+    assert (question.approved, question.answered_by) == (True, "(time limit)")

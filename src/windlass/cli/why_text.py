@@ -46,7 +46,7 @@ WHILE_IT_WAITS = {
     "secrets": "Values that can't be read within 15 s end the kickoff.",
     "zygote": "This happens once for each project that is new or was idle.",
     "end": "That takes at most WINDLASS_STOP_GRACE seconds. If its worker is dead, it takes until its lease ends.",
-    "human": "It continues when the question is answered.",
+    "human": "It continues when the question is answered: windlass approvals show KICKOFF_ID",
 }
 """Maps the code of `waiting_for` to what to do, or what will happen, as above."""
 COMMAND = re.compile(r"\{([\w -]+)}")

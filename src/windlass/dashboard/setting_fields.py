@@ -24,7 +24,7 @@ def value_of(setting: Setting, text: str) -> Any:
     the settings names the reason.
     """
     if setting.kind.form == "lines":
-        return text.split()
+        return [line.strip() for line in text.splitlines() if line.strip()]
     if setting.kind.form in {"count", "number", "seconds", "days"}:
         for number in (int, float):
             with suppress(ValueError):

@@ -37,12 +37,19 @@ def _listed(which: sql.SQL, direction: str, opposite: str) -> Statement:
     return sql.SQL(statement.as_string())
 
 
-LISTED: dict[tuple[str, bool, str], Statement] = {
-    (name, is_open, first): _listed(
-        sql.SQL(sql.SQL("{} AND {}").format(which, SQL["open"]).as_string()) if is_open else which, *directions
-    )
+def _narrowed(which: sql.SQL, states: sql.SQL | None) -> sql.SQL:
+    return which if states is None else sql.SQL(sql.SQL("{} AND {}").format(which, states).as_string())
+
+
+NARROWER: dict[str, sql.SQL | None] = {
+    "any": None,
+    "open": SQL["open"],
+    "queued_or_running": SQL["queued_or_running"],
+}
+LISTED: dict[tuple[str, str, str], Statement] = {
+    (name, narrower, first): _listed(_narrowed(which, states), *directions)
     for name, which in {"all": SQL["of_all"], "one": SQL["of_one"]}.items()
-    for is_open in (False, True)
+    for narrower, states in NARROWER.items()
     for first, directions in DIRECTIONS.items()
 }
 
@@ -147,8 +154,7 @@ class KickoffList:
             "largest_inputs": LARGEST_INPUTS,
         }
         which = "all" if wanted.deployment is None and wanted.slug is None else "one"
-        is_open = wanted.states is not None and OPEN.issuperset(wanted.states)
-        rows = await self._database.rows(LISTED[which, is_open, first], values, soon=True)
+        rows = await self._database.rows(LISTED[which, _narrower(wanted.states), first], values, soon=True)
         found = [_row(row) for row in rows if row["id"] is not None]
         if len(found) == limit:
             return KickoffPage(found, found[-1 if first == "newest" else 0].id)
@@ -161,6 +167,13 @@ class KickoffList:
     async def slugs_with(self, text: str) -> list[str]:
         """Returns two of the slugs with this text, or fewer. A slug that is the text comes first."""
         return [row["slug"] for row in await self._database.rows(SQL["slugs_with"], {"text": text}, soon=True)]
+
+
+def _narrower(states: Collection[State] | None) -> str:
+    """Returns which part of the kickoffs a search for these states has to read."""
+    if states is None or not OPEN.issuperset(states):
+        return "any"
+    return "open" if State.PENDING_HUMAN_INPUT in states else "queued_or_running"
 
 
 def _row(row: Row) -> KickoffRow:

@@ -52,6 +52,10 @@ deployment_id = coalesce(%(deployment)s::uuid, (SELECT deployments.id FROM deplo
 -- The parts fit the conditions of partial indexes, so that few open kickoffs are found among many ended ones.
 ((state = 'PENDING' AND ready) OR (state = 'PENDING' AND NOT ready) OR state = 'STARTED' OR state = 'PENDING_HUMAN_INPUT')
 
+-- name: queued_or_running
+-- As `open`, without those that wait for a person, which can be many for weeks.
+((state = 'PENDING' AND ready) OR (state = 'PENDING' AND NOT ready) OR state = 'STARTED')
+
 -- name: slugs_with
 -- The slugs with this text, that which is the text first. Two are enough to know whether it is one.
 SELECT slug
