@@ -5,13 +5,17 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from api.runs import begin
 from api.serving import TASKS, manifest, until
+from windlass.kickoffs.events import StoredEvent
 from windlass.kickoffs.states import Reason, State
 from windlass.store import reading
+from windlass.store.kickoffs import KickoffStore
+from windlass.store.reporting import Batch
 
 if TYPE_CHECKING:
     from api.serving import Crew
@@ -39,6 +43,15 @@ ALWAYS = {
 }
 ON_THE_WAY = {"current_task", "progress", "waiting_for"}
 AT_THE_END = {"token_usage", "execution_time"}
+LIVE = {
+    "usage_metrics",
+    "progress",
+    "last_executed_task",
+    "last_step",
+    "events_count",
+    "triggered_by",
+    "execution_origin",
+}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
@@ -120,9 +133,42 @@ async def test_a_completed_kickoff_gives_its_result_as_an_object_in_the_document
 async def test_a_token_of_profile_live_gets_the_output_as_a_string(crew: Crew) -> None:
     kickoff = await completed(crew)
     status = await crew.status(kickoff, token=await crew.organization_token(profile="live"))
-    assert status.keys() == ALWAYS | AT_THE_END | {"result", "result_json", "tasks_output"}
+    assert status.keys() == ALWAYS | AT_THE_END | LIVE | {"result", "result_json", "tasks_output"}
     assert (status["result"], status["result_json"]) == ("It is done.", {"answer": [42]})
+    assert (status["status"], status["state"], status["usage_metrics"]) == (None, "SUCCESS", USAGE)
+    progress = status["progress"]
+    assert (progress["completed"], progress["total"], progress["remaining"], progress["unit"]) == (2, 2, 0, "task")
+    assert (progress["completed_tasks"], progress["total_tasks"]) == (2, 2)
+    assert progress["duration_seconds"] == status["execution_time"]
+    assert (status["last_executed_task"]["task_id"], status["last_step"]) == (status["tasks"][1]["task_id"], None)
+    assert (status["triggered_by"], status["execution_origin"]) == ({"type": "organization", "id": None}, "api")
     assert [task["output"] for task in status["tasks_output"]] == ["output 0", "output 1"]
+
+
+async def test_a_kickoff_on_its_way_in_the_profile_live(crew: Crew) -> None:
+    live = await crew.organization_token(profile="live")
+    kickoff = await crew.kickoff()
+    waiting = await crew.status(kickoff, token=live)
+    assert (waiting["state"], waiting["progress"]["remaining"], waiting["events_count"]) == ("PENDING", 2, 0)
+    assert waiting["status"].startswith("The kickoff waits for ")
+    run = await begin(crew, kickoff)
+    await run.start_task(0)
+    events = [
+        StoredEvent(1, "tool_usage_finished", 1.0, '{"tool_name":"look"}'),
+        StoredEvent(2, "llm_call_started", 1.0, "{}"),
+    ]
+    await KickoffStore(crew.server.database).write_reports(UUID(kickoff), 1, Batch(events=events))
+    running = await crew.status(kickoff, token=live)
+    assert (running["state"], running["status"]) == ("RUNNING", "The task research runs.")
+    assert (running["progress"]["current"], running["progress"]["current_agent"]) == ("research", "Researcher")
+    assert (running["last_step"]["type"], running["last_step"]["data"]) == (
+        "tool_usage_finished",
+        {"tool_name": "look"},
+    )
+    assert running["events_count"] == 2
+    await run.fail(Reason.ERROR, "it could not be done")
+    failed = await crew.status(kickoff, token=live)
+    assert (failed["state"], failed["status"], failed["error"]) == ("FAILED", *["it could not be done"] * 2)
 
 
 async def test_a_deployment_of_profile_live_gives_it_to_all_but_tokens_with_a_profile_of_their_own(crew: Crew) -> None:

@@ -156,6 +156,8 @@ async def test_a_large_status_has_the_bytes_of_a_small_one(
     kickoff = await crew.kickoff(meta={"a": ["é", None]})
     run = await begin(crew, kickoff)
     await run.end_task(0, 'first\x00 "é" \\')
+    if profile == "live" and not ends:  # its duration grows
+        await crew.server.database.execute("UPDATE kickoffs SET started_at = NULL")
     if ends:
         await run.end_task(1, None)
         await run.succeed("the end", structured={"odd": "\ud800"})

@@ -11,10 +11,12 @@ if TYPE_CHECKING:
 Status = dict[str, Any]
 
 COMPLETED, FAILED, WAITING_FOR_HUMAN = "SUCCESS", "FAILED", "PENDING_HUMAN_INPUT"
+RUNNING, PAUSED = {"STARTED", "RUNNING"}, {WAITING_FOR_HUMAN, "PAUSED"}
+"""The second word of each is that of the profile `live`."""
 STATES = {
     "PENDING": "is accepted",
-    "STARTED": "runs",
-    WAITING_FOR_HUMAN: "waits for a human",
+    **dict.fromkeys(RUNNING, "runs"),
+    **dict.fromkeys(PAUSED, "waits for a human"),
 }
 TASK_STATES = {"pending_human_input": "waits for a human"}
 
@@ -112,14 +114,15 @@ def _state_changes(before: Status, after: Status) -> list[str]:
 
 def _has_moved(before: Status, after: Status) -> bool:
     """Returns whether the state, the attempt or the cause of waiting changed. A new place in the queue is no change."""
-    if not before or (before.get("state"), before.get("attempt")) != (after.get("state"), after.get("attempt")):
+    known, now = [(STATES.get(str(one.get("state"))), one.get("attempt")) for one in (before, after)]
+    if not before or known != now:
         return True
     code = waiting_for(after).get("code")
-    return code != waiting_for(before).get("code") and (code is not None or after.get("state") == "STARTED")
+    return code != waiting_for(before).get("code") and (code is not None or after.get("state") in RUNNING)
 
 
 def _is_repeated(status: Status) -> bool:
-    return status.get("state") == "STARTED" and (status.get("attempt") or 0) > 1
+    return status.get("state") in RUNNING and (status.get("attempt") or 0) > 1
 
 
 def task_changes(before: Status, after: Status) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from windlass.cli.progress import (
+    PAUSED,
+    RUNNING,
     did_fail,
     failed_task,
     has_ended,
@@ -75,9 +77,9 @@ def _actors(status: Status) -> str:
 
 def _waits(status: Status, at: datetime, command: Command) -> list[str]:
     wanted = waiting_for(status)
-    if not wanted and status.get("state") == "STARTED":
+    if not wanted and status.get("state") in RUNNING:
         return []
-    words = wanted.get("message") or ("a human" if status.get("state") == "PENDING_HUMAN_INPUT" else "a worker")
+    words = wanted.get("message") or ("a human" if status.get("state") in PAUSED else "a worker")
     since = seconds_since(status.get("created_at"), at)
     return [
         f"It is starting: {words}." if wanted.get("code") == "zygote" else f"It waits for {words}.",

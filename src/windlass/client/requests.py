@@ -25,6 +25,7 @@ MEMBERS = (
     "crewWebhookUrl",
     "webhooks",
     "humanInputWebhook",
+    "humanInputWebhookUrl",
     "priority",
     "runAt",
     "timeout",

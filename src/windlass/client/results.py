@@ -20,6 +20,8 @@ STATE_OF: dict[str, State] = {
     "error": "FAILED",
 }
 """The state for each `status`, for servers that send only `status`."""
+LIVE_STATES: dict[str, State] = {"RUNNING": "STARTED", "PAUSED": "PENDING_HUMAN_INPUT"}
+"""The state for each word that only the profile `live` has."""
 
 Record = TypeVar("Record", bound="TaskOutput | Task | Warning_ | Waiting")
 TIMES = {"started_at", "finished_at"}
@@ -280,7 +282,7 @@ class StillRunning(CrewError):  # noqa: N818 - the name describes the kickoff
 
 def _state(answer: Mapping[str, Any]) -> State:
     given = answer.get("state", STATE_OF.get(str(answer.get("status"))))
-    found = next((state for state in STATES if state == given), None)
+    found = LIVE_STATES.get(str(given)) or next((state for state in STATES if state == given), None)
     if found is None:
         raise _not_a_crew("state")
     return found

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.waiting import Facts, Waiting
     from windlass.store.kickoff_list import KickoffFilter, KickoffPage
     from windlass.store.listener import Listener
-    from windlass.store.reading import EventRow, KickoffReads, KickoffStatus, Pieces
+    from windlass.store.reading import EventRow, KickoffDetails, KickoffReads, KickoffStatus, Pieces
 
 LANES = 2
 MOST_TOGETHER = 64
@@ -63,6 +63,9 @@ class Statuses:
         """
         facts = await self._facts.ask(kickoff)
         return waiting(facts.visible_to(asker)) if facts else None
+
+    async def details(self, kickoff: UUID) -> KickoffDetails | None:
+        return await self._store.details(kickoff)
 
     async def attempts(self, kickoff: UUID) -> list[Attempt]:
         """Returns the newest 100 attempts, oldest first."""

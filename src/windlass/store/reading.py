@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from windlass.kickoffs.events import HIDDEN_FROM_USERS
 from windlass.kickoffs.states import Attempt, State
 from windlass.kickoffs.waiting import MOST_COUNTED, Facts
+from windlass.kickoffs.webhooks import CAUSES, Hook
 from windlass.store.database import queries
 from windlass.store.kickoff_list import KickoffList
 
@@ -35,6 +36,8 @@ STREAMED_EVENTS, STREAMED_BYTES = 200, 256 * 1024
 """
 MOST_FILES = 100
 """Files that a status lists."""
+LARGEST_STEP = 64 * 1024
+"""Bytes of a step that a status has at most. A larger one has no data."""
 LARGE_SECONDS = 60.0
 """The time limit for reading all members of one large status."""
 
@@ -86,6 +89,20 @@ class KickoffStatus:
     file_count: int
     files: str | None
     large: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KickoffDetails:
+    """What the profile `live` adds to a status. `last_step` and `last_task` are JSON text."""
+
+    started_by: str | None
+    user_id: UUID | None
+    read_at: datetime
+    events_count: int
+    last_step: str | None
+    last_task: str | None
+    current_agent: str | None
+    updated_at: datetime | None
 
 
 def _status(row: Row) -> KickoffStatus:
@@ -194,6 +211,11 @@ class KickoffReads(KickoffList):
             await connection.execute(SQL["one_moment"])
             await connection.execute(SQL["in_order"])
             yield lambda stored: _pieces(connection, kickoff, stored.member)
+
+    async def details(self, kickoff: UUID) -> KickoffDetails | None:
+        values = {"kickoff": kickoff, "steps": list(CAUSES[Hook.STEP]), "most": LARGEST_STEP}
+        row = await self._database.row(SQL["details"], values, soon=True)
+        return KickoffDetails(**row) if row else None
 
     async def facts_of_waiting(self, ids: Sequence[UUID]) -> dict[UUID, Facts]:
         """Returns the facts from which `kickoffs.waiting` derives why each kickoff waits."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from windlass.api.crew_api.examples import AT, EXAMPLE_ID
-from windlass.api.crew_api.schemas import StateWord, StatusWord
+from windlass.api.crew_api.schemas import LiveStateWord, StateWord, StatusWord
 from windlass.kickoffs.states import AttemptEnd
 
 
@@ -89,6 +89,15 @@ class WaitingBody(BaseModel):
 class Progress(BaseModel):
     completed_tasks: int
     total_tasks: int
+    unit: Literal["task"] | None = Field(None, description="This and the next ones: in the profile `live`.")
+    completed: int | None = None
+    total: int | None = None
+    remaining: int | None = None
+    current: str | None = None
+    current_agent: str | None = None
+    started_at: str | None = None
+    updated_at: str | None = None
+    duration_seconds: float | None = None
 
 
 class TaskRecordBody(BaseModel):
@@ -144,10 +153,31 @@ class TokenUsageBody(BaseModel):
     successful_requests: int = Field(description="Answered model calls.")
 
 
+class LastTaskBody(BaseModel):
+    task_id: str
+    name: str | None
+    agent: str | None
+    started_at: str | None
+    finished_at: str | None
+
+
+class LastStepBody(BaseModel):
+    type: str = Field(description="The type of its event.")
+    at: str
+    data: dict[str, Any] | None = Field(description="The payload of its event, null above 64 KB.")
+
+
+class TriggerBody(BaseModel):
+    type: Literal["organization", "user"]
+    id: str | None = Field(description="The id of the user.")
+
+
 class StatusAnswer(BaseModel):
     kickoff_id: str
-    status: StatusWord
-    state: StateWord
+    status: StatusWord | str | None = Field(
+        description="One of four words in the profile `documented`. A sentence in `live`, null after a success."
+    )
+    state: StateWord | LiveStateWord
     created_at: str
     started_at: str | None
     finished_at: str | None
@@ -164,7 +194,7 @@ class StatusAnswer(BaseModel):
     )
     file_count: int | None = Field(None, description="Number of files, if there are any.")
     current_task: str | None = Field(None, description="Until the end: name of the running task.")
-    progress: Progress | None = Field(None, description="Until the end: counts of tasks.")
+    progress: Progress | None = Field(None, description="Counts of tasks: until the end, in the profile `live` always.")
     waiting_for: WaitingBody | None = Field(
         None, description="Until the end: the reason why the kickoff waits, or null."
     )
@@ -178,6 +208,16 @@ class StatusAnswer(BaseModel):
     result_json: Any = Field(None, description="SUCCESS only, in the profile `live`: the structured output.")
     tasks_output: list[TaskOutputBody] | None = Field(
         None, description="SUCCESS only, in the profile `live`: the outputs of the tasks."
+    )
+    usage_metrics: TokenUsageBody | None = Field(None, description="In the profile `live`: `token_usage` at any time.")
+    last_executed_task: LastTaskBody | None = Field(
+        None, description="In the profile `live`: the task that was completed last."
+    )
+    last_step: LastStepBody | None = Field(None, description="In the profile `live`: the last step of an agent.")
+    events_count: int | None = Field(None, description="In the profile `live`: the number of the last event.")
+    triggered_by: TriggerBody | None = Field(None, description="In the profile `live`: who started the kickoff.")
+    execution_origin: Literal["api", "ui"] | None = Field(
+        None, description="In the profile `live`: what the kickoff was started with."
     )
     token_usage: TokenUsageBody | None = Field(None, description="After the end: the sum over all model calls.")
     execution_time: float | None = Field(

@@ -33,7 +33,7 @@ OUTPUT = {
 }
 
 
-def _status(status: str, state: str, task: str, **members: Any) -> dict[str, Any]:
+def _status(status: str | None, state: str, task: str, **members: Any) -> dict[str, Any]:
     """Returns the status of a kickoff that has started, and whose only task is in the state `task`."""
     ended = None if state == "STARTED" else AT
     return {
@@ -98,13 +98,38 @@ STATUS_EXAMPLES: dict[str, dict[str, Any]] = {
         result={"output": "Tides ...", "json": None, "tasks": [OUTPUT]},
     ),
     "completed (profile live)": _status(
-        "completed",
+        None,
         "SUCCESS",
         "completed",
         **AT_THE_END,
         result="Tides ...",
         result_json=None,
         tasks_output=[OUTPUT],
+        usage_metrics=USAGE,
+        progress={
+            "completed_tasks": 1,
+            "total_tasks": 1,
+            "unit": "task",
+            "completed": 1,
+            "total": 1,
+            "remaining": 0,
+            "current": None,
+            "current_agent": None,
+            "started_at": AT,
+            "updated_at": AT,
+            "duration_seconds": 4.3,
+        },
+        last_executed_task={
+            "task_id": "write_brief",
+            "name": "write_brief",
+            "agent": "Writer",
+            "started_at": AT,
+            "finished_at": AT,
+        },
+        last_step={"type": "agent_execution_completed", "at": AT, "data": {"output": "Tides ..."}},
+        events_count=31,
+        triggered_by={"type": "organization", "id": None},
+        execution_origin="api",
     ),
     "failed": _status(
         "error",

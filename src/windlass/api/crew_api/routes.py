@@ -254,7 +254,9 @@ class CrewApi:
         manifest = await self._manifest(kickoff, call.crew)
         waiting = await self._waiting(kickoff, call.token)
         profile = call.token.profile or call.crew.profile
-        return await self._status_answer(kickoff, status_body(kickoff, manifest.tasks, profile, waiting), profile)
+        details = await self.statuses.details(kickoff.id) if profile == "live" else None
+        parts = status_body(kickoff, manifest.tasks, waiting, details)
+        return await self._status_answer(kickoff, parts, profile)
 
     @operation(
         "GET",

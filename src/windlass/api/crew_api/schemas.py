@@ -93,6 +93,7 @@ Time = Annotated[
 ]
 Profile = Literal["documented", "live"]
 StatusWord = Literal["running", "pending_human_input", "completed", "error"]
+LiveStateWord = Literal["PENDING", "STARTED", "RUNNING", "PAUSED", "SUCCESS", "FAILED"]
 StateWord = Literal["PENDING", "STARTED", "PENDING_HUMAN_INPUT", "SUCCESS", "FAILED"]
 Strategy = Literal["enqueue", "reject", "cancel_running"]
 LARGEST_BATCH = 1000

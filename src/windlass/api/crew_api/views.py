@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.states import Attempt
     from windlass.kickoffs.waiting import Waiting
     from windlass.store.kickoff_list import KickoffPage, KickoffRow
-    from windlass.store.reading import EventRow, KickoffStatus
+    from windlass.store.reading import EventRow, KickoffDetails, KickoffStatus
 
 
 def utc(at: datetime) -> str:
@@ -147,10 +147,13 @@ _text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def status_body(
-    kickoff: KickoffStatus, registered: Sequence[TaskDefinition], profile: str, waiting: Waiting | None
+    kickoff: KickoffStatus,
+    registered: Sequence[TaskDefinition],
+    waiting: Waiting | None,
+    details: KickoffDetails | None = None,
 ) -> list[Part]:
-    """Returns the status as parts of JSON text. `registered` are the tasks of the kickoff's version. They stand in
-    place of task records while no worker has claimed the kickoff.
+    """Returns the status as parts of JSON text, with `details` in the profile `live`. `registered` are the tasks of the
+    kickoff's version. They stand in place of task records while no worker has claimed the kickoff.
     """
     members = _always(kickoff) | _tasks(kickoff, registered)
     if kickoff.warnings != "[]":
@@ -164,7 +167,9 @@ def status_body(
     if kickoff.human_input:
         members["human_input"] = kickoff.human_input
     if kickoff.state is State.SUCCESS:
-        members |= _RESULTS[profile](kickoff)
+        members |= _documented(kickoff) if details is None else _live(kickoff)
+    if details is not None:
+        members |= _as_the_original(kickoff, registered, waiting, details)
     return _object(members)
 
 
@@ -241,7 +246,64 @@ def _live(kickoff: KickoffStatus) -> Members:
     }
 
 
-_RESULTS = {"documented": _documented, "live": _live}
+LIVE_STATES = {State.PENDING_HUMAN_INPUT: "PAUSED"}
+
+
+def _as_the_original(
+    kickoff: KickoffStatus, registered: Sequence[TaskDefinition], waiting: Waiting | None, details: KickoffDetails
+) -> Members:
+    """Returns the members that the original product answers with, beside those of its public description."""
+    state = "RUNNING" if kickoff.state is State.STARTED and kickoff.current_task else None
+    return {
+        "state": _text(state or LIVE_STATES.get(kickoff.state, kickoff.state.state_on_the_wire)),
+        "status": _text(_sentence(kickoff, waiting)),
+        "usage_metrics": kickoff.token_usage or "null",
+        "progress": _text(_progress(kickoff, len(registered), details)),
+        "last_executed_task": details.last_task or "null",
+        "last_step": details.last_step or "null",
+        "events_count": str(details.events_count),
+        "triggered_by": _text(_trigger(details)),
+        "execution_origin": _text(_origin(details)),
+    }
+
+
+def _sentence(kickoff: KickoffStatus, waiting: Waiting | None) -> str | None:
+    if kickoff.state.ended:
+        return kickoff.error
+    if waiting is not None:
+        return f"The kickoff waits for {waiting.message}."
+    return f"The task {kickoff.current_task} runs." if kickoff.current_task else "The kickoff runs."
+
+
+def _progress(kickoff: KickoffStatus, registered: int, details: KickoffDetails) -> dict[str, Any]:
+    total = registered if kickoff.total_tasks is None else kickoff.total_tasks
+    completed = kickoff.completed_tasks or 0
+    until = kickoff.finished_at or details.read_at
+    lasted = (until - kickoff.started_at - kickoff.paused_for).total_seconds() if kickoff.started_at else None
+    updated = kickoff.finished_at or details.updated_at or kickoff.started_at
+    return {
+        "completed_tasks": completed,
+        "total_tasks": total,
+        "unit": "task",
+        "completed": completed,
+        "total": total,
+        "remaining": total - completed,
+        "current": kickoff.current_task,
+        "current_agent": details.current_agent,
+        "started_at": utc(kickoff.started_at) if kickoff.started_at else None,
+        "updated_at": utc(updated) if updated else None,
+        "duration_seconds": None if lasted is None else round(lasted, 6),
+    }
+
+
+def _trigger(details: KickoffDetails) -> dict[str, str | None]:
+    if details.user_id is None:
+        return {"type": "organization", "id": None}
+    return {"type": "user", "id": str(details.user_id)}
+
+
+def _origin(details: KickoffDetails) -> str:
+    return "ui" if "(dashboard" in (details.started_by or "") else "api"
 
 
 def _seconds(kickoff: KickoffStatus | KickoffRow) -> float | None:

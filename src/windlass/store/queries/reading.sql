@@ -70,6 +70,27 @@ SELECT kickoffs.id, deployment_id, version_id, user_id, shown_state(kickoffs) AS
        ) AS judged
  WHERE kickoffs.id = ANY (ARRAY(SELECT unnest(%(ids)s::uuid[])))
 
+-- name: details
+-- What the profile `live` adds to a status. The types of steps are those of the webhook of steps.
+SELECT started_by, user_id, now() AS read_at,
+       coalesce((SELECT max(seq) FROM events WHERE kickoff_id = kickoffs.id), 0) AS events_count,
+       (SELECT to_json(step)
+          FROM (SELECT type, at, CASE WHEN octet_length(payload::text) <= %(most)s THEN payload END AS data
+                  FROM events
+                 WHERE kickoff_id = kickoffs.id AND type = ANY (%(steps)s)
+                 ORDER BY seq DESC
+                 LIMIT 1) AS step)::text AS last_step,
+       (SELECT to_json(task)
+          FROM (SELECT task_id, name, agent, started_at, finished_at
+                  FROM task_records
+                 WHERE kickoff_id = kickoffs.id AND state = 'completed'
+                 ORDER BY finished_at DESC
+                 LIMIT 1) AS task)::text AS last_task,
+       (SELECT agent FROM task_records WHERE kickoff_id = kickoffs.id AND state IN ('running', 'pending_human_input') ORDER BY position LIMIT 1) AS current_agent,
+       (SELECT max(greatest(started_at, finished_at)) FROM task_records WHERE kickoff_id = kickoffs.id) AS updated_at
+  FROM kickoffs
+ WHERE id = %(kickoff)s
+
 -- name: one_moment
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ
 
