@@ -28,7 +28,7 @@ from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJob, SideJobs
 from windlass.store.webhooks import JOB, PROBING, DeliveryFilter, WebhookStore
 from windlass.webhooks import signatures
-from windlass.webhooks.delivering import ENDPOINTS_AT_ONCE, RETRIES, Delivering, status_url
+from windlass.webhooks.delivering import ENDPOINTS_AT_ONCE, RETRIES, SLOW, SLOW_AT_ONCE, Delivering, status_url
 from windlass.webhooks.endpoints import Endpoints
 from windlass.webhooks.sending import Sender
 
@@ -573,6 +573,33 @@ async def test_a_receiver_that_hangs_delays_no_other(sending: Sending, receiver:
         async with asyncio.timeout(10):  # the hanging ones have 20 s each
             await until(lambda: _some(len(receiver.got) == 5))
         assert len(hanging.got) <= 8
+
+
+async def test_many_addresses_that_hang_leave_room_for_others(sending: Sending, receiver: Receiver) -> None:
+    other = Sending(await sending.rows.beside("other"))
+    async with Receiver(lambda _: None) as hanging, serving(sending.working()):
+        for number in range(60):
+            await sending.rows.settle(await sending.start(crewWebhookUrl=hanging.url(f"/{number}")))
+        await until(lambda: _some(len(hanging.got) >= SLOW_AT_ONCE))
+        await asyncio.sleep(SLOW)
+        await other.rows.settle(await other.start(crewWebhookUrl=receiver.url()))
+        async with asyncio.timeout(50):  # sixty that hang would take forty seconds more
+            await until(lambda: _some(receiver.got))
+        assert len(hanging.got) < 60
+
+
+async def test_what_a_stopped_worker_was_sending_is_sent_again_with_its_id(
+    sending: Sending, receiver: Receiver
+) -> None:
+    receiver.reply = lambda _: None
+    async with serving(sending.working()):
+        await sending.rows.settle(await sending.start(crewWebhookUrl=receiver.url()))
+        await until(lambda: _some(receiver.got))
+    receiver.reply = lambda _: OK
+    async with serving(sending.working()):
+        await until(lambda: _none(sending, "SELECT FROM deliveries WHERE state = 'waiting'"))
+    first, second = receiver.got
+    assert (first.id, first.raw) == (second.id, second.raw)
 
 
 async def _some(found: object) -> bool:

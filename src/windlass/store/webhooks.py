@@ -259,8 +259,10 @@ class WebhookStore:
         async with self._database.transaction() as connection:
             after = timedelta(seconds=pause) if delivery.counts else None
             await connection.execute(SQL["attempted"], _values(delivery.id, "waiting", attempt, after))
+            # The endpoint first, as after a success: otherwise the two could deadlock.
+            paused = await self._note_failure(connection, endpoint, wait)
             await connection.execute(SQL["retry_at"], values)
-            return await self._note_failure(connection, endpoint, wait)
+        return paused
 
     async def given_up(self, endpoint: UUID, delivery: UUID, attempt: Attempt) -> bool:
         """Records the last failure of a delivery. Returns whether the endpoint is paused now."""
@@ -275,6 +277,13 @@ class WebhookStore:
 
     async def pause(self, endpoint: UUID, seconds: float) -> None:
         await self._database.execute(SQL["pause"], {"endpoint": endpoint, "pause": timedelta(seconds=seconds)})
+
+    async def postpone(self, endpoint: UUID, seconds: float) -> None:
+        """Defers the job of the endpoint, with the others that wait there."""
+        values = {"endpoint": endpoint, "pause": timedelta(seconds=seconds)}
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["drop_later_jobs"], values)
+            await connection.execute(SQL["postpone"], values)
 
     async def defer_forgotten(self) -> None:
         """Defers the job of each endpoint where something is due and no job waits, as after a job that failed."""

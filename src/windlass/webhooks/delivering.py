@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 AT_ONCE = 8
 """Requests to one endpoint at the same time."""
 ENDPOINTS_AT_ONCE = 32
+SLOW_AT_ONCE = 16
+"""Jobs of one deployment that may take longer than SLOW. Otherwise addresses that hang would take all places."""
+SLOW = 3.0
+"""Seconds."""
+POSTPONED = (15.0, 45.0)
+"""Seconds after which a job of a deployment with so many slow ones begins."""
 TURN = 20.0
 """Seconds after which a job takes no further kickoff, so that others of the worker have their turn."""
 RETRIES = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
@@ -83,13 +89,18 @@ class Delivering:
         self._sender = sender
         self._status_url = status_url
         self._retries = retries
+        self._running: dict[UUID, tuple[UUID, float]] = {}
 
     async def run(self, endpoint: str) -> None:
         """Delivers what is due at the endpoint, and defers the next job for what is due later."""
         found = await self._store.begin(UUID(endpoint))
         if found is None:
             return
+        if self._is_too_slow(found.deployment_id):
+            await self._store.postpone(found.id, random.uniform(*POSTPONED))  # noqa: S311 - no secret
+            return
         if not found.paused or found.paused <= 0:
+            self._running[found.id] = (found.deployment_id, time.monotonic())
             try:
                 await self._deliver(found)
             except DatabaseUnavailable:
@@ -97,7 +108,14 @@ class Delivering:
             except Exception as error:  # noqa: BLE001 - what waits at the endpoint must not wait for good
                 logger.event("webhook.interrupted", deployment=found.slug, endpoint=found.id, exc=error)
                 await self._store.pause(found.id, PAUSE_AFTER_ERROR)
+            finally:
+                del self._running[found.id]
         await self._store.finish(found.id)
+
+    def _is_too_slow(self, deployment: UUID) -> bool:
+        before = time.monotonic() - SLOW
+        slow = [one for one, began in self._running.values() if one == deployment and began < before]
+        return len(slow) >= SLOW_AT_ONCE
 
     async def _deliver(self, endpoint: Endpoint) -> None:
         secrets = await self._secrets.opened(endpoint.slug, endpoint.deployment_id, endpoint.secrets)

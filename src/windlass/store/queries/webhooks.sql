@@ -250,3 +250,6 @@ UPDATE webhook_endpoints SET paused_until = now() + %(pause)s WHERE id = %(endpo
 SELECT defer_delivery(endpoint_id, NULL)
   FROM (SELECT DISTINCT endpoint_id FROM webhooks WHERE due_at < now() - interval '1 minute') AS due
  WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'webhooks ' || endpoint_id AND status IN ('todo', 'doing'))
+
+-- name: postpone
+SELECT defer_delivery(%(endpoint)s, now() + %(pause)s)
