@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from api.fake_vault import SECRET, FakeVault, running
-from cli.the_command import Command, CommandHere, ForkedCommand
+from cli.the_command import DEADLINE, Command, CommandHere, ForkedCommand
 from projects_for_tests.making import written
 from projects_for_tests.places import folder_for_all
 
@@ -39,7 +43,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Started]:
-    with ForkedCommand(folder).started("serve", "--port", "0") as server:
+    with ForkedCommand(folder).started("serve", "--port", "0", WINDLASS_WEBHOOK_ALLOW="127.0.0.1") as server:
         server.wait_for("Ctrl-C stops")
         yield server
         server.interrupt()
@@ -124,6 +128,69 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
     assert actions[0] == "deployment.remove"
     assert {"deployment.create", "deployment.deploy", "deployment.rollback", "variable.set"} <= set(actions)
     assert "iced" not in windlass("admin", "audit", "--csv").out, "no value of a variable"
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """A program of others that gets webhooks. It accepts them below /good alone."""
+
+    got: ClassVar[SimpleQueue[tuple[str, dict[str, Any]]]] = SimpleQueue()
+
+    def do_POST(self) -> None:  # the name that http.server calls
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.got.put((self.headers["authorization"], json.loads(body)))
+        self.send_response(204 if self.path == "/good" else 410)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_webhooks_of_a_deployment_are_delivered_and_sent_again(windlass: Command, folder: Path, receiver: str) -> None:
+    assert windlass("deploy", project(folder, "chai")).code == 0
+    given = ("--events", f"{receiver}/good", "--event", "kickoff_settled", "--crew", f"{receiver}/bad", "--bearer")
+    assert windlass("webhooks", "set", "chai", *given, typed="a-token").code == 0
+    accepted = windlass("deliveries", "test", "chai", "events")
+    assert (accepted.code, "127.0.0.1 accepted the request" in accepted.err) == (0, True)
+    authorization, body = Receiver.got.get(timeout=DEADLINE)
+    assert (authorization, body["type"], body["hook"]) == ("Bearer a-token", "test", "events")
+
+    kickoff = windlass("kickoff", "--deployment", "chai", "-i", "leaf=green").out.strip()
+    authorization, body = Receiver.got.get(timeout=DEADLINE)
+    assert (authorization, body["kickoff_id"], body["result"]) == (None, kickoff, "hot green tea")
+    delivery = wait_for_delivery(windlass, kickoff, "failed")
+    assert "off since" in windlass("webhooks", "show", "chai").out
+    assert "410" in windlass("deliveries", "show", delivery["id"]).out
+    assert windlass("webhooks", "set", "chai", "--crew", f"{receiver}/good").code == 0
+    assert windlass("deliveries", "redeliver", delivery["id"]).code == 0
+    _, again = Receiver.got.get(timeout=DEADLINE)
+    assert again == body
+    secret = windlass("webhooks", "secret", "chai")
+    assert secret.out.startswith("whsec_")
+    assert windlass("webhooks", "secret", "chai", "--rotate").out != secret.out
+    assert windlass("webhooks", "unset", "chai", "crew", "events").code == 0
+    assert "chai has no webhooks" in windlass("webhooks", "show", "chai").err
+
+
+def wait_for_delivery(windlass: Command, kickoff: str, state: str) -> dict[str, Any]:
+    ends = time.monotonic() + DEADLINE
+    while time.monotonic() < ends:
+        found: Any = value(windlass("deliveries", "list", "--kickoff", kickoff, "--state", state, "--json"))
+        if found["deliveries"]:
+            delivery: dict[str, Any] = found["deliveries"][0]
+            return delivery
+        time.sleep(0.05)
+    raise AssertionError(f"no delivery of {kickoff} is {state}")
 
 
 def test_variables_take_their_values_from_a_secret_manager(windlass: Command, folder: Path) -> None:
