@@ -133,7 +133,7 @@ def test_the_life_of_a_deployment(windlass: Command, folder: Path) -> None:
 class Receiver(BaseHTTPRequestHandler):
     """A program of others that gets webhooks. It accepts them below /good alone."""
 
-    got: ClassVar[SimpleQueue[tuple[str, dict[str, Any]]]] = SimpleQueue()
+    got: ClassVar[SimpleQueue[tuple[str | None, dict[str, Any]]]] = SimpleQueue()
 
     def do_POST(self) -> None:  # the name that http.server calls
         body = self.rfile.read(int(self.headers["content-length"]))

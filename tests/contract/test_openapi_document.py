@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,25 @@ from windlass import __version__
 from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import OPERATIONS
 from windlass.api.crew_api.schemas import KickoffRequest
+from windlass.api.crew_api.webhook_bodies import BODIES
 from windlass.api.errors import TITLES
 from windlass.kickoffs.declared_settings import BadSetting
+from windlass.kickoffs.ids import new_id
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.states import Reason, State, TaskState
+from windlass.kickoffs.webhooks import (
+    LARGEST_BODY,
+    End,
+    Event,
+    body_of_end,
+    body_of_events,
+    body_of_question,
+    body_of_step,
+    body_of_task,
+)
 from windlass.rights import Scope
+from windlass.webhooks.endpoints import ALL_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -288,3 +302,47 @@ def test_the_titles_of_errors_are_the_standards_but_where_the_crew_api_has_its_o
     standard = {413: "Content Too Large", 416: "Range Not Satisfiable"}
     for status, title in TITLES.items():
         assert title == (own | standard).get(status, HTTPStatus(status).phrase)
+
+
+def test_each_webhook_of_a_kickoff_has_a_body_with_an_example(document: Document) -> None:
+    of_kickoff = set(ALL_MEMBERS) - {"humanInputWebhookUrl"}
+    assert set(document["webhooks"]) == of_kickoff
+    for one in document["webhooks"].values():
+        content = one["post"]["requestBody"]["content"]["application/json"]
+        Draft202012Validator({**content["schema"], "components": document["components"]}).validate(content["example"])
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
+def test_the_bodies_of_webhooks_are_as_the_document_has_them(is_large: bool) -> None:
+    document, kickoff, at = document_of({"type": "object"}), new_id(), datetime.now(UTC)
+    value, url, meta = "x" * (LARGEST_BODY if is_large else 10), "https://example.com/status", '{"a": 1}'
+
+    def event(kind: str, **data: Any) -> Event:
+        return Event(7, kind, at, json.dumps(data))
+
+    output = {"raw": value, "description": "d", "agent": "a", "summary": "s", "name": None, "expected_output": "e"}
+    ends = [
+        End(State.SUCCESS, None, None, json.dumps(value), "[1]", "{}", meta),
+        End(State.TIMED_OUT, "timed_out", value, None, None, '{"total_tokens": 7}', None),
+    ]
+    bodies = {
+        "taskWebhookUrl": [body_of_task(kickoff, event("task_completed", output=output), None, meta, url)],
+        "stepWebhookUrl": [
+            body_of_step(
+                kickoff, event("tool_usage_finished", tool_name="t", tool_args={}, output=value), [], meta, url
+            ),
+            body_of_step(kickoff, event("agent_execution_completed", output=value), [], None, url),
+        ],
+        "crewWebhookUrl": [body_of_end(kickoff, one, url) for one in ends],
+        "webhooks": [body_of_events(kickoff, [event("task_completed", output=output)])],
+        "humanInputWebhook": [
+            body_of_question(kickoff, event("human_input_requested", task_id="t", draft=value), meta, url)
+        ],
+    }
+    assert bodies.keys() == document["webhooks"].keys()
+    for name, made in bodies.items():
+        content = document["webhooks"][name]["post"]["requestBody"]["content"]["application/json"]
+        model = BODIES[name][1]
+        for body in map(json.loads, made):
+            Draft202012Validator({**content["schema"], "components": document["components"]}).validate(body)
+            assert body.keys() <= model.model_fields.keys()

@@ -11,6 +11,7 @@ from windlass import __version__
 from windlass.api.crew_api.answers import ErrorBody
 from windlass.api.crew_api.examples import ERRORS, example_inputs
 from windlass.api.crew_api.operations import JSON
+from windlass.api.crew_api.webhook_bodies import BODIES, webhooks_of_document
 from windlass.api.errors import TITLES
 from windlass.kickoffs.schema_checks import rebase_refs
 
@@ -34,6 +35,7 @@ SCOPES = (
     "A token has all scopes of its kind unless it was created with fewer. The Bearer Token on the page of a crew has "
     "`read` and `run`."
 )
+WEBHOOKS = "Requests of the server to addresses that a kickoff or the deployment gives."
 EVERYWHERE = (400, 401, 404, 405, 408, 421, 429, 431, 500, 503)
 RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
 HEADERS: dict[int, dict[str, Any]] = {
@@ -62,8 +64,9 @@ def crew_document(slug: str, manifest: Manifest, base_url: str, operations: Sequ
         "info": {"title": slug, "version": __version__, "description": DESCRIPTION},
         "servers": [{"url": base_url}],
         "security": [{"bearer": []}],
-        "tags": [{"name": TAG}],
+        "tags": [{"name": TAG}, {"name": "webhooks", "description": WEBHOOKS}],
         "paths": paths,
+        "webhooks": webhooks_of_document(),
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": SCOPES}},
             "schemas": {
@@ -92,7 +95,10 @@ def _kickoff_schema(request: dict[str, Any], manifest: Manifest) -> dict[str, An
 def _models(operations: Sequence[Operation]) -> tuple[type[BaseModel], ...]:
     contents = [content for one in operations for content in (*one.answers, one.body) if content is not None]
     named = [content.schema for content in contents if isinstance(content.schema, type)]
-    return tuple(dict.fromkeys([*named, *(model for one in operations for model in one.models), ErrorBody]))
+    of_webhooks = [model for _, model, _ in BODIES.values()]
+    return tuple(
+        dict.fromkeys([*named, *(model for one in operations for model in one.models), *of_webhooks, ErrorBody])
+    )
 
 
 @cache
