@@ -20,6 +20,6 @@ async def test_the_page_shows_every_operation_and_an_example_that_can_be_sent(cr
     text = await operation.inner_text()
     assert all(f'"{name}": "some {name}"' in text for name in INPUTS_SCHEMA["required"])
     shown = await tab.page.locator("[data-path]").evaluate_all("all => all.map(one => one.dataset.path)")
-    assert set(shown) == set(crew.document["paths"])
+    assert set(shown) == {*crew.document["paths"], *crew.document["webhooks"]}
     title = await tab.page.locator(".info .title").first.inner_text()
     assert title.split()[0] == crew.path.removeprefix("/crews/")
