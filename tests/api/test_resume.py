@@ -103,6 +103,12 @@ async def test_a_choice_decides_alone_and_other_words_need_no_approval_either(cr
         assert (row["approved"], row["feedback"]) == (True, words)
 
 
+async def test_a_method_of_a_flow_gets_the_words_alone(crew: Crew) -> None:
+    kickoff, question = await asking(crew, method="one", draft="")
+    body = {"execution_id": kickoff, "task_id": question, "human_feedback": "Ada"}
+    assert (await resume(crew, body)).json()["status"] == "resumed"
+
+
 @pytest.mark.parametrize(
     "members",
     [

@@ -64,6 +64,7 @@ async def test_the_draft_is_shown_as_markdown_beside_the_form(crew: Crew, develo
         ({}, {"do": "feedback", "feedback": "shorter\r\nplease"}, (False, "shorter\nplease")),
         ({"choices": ["good", "bad"]}, {"choice": "bad", "feedback": ""}, (True, "bad")),
         ({"choices": ["good", "bad"]}, {"do": "feedback", "feedback": "not so good"}, (True, "not so good")),
+        ({"method": "one", "draft": ""}, {"do": "feedback", "feedback": "Ada"}, (True, "Ada")),
     ],
 )
 async def test_an_answer_is_stored_and_leads_to_the_execution(
@@ -100,7 +101,7 @@ async def test_of_two_people_the_second_reads_who_was_first(crew: Crew, develope
 async def test_feedback_without_words_and_a_stopped_execution_are_named(crew: Crew, developer: Visitor) -> None:
     kickoff, question = await asking(crew)
     answer = await developer.post(f"/ui/approvals/{question}", do="feedback", feedback="  ")
-    assert (answer.status_code, "Write what to change" in answer.text) == (400, True)
+    assert (answer.status_code, "The answer has no words" in answer.text) == (400, True)
     await crew.stop(kickoff)
     answer = await developer.post(f"/ui/approvals/{question}", do="approve")
     assert (answer.status_code, "has ended" in answer.text) == (409, True)

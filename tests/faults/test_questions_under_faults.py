@@ -76,7 +76,7 @@ async def open_questions(cluster: Cluster) -> list[dict[str, Any]]:
 
 async def answer(cluster: Cluster, question: dict[str, Any], chance: random.Random) -> None:
     """At a random moment, with words that let the task run again or with an approval."""
-    await asyncio.sleep(chance.uniform(0, 2))
+    await asyncio.sleep(chance.uniform(0, max(2, KICKOFFS / 5)))
     approved = chance.random() < 0.7
     body = {
         "execution_id": question["kickoff_id"],

@@ -94,8 +94,9 @@ def _described(found: dict[str, Any]) -> list[str]:
 
 
 def _commands(found: dict[str, Any]) -> list[str]:
-    if found["choices"]:
-        return [f"Answer it: windlass approvals answer {found['id']} CHOICE"]
+    if found["choices"] or found["method"]:
+        words = "CHOICE" if found["choices"] else "TEXT"
+        return [f"Answer it: windlass approvals answer {found['id']} {words}"]
     return [
         f"Approve it: windlass approvals approve {found['id']}",
         f"Or send feedback: windlass approvals reject {found['id']} TEXT",
@@ -135,10 +136,10 @@ def reject(question: str, feedback: str, profile: str | None, *, json_output: bo
 @profile_option
 @json_option
 def answer(question: str, words: str, profile: str | None, *, json_output: bool) -> None:
-    """Answer a question that has choices.
+    """Answer a question of a flow.
 
-    One of its choices decides without a model call. A model of the crew maps other WORDS to a choice. ID is that of the
-    question, or of a kickoff that waits.
+    If it has choices, one of them decides without a model call, and a model of the crew maps other WORDS to a choice.
+    ID is that of the question, or of a kickoff that waits.
     """
     _answer(question, profile, {"feedback": words}, "Answered", json_output=json_output)
 

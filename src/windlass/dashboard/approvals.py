@@ -50,9 +50,9 @@ async def answer(visit: Visit) -> Response:
     if not _may_answer(visit, question):
         raise no_approver()
     words, choice = several_lines(visit.field("feedback")), visit.field("choice")
-    approved = bool(choice or question.choices or visit.field("do") == "approve")
+    approved = bool(choice or question.choices or question.method or visit.field("do") == "approve")
     if not words.strip() and visit.field("do") == "feedback":
-        return await _page(visit, question, InvalidAnswer("Write what to change, or approve the draft."), 400)
+        return await _page(visit, question, InvalidAnswer("The answer has no words. Write some."), 400)
     try:
         await visit.dashboard.control.approvals.answer(question, Answer(approved, choice or words), visit.actor)
     except (AnsweredBefore, NotWaiting) as error:
@@ -61,7 +61,7 @@ async def answer(visit: Visit) -> Response:
         return await _page(visit, question, error, 400)
     visit.dashboard.recount_questions()
     notice = "Approved. It goes on." if approved else "Your feedback is sent. The task runs again, and asks again."
-    if question.choices:
+    if question.choices or question.method:
         notice = "Answered. It goes on."
     return visit.redirect(f"/ui/crews/{question.slug}/executions/{question.kickoff_id}", notice)
 

@@ -60,7 +60,7 @@ class ApprovalDetails(ApprovalItem):
 
 
 class AnswerBody(Body):
-    """An answer. With one of the choices as `feedback`, `approve` is not needed."""
+    """An answer. A method of a flow needs only `feedback`: it gets the words."""
 
     approve: StrictBool | None = Field(None, description="Whether the draft is approved.")
     feedback: Feedback | None = Field(None, description="What to change, or the choice.")

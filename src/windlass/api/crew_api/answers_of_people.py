@@ -37,8 +37,8 @@ def decided(question: QuestionRow, approve: bool | None, feedback: str | None, m
     """Returns the answer of a request whose `member` is `approve`. Raises Problem 400 if it does not decide."""
     if approve is not None:
         return Answer(approve, feedback or "")
-    if question.choices and feedback and feedback.strip():
-        return Answer(approved=True, feedback=feedback)
+    if (question.choices or question.method) and feedback and feedback.strip():
+        return Answer(approved=True, feedback=feedback)  # a flow gets the words
     raise bad_request(f"These members are invalid: {member}.", invalid_members={member: "Field required"})
 
 

@@ -231,7 +231,7 @@ class ResumeRequest(BaseModel):
         None, description="What to change, or the choice. An approval may have words too."
     )
     is_approve: StrictBool | None = Field(
-        None, description="Whether the draft is approved. Not needed with one of the choices as `human_feedback`."
+        None, description="Whether the draft is approved. Not needed for a method of a flow, which gets the words."
     )
     taskWebhookUrl: Url | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")  # noqa: N815
     stepWebhookUrl: Url | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")  # noqa: N815
