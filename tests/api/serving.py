@@ -300,7 +300,7 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
 
         overview = OverviewStore(database)
         variables = Variables(VariableStore(database), KEY_RING)
-        usual = Options(limits=Limits(timeout=3600.0), retention=Retention(30, 7, 1), max_waiting=10_000)
+        usual = Options(limits=Limits(timeout=3600.0), retention=Retention(30, 7, 14, 1), max_waiting=10_000)
         management = Management(deployments, overview, tokens, variables, usual)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         sources = Sources(SourceStore(database), folder / "uploads", builder)

@@ -46,7 +46,7 @@ async def test_without_own_settings_the_defaults_of_project_and_server_count(cre
     assert found["own"] == dict.fromkeys(found["own"])
     assert found["settings"] == found["defaults"]
     assert found["settings"]["limits"]["timeout"] == 3600
-    assert found["settings"]["retention"] == {"kickoffs": 30, "events": 7, "journal": 1}
+    assert found["settings"]["retention"] == {"kickoffs": 30, "events": 7, "deliveries": 14, "journal": 1}
     assert found["settings"]["max_waiting"] == 10_000
     assert found["settings"]["retries"]["attempts"] == 1
 

@@ -25,7 +25,7 @@ def test_what_is_no_age_is_refused(given: Any) -> None:
 
 def test_a_project_says_what_it_wants_and_the_usual_holds_for_the_rest() -> None:
     said = Retention.parse({"kickoffs": 10, "journal": "forever"})
-    assert Retention(90, 30, 7).replaced_by(said) == Retention(10, 30, 0)
+    assert Retention(90, 30, 14, 7).replaced_by(said) == Retention(10, 30, 14, 0)
 
 
 def test_what_was_said_is_read_back() -> None:
@@ -35,7 +35,9 @@ def test_what_was_said_is_read_back() -> None:
 
 
 def test_a_wrong_table_is_told_with_its_key() -> None:
-    with pytest.raises(BadSetting, match="there is no retention time 'logs'; there are: events, journal, kickoffs"):
+    with pytest.raises(
+        BadSetting, match="there is no retention time 'logs'; there are: deliveries, events, journal, kickoffs"
+    ):
         Retention.parse({"logs": 3})
     with pytest.raises(BadSetting, match=r"events must be a number of days .*, not 'x'"):
         Retention.parse({"events": "x"})

@@ -323,6 +323,21 @@ async def test_a_delivery_is_given_up_after_its_last_attempt(sending: Sending, r
     assert await sending.jobs() == []
 
 
+@pytest.mark.parametrize("status", [410, 500])
+async def test_a_kickoff_whose_webhooks_fail_has_one_warning(sending: Sending, receiver: Receiver, status: int) -> None:
+    receiver.reply = lambda got: Reply(status) if got.path == "/bad" else OK
+    failed = await sending.start(crewWebhookUrl=receiver.url("/bad"), taskWebhookUrl=receiver.url("/bad"))
+    fine = await sending.start(crewWebhookUrl=receiver.url("/good"))
+    await sending.report(failed, 1, "task_completed", "task_completed")
+    for claimed in (failed, fine):
+        await sending.rows.settle(claimed)
+    await sending.deliver(turns=40)
+    query = "SELECT id, warnings FROM kickoffs"
+    found = {row["id"]: row["warnings"] for row in await sending.rows.database.rows(query)}
+    assert [one["code"] for one in found[failed.id]] == ["webhook_failed"]
+    assert found[fine.id] == []
+
+
 async def test_the_times_of_the_attempts(sending: Sending, receiver: Receiver) -> None:
     receiver.reply = lambda _: Reply(500)
     claimed = await sending.start(crewWebhookUrl=receiver.url())

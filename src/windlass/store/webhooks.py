@@ -14,6 +14,7 @@ from psycopg import sql
 from windlass.kickoffs.events import to_json
 from windlass.kickoffs.ids import LAST_ID, new_id
 from windlass.kickoffs.states import State
+from windlass.kickoffs.tasks import Warning_
 from windlass.kickoffs.webhooks import End, Event, Hook, Planned, Webhook, merged, planned
 from windlass.store.audit import Change, record
 from windlass.store.database import fetch, queries
@@ -39,6 +40,10 @@ SOON, LATE = 15.0, 300.0
 """Seconds of a short and of a long pause."""
 MOST_READ = 5000
 """Deliveries that one search for a page of a list reads at most."""
+FAILED = Warning_(
+    "webhook_failed",
+    "A webhook of this kickoff was not accepted in any attempt. `windlass deliveries list --state failed` shows why.",
+)
 _END = Planned(Hook.CREW)
 LISTED: dict[str, Statement] = {
     name: sql.SQL(SQL["list"].format(which=which).as_string())
@@ -294,6 +299,10 @@ class WebhookStore:
         async with self._database.transaction() as connection:
             await connection.execute(SQL["attempted"], _values(delivery, "failed", attempt))
             await connection.execute(SQL["disable"], {"endpoint": endpoint})
+
+    async def warn(self, kickoff: UUID) -> None:
+        """Adds a warning to the kickoff that one of its webhooks has failed, once."""
+        await self._database.execute(SQL["warn"], {"kickoff": kickoff, "warnings": to_json([FAILED.to_json()])})
 
     async def fail_waiting(self, endpoint: UUID, kickoff: UUID) -> None:
         """Gives up what waits for an endpoint that is switched off."""

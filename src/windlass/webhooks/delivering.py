@@ -149,6 +149,7 @@ class Delivering:
         while waiting := await self._store.waiting(turn.endpoint, kickoff):
             if turn.disabled:
                 await self._store.fail_waiting(turn.endpoint.id, kickoff)
+                await self._store.warn(kickoff)
                 return
             for delivery in waiting:
                 if turn.over or not await self._send(turn, delivery):
@@ -159,6 +160,7 @@ class Delivering:
         body = await self._body(turn.endpoint, delivery)
         if body is None:  # the events are gone, since their retention has ended
             await self._store.given_up(turn.endpoint.id, delivery.id, _attempt(0, None, "its events were removed", ""))
+            await self._store.warn(delivery.kickoff_id)
             return True
         began = time.monotonic()
         headers = signatures.signed(delivery.id, body, turn.secrets, time.time())
@@ -173,6 +175,7 @@ class Delivering:
         if answer.status == GONE:
             turn.disabled = True
             await self._store.disable(turn.endpoint.id, delivery.id, attempt)
+            await self._store.warn(delivery.kickoff_id)
             logger.event("webhook.disabled", deployment=turn.endpoint.slug, endpoint=turn.endpoint.id)
             return False
         return await self._failed(turn, delivery, attempt, answer)
@@ -182,6 +185,7 @@ class Delivering:
         turn.failed = True
         if delivery.counts and delivery.tries >= len(self._retries):
             turn.paused |= await self._store.given_up(endpoint.id, delivery.id, attempt)
+            await self._store.warn(delivery.kickoff_id)
             logger.event(
                 "webhook.given_up", deployment=endpoint.slug, kickoff=delivery.kickoff_id, delivery=delivery.id
             )

@@ -129,6 +129,10 @@ RETURNING paused_until IS NOT NULL AS paused
 -- name: disable
 UPDATE webhook_endpoints SET disabled_at = now(), paused_until = NULL, failures = 0 WHERE id = %(endpoint)s
 
+-- name: warn
+UPDATE kickoffs SET warnings = added_warnings(warnings, %(warnings)s)
+ WHERE id = %(kickoff)s AND NOT warnings::jsonb @> '[{"code": "webhook_failed"}]'
+
 -- name: fail_waiting
 WITH over AS (
     UPDATE deliveries SET state = 'failed', finished_at = now() WHERE endpoint_id = %(endpoint)s AND kickoff_id = %(kickoff)s AND state = 'waiting'
