@@ -161,6 +161,18 @@ async def test_a_rotated_token_is_refused_and_the_new_one_is_shown(server: Serve
     assert (await crew.get("/inputs", token=crew.token)).status_code == 401
 
 
+async def test_the_page_shows_the_profile_and_changes_it(server: Server, anna: Visitor, viewer: Visitor) -> None:
+    crew = await server.crew()
+    page = f"/ui/crews/{crew.deployment.slug}"
+    assert "Change to live" in words(await anna.get(page))
+    assert "Change to live" not in words(await viewer.get(page))
+    assert (await viewer.post(f"{page}/profile", profile="live")).status_code == 403
+    assert (await anna.post(f"{page}/profile", profile="other")).status_code == 404
+    assert (await anna.post(f"{page}/profile", profile="live")).status_code == 303
+    assert "Change to documented" in words(await anna.get(page))
+    assert (await crew.status(await crew.kickoff()))["execution_origin"] == "api"
+
+
 async def test_a_viewer_sees_no_button_for_tokens_and_there_is_no_third_kind(
     crew: Crew, anna: Visitor, viewer: Visitor
 ) -> None:

@@ -28,6 +28,11 @@ ROUTES = Routes()
 NAMES = {TokenKind.ORGANIZATION: "Bearer Token", TokenKind.USER: "User Bearer Token"}
 NOT_STORED = {"Cache-Control": "no-store"}
 ERROR = 404
+PROFILES = {
+    "documented": "for programs that follow the public description",
+    "live": "for crewai-tools, Semantic Kernel, and programs of the hosted product",
+}
+"""The profiles of answers, and which programs read them."""
 
 
 def base_url_of(visit: Visit, slug: str) -> str:
@@ -64,6 +69,16 @@ async def rotate_token(visit: Visit) -> Response:
     return visit.redirect(f"/ui/crews/{slug}", notice=notice)
 
 
+@ROUTES.post("/crews/{slug}/profile", Role.DEVELOPER)
+async def set_profile(visit: Visit) -> Response:
+    slug, profile = visit.path["slug"], visit.field("profile")
+    if profile not in PROFILES:
+        raise HTTPException(ERROR)
+    await visit.dashboard.control.management.change_settings(slug, {"profile": profile}, visit.actor)
+    notice = f"Answers have the profile {profile} from now on, except for tokens with a profile of their own."
+    return visit.redirect(f"/ui/crews/{slug}", notice=notice)
+
+
 def _kind(visit: Visit) -> TokenKind:
     given = visit.path["kind"]
     if given not in OF_CREWS:
@@ -90,6 +105,8 @@ async def _page(visit: Visit, revealed: Mapping[TokenKind, Secret]) -> Response:
         "Status",
         crew=row,
         base_url=base_url_of(visit, slug),
+        profile=crew.profile if crew else None,
+        profiles=PROFILES,
         tokens=[(NAMES[one.kind], one, revealed.get(one.kind)) for one in await control.management.masked_tokens(slug)],
         failed_build=await control.deploys.show_build(row.build) if failed else None,
         workers=await control.overview.worker_totals(),
