@@ -286,7 +286,6 @@ async def start_server(  # noqa: PLR0913 - each a setting of the server
             Stops(kickoffs),
             STOP_GRACE,
             Approvals(kickoffs),
-            WebhookStore(database),
             Deletions(RetentionStore(database)),
             kept := LargeAnswers(Path(tempfile.gettempdir()), large_answers),
             FileStore(database),

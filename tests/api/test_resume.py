@@ -186,6 +186,24 @@ async def test_webhooks_of_an_answer_replace_those_of_the_kickoff(crew: Crew) ->
     assert set(await hosts_of(crew, kickoff)) == {"a.example", "b.example"}
 
 
+async def test_webhooks_of_an_answer_that_is_refused_replace_nothing(crew: Crew) -> None:
+    run = await begin(crew, kickoff := await crew.kickoff(crewWebhookUrl="https://a.example"))
+    question = str(await run.ask())
+    undecided = {"execution_id": kickoff, "task_id": question, "crewWebhookUrl": "https://b.example"}
+    assert (await resume(crew, undecided)).status_code == 400
+    assert await hosts_of(crew, kickoff) == {"a.example": {"crew"}}
+
+
+async def test_only_the_webhooks_of_the_answer_that_counts_replace_those_of_the_kickoff(crew: Crew) -> None:
+    run = await begin(crew, kickoff := await crew.kickoff(crewWebhookUrl="https://a.example"))
+    question = str(await run.ask())
+    hosts = [f"of-{number}.example" for number in range(6)]
+    bodies = [yes(kickoff, question, crewWebhookUrl=f"https://{host}") for host in hosts]
+    answers = await asyncio.gather(*(resume(crew, body) for body in bodies))
+    (first,) = [host for host, answer in zip(hosts, answers, strict=True) if answer.status_code == 200]
+    assert await hosts_of(crew, kickoff) == {first: {"crew"}}
+
+
 async def test_a_user_answers_own_kickoffs_only(crew: Crew) -> None:
     kickoff, question = await asking(crew, token=crew.user_token)
     stranger = await crew.token_of("stranger")

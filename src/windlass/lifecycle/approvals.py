@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from windlass.kickoffs.questions import QuestionRow
     from windlass.store.audit import Actor
     from windlass.store.questions import AnswerKey, Questions
+    from windlass.store.webhooks import Given
 
 logger = log.logger(__name__)
 
@@ -39,13 +40,20 @@ class Approvals:
         self.store = store
 
     async def answer(
-        self, question: QuestionRow, answer: Answer, by: Actor, key: AnswerKey | None = None
+        self,
+        question: QuestionRow,
+        answer: Answer,
+        by: Actor,
+        key: AnswerKey | None = None,
+        webhooks: Given | None = None,
     ) -> QuestionRow:
         """Returns the question as it is after the answer. The same answer with the same key has no effect.
 
+        The `webhooks` replace those of the kickoff if this answer counts.
+
         Raises InvalidAnswer, AnsweredBefore and NotWaiting.
         """
-        state = await self.store.answer(question, checked(answer), by, key)
+        state = await self.store.answer(question, checked(answer), by, key, webhooks)
         found = await self.store.question(question.id)
         if found is None:
             raise _not_waiting(question)
@@ -81,5 +89,7 @@ def _answered_before(question: QuestionRow) -> AnsweredBefore:
 
 def _not_waiting(question: QuestionRow) -> NotWaiting:
     state = State(question.state)
-    why = "has ended" if state.ended else "does not wait for this answer any more"
+    if state.ended:
+        return NotWaiting(f"Kickoff {question.kickoff_id} has ended: nothing can be answered any more.")
+    why = "does not wait for this answer any more"
     return NotWaiting(f"Kickoff {question.kickoff_id} {why}.", "Its status shows what it waits for, as `human_input`.")

@@ -199,11 +199,13 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def transaction(self, *, patient: bool = False, size: int = 0) -> AsyncIterator[Connection]:
+    async def transaction(
+        self, *, patient: bool = False, soon: bool = False, size: int = 0
+    ) -> AsyncIterator[Connection]:
         """Provides a transaction. One with a `size` waits while LARGE_WRITES others with a size run."""
         async with (
             self._large_writes if size else nullcontext(),
-            self.connection(patient=patient, size=size) as connection,
+            self.connection(patient=patient, soon=soon, size=size) as connection,
             connection.transaction(),
         ):
             yield connection

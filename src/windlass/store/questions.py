@@ -13,13 +13,15 @@ from psycopg import sql
 from windlass.kickoffs.questions import FAIL, Answer, AnsweredQuestion, QuestionRow, answer_on_timeout, too_late
 from windlass.kickoffs.states import State
 from windlass.store.audit import Actor
-from windlass.store.database import queries
+from windlass.store.database import fetch, queries
 from windlass.store.values import sanitized_text
+from windlass.store.webhooks import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from windlass.store.database import Database, Row, Statement
+    from windlass.store.webhooks import Given
 
 SQL = queries("questions")
 FIRST = UUID(int=0)
@@ -91,13 +93,19 @@ class Questions:
         return bool(row and row["found"])
 
     async def answer(
-        self, question: QuestionRow, answer: Answer, by: Actor, key: AnswerKey | None = None
+        self,
+        question: QuestionRow,
+        answer: Answer,
+        by: Actor,
+        key: AnswerKey | None = None,
+        webhooks: Given | None = None,
     ) -> State | None:
-        """Stores the answer, and an entry of the audit log. Returns the state that the kickoff had.
+        """Stores the answer, the webhooks that came with it, and an entry of the audit log. Returns the state that the
+        kickoff had.
 
         Returns None, and changes nothing, when the question does not wait for an answer any more.
         """
-        return await self._answer(question.id, question.kickoff_id, answer, by, key)
+        return await self._answer(question.id, question.kickoff_id, answer, by, key, webhooks)
 
     async def is_repeated(self, question: UUID, key: AnswerKey) -> bool | None:
         """Returns whether the stored answer has this key and is the same one. None: it has another key."""
@@ -120,7 +128,7 @@ class Questions:
         for row in await self._database.rows(SQL["expired"], {"limit": limit}):
             answer = answer_on_timeout(row["on_timeout"] or FAIL)
             if answer is not None:
-                done = await self._answer(row["id"], row["kickoff_id"], answer, TIME_LIMIT, None) is not None
+                done = await self._answer(row["id"], row["kickoff_id"], answer, TIME_LIMIT) is not None
             else:
                 values = {"id": row["id"], "kickoff": row["kickoff_id"], "error": too_late(row["seconds"])}
                 done = bool(await self._database.rows(SQL["fail_expired"], values))
@@ -129,7 +137,13 @@ class Questions:
         return expired
 
     async def _answer(
-        self, question: UUID, kickoff: UUID, answer: Answer, by: Actor, key: AnswerKey | None
+        self,
+        question: UUID,
+        kickoff: UUID,
+        answer: Answer,
+        by: Actor,
+        key: AnswerKey | None = None,
+        webhooks: Given | None = None,
     ) -> State | None:
         values = {
             **by.columns(),
@@ -141,8 +155,11 @@ class Questions:
             "key": key.key if key else None,
             "digest": key.digest if key else None,
         }
-        row = await self._database.row(SQL["answer"], values, soon=True)
-        return State(row["state"]) if row else None
+        async with self._database.transaction(soon=True) as connection:
+            rows = await fetch(connection, SQL["answer"], values)
+            if rows and webhooks and webhooks.webhooks:
+                await replace(connection, kickoff, webhooks)
+        return State(rows[0]["state"]) if rows else None
 
     async def _question(self, statement: Statement, values: Row) -> QuestionRow | None:
         row = await self._database.row(statement, values, soon=True)

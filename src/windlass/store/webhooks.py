@@ -184,6 +184,28 @@ class DeliveryPage:
     next: UUID | None
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The webhooks of one request, and the endpoints that they need."""
+
+    webhooks: list[Webhook]
+    endpoints: list[NewEndpoint]
+
+
+async def replace(connection: Connection, kickoff: UUID, given: Given) -> None:
+    """Replaces the hooks that are given, and keeps the others. A new endpoint gets what happens from now on.
+
+    The transaction of `connection` holds the lock of the row of the kickoff.
+    """
+    new = frozenset().union(*(one.hooks for one in given.webhooks))
+    rows = await fetch(connection, SQL["of_kickoff"], {"kickoff": kickoff})
+    before = [Webhook.of_json(row["endpoint_id"], row["hooks"]) for row in rows]
+    kept = [dataclasses.replace(one, hooks=one.hooks - new) for one in before]
+    for endpoint in given.endpoints:
+        await connection.execute(SQL["add_endpoint"], _columns(endpoint))
+    await connection.execute(SQL["replace"], {"kickoff": kickoff, **hook_columns(merged([*kept, *given.webhooks]))})
+
+
 class WebhookStore:
     """`soon` and `late` are the seconds of a short and of a long pause of an endpoint."""
 
@@ -344,17 +366,6 @@ class WebhookStore:
             await connection.execute(SQL["set_of_deployment"], values)
             await record(connection, change)
         return webhooks
-
-    async def replace(self, kickoff: UUID, given: Sequence[Webhook], endpoints: Sequence[NewEndpoint]) -> None:
-        """Replaces the hooks that are given, and keeps the others. A new endpoint gets what happens from now on."""
-        new = frozenset().union(*(one.hooks for one in given))
-        async with self._database.transaction() as connection:
-            rows = await fetch(connection, SQL["of_kickoff"], {"kickoff": kickoff})
-            before = [Webhook.of_json(row["endpoint_id"], row["hooks"]) for row in rows]
-            kept = [dataclasses.replace(one, hooks=one.hooks - new) for one in before]
-            for endpoint in endpoints:
-                await connection.execute(SQL["add_endpoint"], _columns(endpoint))
-            await connection.execute(SQL["replace"], {"kickoff": kickoff, **hook_columns(merged([*kept, *given]))})
 
     async def endpoints(self, ids: Sequence[UUID]) -> dict[UUID, EndpointState]:
         rows = await self._database.rows(SQL["endpoints"], {"ids": list(ids)})

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from windlass.kickoffs.webhooks import EVERY, Hook, Webhook, merged
 from windlass.secrets.key_ring import Sealed
-from windlass.store.webhooks import NewEndpoint
+from windlass.store.webhooks import Given, NewEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,14 +37,6 @@ class Target:
 
     url: str
     headers: dict[str, str] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The webhooks of one request, and the endpoints that they need."""
-
-    webhooks: list[Webhook]
-    endpoints: list[NewEndpoint]
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,7 +292,6 @@ class Services:
             Stops(Endings(database)),
             settings.stop_grace,
             Approvals(Questions(database)),
-            WebhookStore(database),
             Deletions(RetentionStore(database)),
             LargeAnswers(settings.home, settings.large_answers),
             self._kickoffs.files,

@@ -126,7 +126,6 @@ if TYPE_CHECKING:
     from windlass.store.files import FileStore
     from windlass.store.reading import KickoffStatus
     from windlass.store.tokens import TokenRow
-    from windlass.store.webhooks import WebhookStore
 
 LONGEST_WAIT = 60.0
 MARGIN = 10.0
@@ -172,7 +171,6 @@ class CrewApi:
     stops: Stops
     stop_grace: float
     approvals: Approvals
-    webhooks: WebhookStore
     deletions: Deletions
     large_answers: LargeAnswers
     stored_files: FileStore
@@ -442,10 +440,8 @@ class CrewApi:
             raise no_approver()
         key = answer_key(body, key_in(call.request.headers), token)
         webhooks = self.rules.endpoints.given(kickoff.deployment_id, body)
-        if webhooks.webhooks and question.is_open:  # before the answer, after which the run may send events
-            await self.webhooks.replace(kickoff.id, webhooks.webhooks, webhooks.endpoints)
         decision = decided(question, given.is_approve, given.human_feedback, "is_approve")
-        answered = await self.approvals.answer(question, decision, _actor(call), key)
+        answered = await self.approvals.answer(question, decision, _actor(call), key, webhooks)
         return answer(resume_body(answered))
 
     @operation(
