@@ -17,6 +17,7 @@ from windlass.kickoffs.questions import Answer, AnsweredQuestion, Question
 from windlass.kickoffs.states import State, TaskState
 from windlass.kickoffs.tasks import TaskRecord
 from windlass.store.audit import Actor
+from windlass.store.ending import StopFilter
 from windlass.store.questions import AnswerKey
 from windlass.store.reporting import Batch, JournalEntry
 from windlass.store.retention import RetentionStore
@@ -184,6 +185,16 @@ async def test_a_process_that_waits_alive_keeps_its_lease_and_shows_the_same_sta
     assert await rows.store.answers_of(claimed.id, 1, [asked.number]) == [AnsweredQuestion(2, YES)]
 
 
+async def test_a_stop_of_those_that_wait_for_a_person_finds_a_process_that_waits_alive_too(rows: Rows) -> None:
+    alive, without = await rows.started(), await rows.started()
+    await waits_alive(rows, alive)
+    await paused(rows, without)
+    found = await rows.store.matching(StopFilter(rows.deployment.id, [State.PENDING_HUMAN_INPUT]))
+    assert found is not None
+    assert (found.waiting, found.running) == ([without.id], [alive.id])
+    assert await rows.store.matching(StopFilter(rows.deployment.id, [State.STARTED])) is None
+
+
 async def test_of_two_questions_of_one_process_the_state_waits_for_both(rows: Rows) -> None:
     claimed = await rows.started()
     first, second = await waits_alive(rows, claimed), await waits_alive(rows, claimed, number=3)
@@ -320,6 +331,14 @@ async def test_a_large_draft_is_stored_and_read_in_pieces(rows: Rows) -> None:
     shown = json.loads(str((await rows.status(claimed.id)).human_input))
     assert shown["draft"] == draft
     assert await rows.store.draft(asked.id, most=9) == ("long text", len(draft))
+
+
+async def test_a_draft_with_any_characters_is_shown(rows: Rows) -> None:
+    claimed = await rows.started()
+    draft = 'a\0b \ud83d\ude00 "quoted" \\ end'.encode("utf-16", "surrogatepass").decode("utf-16")
+    asked = await paused(rows, claimed, draft=draft)
+    assert json.loads(str((await rows.status(claimed.id)).human_input))["draft"] == draft
+    assert await rows.store.draft(asked.id, most=100) == (draft.replace("\0", "\ufffd"), len(draft))
 
 
 async def test_a_deleted_kickoff_leaves_no_question(rows: Rows) -> None:

@@ -100,21 +100,21 @@ SELECT state, CASE state WHEN 'STARTED' THEN pg_notify('windlass_stops', id::tex
 -- Returns kickoffs to stop, in the order in which to stop them. Those that hold no concurrency key are first, so that no key is given to a
 -- kickoff that will be stopped too. Each branch reads an index that contains only open kickoffs.
 WITH open AS (
-    SELECT 1 AS step, id, state, user_id, created_at
+    SELECT 1 AS step, id, state, state AS shown, user_id, created_at
       FROM kickoffs
      WHERE deployment_id = %(deployment)s AND state = 'PENDING' AND NOT ready
      UNION ALL
-    SELECT 2, id, state, user_id, created_at FROM kickoffs WHERE deployment_id = %(deployment)s AND state = 'PENDING' AND ready
+    SELECT 2, id, state, state, user_id, created_at FROM kickoffs WHERE deployment_id = %(deployment)s AND state = 'PENDING' AND ready
      UNION ALL
-    SELECT 3, id, state, user_id, created_at FROM kickoffs WHERE deployment_id = %(deployment)s AND state = 'PENDING_HUMAN_INPUT'
+    SELECT 3, id, state, state, user_id, created_at FROM kickoffs WHERE deployment_id = %(deployment)s AND state = 'PENDING_HUMAN_INPUT'
      UNION ALL
-    SELECT 4, id, state, user_id, created_at
+    SELECT 4, id, state, shown_state(kickoffs), user_id, created_at
       FROM kickoffs
      WHERE deployment_id = %(deployment)s AND state = 'STARTED' AND stop_requested_at IS NULL
 )
 SELECT id, state, now() AS read_at
   FROM open
- WHERE state = ANY (%(states)s) AND (%(owner)s::uuid IS NULL OR user_id = %(owner)s::uuid)
+ WHERE shown = ANY (%(states)s) AND (%(owner)s::uuid IS NULL OR user_id = %(owner)s::uuid)
    AND (%(user)s::text IS NULL OR user_id = (SELECT id FROM users WHERE name = %(user)s::text))
    AND created_at <= coalesce(%(before)s::timestamptz, now())
  ORDER BY step, id DESC

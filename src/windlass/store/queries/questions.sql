@@ -50,7 +50,9 @@ SELECT id, kickoff_id, number, on_timeout, waits, extract(epoch FROM expires_at 
 SELECT EXISTS (SELECT FROM task_records WHERE kickoff_id = %(kickoff)s AND %(task)s::text IN (task_id, name, key)) AS found
 
 -- name: draft
-SELECT left(draft #>> '{{}}', %(most)s) AS text, length(draft #>> '{{}}') AS length FROM questions WHERE id = %(id)s
+-- A text of PostgreSQL can't have NUL, which the JSON can have as an escape.
+SELECT left(whole.text, %(most)s) AS text, length(whole.text) AS length
+  FROM (SELECT replace(draft::text, '\u0000', '\ufffd')::json #>> '{}' AS text FROM questions WHERE id = %(id)s OFFSET 0) AS whole
 
 -- name: count_open
 SELECT count(*) AS count FROM (SELECT FROM questions WHERE answered_at IS NULL AND closed_at IS NULL LIMIT %(most)s) AS open
