@@ -26,7 +26,7 @@ from windlass.store.audit import COMMAND_LINE, Change
 from windlass.store.ending import StopFilter
 from windlass.store.retention import RetentionStore
 from windlass.store.side_jobs import SideJob, SideJobs
-from windlass.store.webhooks import JOB, PROBING, DeliveryFilter, WebhookStore
+from windlass.store.webhooks import JOB, PROBING, DeliveryFilter, WebhookStore, replace
 from windlass.webhooks import signatures
 from windlass.webhooks.delivering import ENDPOINTS_AT_ONCE, RETRIES, SLOW, SLOW_AT_ONCE, Delivering, status_url
 from windlass.webhooks.endpoints import Endpoints
@@ -490,7 +490,8 @@ async def test_webhooks_can_be_replaced(sending: Sending, receiver: Receiver) ->
     claimed = await sending.start(crewWebhookUrl=receiver.url("/old"), taskWebhookUrl=receiver.url("/old"))
     await sending.report(claimed, 1, "task_completed")
     given = sending.endpoints.given(sending.rows.deployment.id, {"crewWebhookUrl": receiver.url("/new")})
-    await sending.store.replace(claimed.id, given.webhooks, given.endpoints)
+    async with sending.rows.database.transaction() as connection:
+        await replace(connection, claimed.id, given)
     await sending.report(claimed, 2, "task_completed")
     await sending.rows.settle(claimed)
     await sending.deliver(turns=2)
