@@ -30,6 +30,13 @@ class Example:
     note: str = ""
 
 
+PROFILES = {
+    "documented": "for programs that follow the public description",
+    "live": "for crewai-tools, Semantic Kernel, and programs of the hosted product",
+}
+"""The profiles of answers, and which programs read them."""
+
+
 def examples(base_url: str, slug: str, inputs: Mapping[str, Any], profile: str) -> list[Example]:
     """Returns the examples. `profile` is that of the crew's answers."""
     needs_live = (

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 from windlass.access.tokens import OF_CREWS
 from windlass.api.crew_api.examples import example_inputs
-from windlass.dashboard.call_examples import examples
+from windlass.dashboard.call_examples import PROFILES, examples
 from windlass.dashboard.crew_frame import crew_page
 from windlass.dashboard.input_form import described_inputs
 from windlass.dashboard.routes import HEADERS, Routes
@@ -28,11 +28,6 @@ ROUTES = Routes()
 NAMES = {TokenKind.ORGANIZATION: "Bearer Token", TokenKind.USER: "User Bearer Token"}
 NOT_STORED = {"Cache-Control": "no-store"}
 ERROR = 404
-PROFILES = {
-    "documented": "for programs that follow the public description",
-    "live": "for crewai-tools, Semantic Kernel, and programs of the hosted product",
-}
-"""The profiles of answers, and which programs read them."""
 
 
 def base_url_of(visit: Visit, slug: str) -> str:
