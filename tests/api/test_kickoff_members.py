@@ -233,6 +233,14 @@ async def test_a_good_url_is_taken_as_it_came(crew: Crew, url: str) -> None:
         ("webhooks", {"events": [], "url": HOOK, "realtime": "yes"}, "webhooks.realtime"),
         ("webhooks", {"events": [], "url": HOOK, "authentication": {"strategy": "oauth"}}, "webhooks.authentication"),
         ("webhooks", {"events": [], "url": HOOK, "authentication": {}}, "webhooks.authentication"),
+        *(
+            (
+                "webhooks",
+                {"events": [], "url": HOOK, "authentication": {"strategy": "bearer", "token": token}},
+                "webhooks.authentication.bearer.token",
+            )
+            for token in ("", "two words", "a\r\nX-More: 1", "é", "a\0", "x" * 8193)
+        ),
         ("humanInputWebhook", {}, "humanInputWebhook.url"),
         (
             "humanInputWebhook",

@@ -278,6 +278,27 @@ async def test_a_time_limit_answers_as_the_settings_want(rows: Rows, word: str, 
     assert (entry["user"], entry["details"]["approved"]) == ("(time limit)", answer.approved)
 
 
+async def test_a_time_limit_rejects_the_result_of_a_task_once_in_a_row(rows: Rows) -> None:
+    claimed = await rows.started()
+    await paused(rows, claimed, seconds=60.0, on_timeout="reject")
+    await over(rows)
+    assert [one.answer for one in await rows.store.expire_questions()] == [Answer(approved=False)]
+    (second,) = await rows.claim()
+    asked = await paused(rows, second, number=5, seconds=60.0, on_timeout="reject")
+    await rows.store.answer(asked, Answer(approved=False, feedback="shorter"), ANN)
+    (third,) = await rows.claim()
+    await paused(rows, third, number=8, seconds=60.0, on_timeout="reject")
+    await over(rows)
+    assert [one.answer for one in await rows.store.expire_questions()] == [Answer(approved=False)]
+    (fourth,) = await rows.claim()
+    await paused(rows, fourth, number=11, seconds=60.0, on_timeout="reject")
+    await over(rows)
+    assert [one.answer for one in await rows.store.expire_questions()] == [None]
+    status = await rows.status(claimed.id)
+    assert (status.state, status.reason) == (State.TIMED_OUT, "timed_out")
+    assert "within 60 s (approval_timeout) for the second time" in (status.error or "")
+
+
 async def test_a_process_that_waits_alive_ends_itself_when_the_time_is_over(rows: Rows) -> None:
     claimed = await rows.started()
     asked = await waits_alive(rows, claimed, seconds=60.0)

@@ -120,8 +120,10 @@ def answer_on_timeout(word: str) -> Answer | None:
     return Answer(approved=word != REJECT, feedback="" if word in {APPROVE, REJECT} else word)
 
 
-def too_late(seconds: float) -> str:
+def too_late(seconds: float, *, again: bool = False) -> str:
+    """Returns the error of a kickoff. `again`: its task was repeated, and its new result had no answer either."""
+    twice = " for the second time: approval_on_timeout rejects a result once" if again else ""
     return (
-        f"nobody answered the question of its crew within {seconds:g} s (approval_timeout). Start it again, or raise "
-        "approval_timeout in the settings of the crew."
+        f"nobody answered the question of its crew within {seconds:g} s (approval_timeout){twice}. Start it again, or "
+        "raise approval_timeout in the settings of the crew."
     )

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg import sql
 
-from windlass.kickoffs.questions import FAIL, Answer, AnsweredQuestion, QuestionRow, answer_on_timeout, too_late
+from windlass.kickoffs.questions import FAIL, REJECT, Answer, AnsweredQuestion, QuestionRow, answer_on_timeout, too_late
 from windlass.kickoffs.states import State
 from windlass.store.audit import Actor
 from windlass.store.database import fetch, queries
@@ -123,14 +123,19 @@ class Questions:
         return [_answered(row) for row in await self._database.rows(SQL["answers"], values)]
 
     async def expire_questions(self, *, limit: int = 100) -> list[Expired]:
-        """Answers the questions whose time is over as their deployment wants it, or fails their kickoffs."""
+        """Answers the questions whose time is over as their deployment wants it, or fails their kickoffs.
+
+        The result of a task is rejected once in a row.
+        """
         expired = []
-        for row in await self._database.rows(SQL["expired"], {"limit": limit}):
-            answer = answer_on_timeout(row["on_timeout"] or FAIL)
+        values: Row = {"limit": limit, "reject": REJECT, "by": TIME_LIMIT.words}
+        for row in await self._database.rows(SQL["expired"], values):
+            answer = None if row["again"] else answer_on_timeout(row["on_timeout"] or FAIL)
             if answer is not None:
                 done = await self._answer(row["id"], row["kickoff_id"], answer, TIME_LIMIT) is not None
             else:
-                values = {"id": row["id"], "kickoff": row["kickoff_id"], "error": too_late(row["seconds"])}
+                error = too_late(row["seconds"], again=bool(row["again"]))
+                values = {"id": row["id"], "kickoff": row["kickoff_id"], "error": error}
                 done = bool(await self._database.rows(SQL["fail_expired"], values))
             if done:
                 expired.append(Expired(row["kickoff_id"], answer))

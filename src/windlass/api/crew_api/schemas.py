@@ -118,9 +118,12 @@ def _whole(given: object) -> object:
     return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
+HeaderToken = Annotated[str, StringConstraints(max_length=8192, pattern=r"^[\x21-\x7e]+$")]
+
+
 class Bearer(BaseModel):
     strategy: Literal["bearer"]
-    token: str
+    token: HeaderToken = Field(description="Printable ASCII without spaces.")
 
 
 class Basic(BaseModel):

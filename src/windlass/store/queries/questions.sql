@@ -40,8 +40,15 @@ SELECT *
  LIMIT %(limit)s
 
 -- name: expired
-SELECT id, kickoff_id, number, on_timeout, waits, extract(epoch FROM expires_at - asked_at)::float8 AS seconds
-  FROM questions
+-- `again`: the time limit rejected the result of a task, and now that of its repetition. Without an end here, the task would be repeated for ever.
+SELECT id, kickoff_id, number, on_timeout, waits, extract(epoch FROM expires_at - asked_at)::float8 AS seconds,
+       on_timeout = %(reject)s AND method IS NULL AND coalesce((
+           SELECT before.answered_by = %(by)s AND NOT before.approved AND before.question = expired.question
+             FROM questions AS before
+            WHERE before.kickoff_id = expired.kickoff_id AND before.number < expired.number
+            ORDER BY before.number DESC
+            LIMIT 1), false) AS again
+  FROM questions AS expired
  WHERE answered_at IS NULL AND closed_at IS NULL AND expires_at <= now()
  ORDER BY expires_at
  LIMIT %(limit)s
