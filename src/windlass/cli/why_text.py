@@ -48,7 +48,7 @@ WHILE_IT_WAITS = {
     "secrets": "Values that can't be read within 15 s end the kickoff.",
     "zygote": "This happens once for each project that is new or was idle.",
     "end": "That takes at most WINDLASS_STOP_GRACE seconds. If its worker is dead, it takes until its lease ends.",
-    "human": "It continues when the question is answered: windlass approvals show KICKOFF_ID",
+    "human": "It continues when the question is answered: windlass approvals show ITS_ID",
 }
 """Maps the code of `waiting_for` to what to do, or what will happen, as above."""
 COMMAND = re.compile(r"\{([\w -]+)}")
@@ -81,11 +81,12 @@ def _waits(status: Status, at: datetime, command: Command) -> list[str]:
         return []
     words = wanted.get("message") or ("a human" if status.get("state") in PAUSED else "a worker")
     since = seconds_since(status.get("created_at"), at)
+    advice = WHILE_IT_WAITS.get(str(wanted.get("code")), "")
     return [
         f"It is starting: {words}." if wanted.get("code") == "zygote" else f"It waits for {words}.",
         f"It was accepted {lapse(since)} ago." if since is not None else "",
         _earlier_attempts(status),
-        _with_commands(WHILE_IT_WAITS.get(str(wanted.get("code")), ""), command),
+        _with_commands(advice.replace("ITS_ID", str(status.get("kickoff_id"))), command),
     ]
 
 
