@@ -206,7 +206,7 @@ async def test_only_the_webhooks_of_the_answer_that_counts_replace_those_of_the_
 
 async def test_a_user_answers_own_kickoffs_only(crew: Crew) -> None:
     kickoff, question = await asking(crew, token=crew.user_token)
-    stranger = await crew.token_of("stranger")
+    stranger = await crew.token_of(f"stranger-to-{crew.deployment.slug}")
     assert (await resume(crew, yes(kickoff, question), token=stranger)).status_code == 404
     assert (await resume(crew, yes(kickoff, question), token=crew.user_token)).status_code == 200
     kickoff, question = await asking(crew)
