@@ -98,7 +98,8 @@ SELECT state, CASE state WHEN 'STARTED' THEN pg_notify('windlass_stops', id::tex
 
 -- name: matching
 -- Returns kickoffs to stop, in the order in which to stop them. Those that hold no concurrency key are first, so that no key is given to a
--- kickoff that will be stopped too. Each branch reads an index that contains only open kickoffs.
+-- kickoff that will be stopped too. Each branch reads an index that contains only open kickoffs. A
+-- started kickoff has a lease: the condition leads the planner to the index of leases.
 WITH open AS (
     SELECT 1 AS step, id, state, state AS shown, user_id, created_at
       FROM kickoffs
@@ -108,9 +109,13 @@ WITH open AS (
      UNION ALL
     SELECT 3, id, state, state, user_id, created_at FROM kickoffs WHERE deployment_id = %(deployment)s AND state = 'PENDING_HUMAN_INPUT'
      UNION ALL
-    SELECT 4, id, state, shown_state(kickoffs), user_id, created_at
+    SELECT 4, id, state, state, user_id, created_at
       FROM kickoffs
-     WHERE deployment_id = %(deployment)s AND state = 'STARTED' AND stop_requested_at IS NULL
+     WHERE deployment_id = %(deployment)s AND state = 'STARTED' AND stop_requested_at IS NULL AND waiting_for IS DISTINCT FROM 'human'
+     UNION ALL
+    SELECT 4, id, state, 'PENDING_HUMAN_INPUT', user_id, created_at
+      FROM kickoffs
+     WHERE lease_until IS NOT NULL AND deployment_id = %(deployment)s AND state = 'STARTED' AND stop_requested_at IS NULL AND waiting_for = 'human'
 )
 SELECT id, state, now() AS read_at
   FROM open
