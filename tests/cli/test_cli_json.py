@@ -19,7 +19,7 @@ from cli.the_command import DEADLINE, Command, line, read_to_end
 from windlass.api.control_api.answers import DeploymentAnswer
 from windlass.api.control_api.credentials import CheckAnswer, CredentialItem
 from windlass.api.control_api.settings import VariableItem
-from windlass.api.control_api.webhooks import DeliveryItem, ReceiverAnswer, WebhooksAnswer
+from windlass.api.control_api.webhooks import DeliveryItem, WebhookTest, WebhooksAnswer
 from windlass.cli.commands import windlass as root
 from windlass.cli.doctor import checks
 from windlass.config import Settings
@@ -121,7 +121,7 @@ def test_credentials_as_json(windlass: Command, control: FakeServer) -> None:
 
 def test_webhooks_as_json(windlass: Command, control: FakeServer) -> None:
     hooks, delivery, test = (
-        dict.fromkeys(model.model_fields, "x") for model in (WebhooksAnswer, DeliveryItem, ReceiverAnswer)
+        dict.fromkeys(model.model_fields, "x") for model in (WebhooksAnswer, DeliveryItem, WebhookTest)
     )
     control.answers |= {
         "GET deployments/tea/webhooks": hooks,

@@ -16,7 +16,7 @@ from api.described import resolved
 from windlass import __version__
 from windlass.api.crew_api.openapi import crew_document
 from windlass.api.crew_api.routes import OPERATIONS
-from windlass.api.crew_api.schemas import KickoffRequest
+from windlass.api.crew_api.schemas import KickoffRequest, WebhookMembers
 from windlass.api.crew_api.webhook_bodies import BODIES
 from windlass.api.errors import TITLES
 from windlass.kickoffs.declared_settings import BadSetting
@@ -35,7 +35,6 @@ from windlass.kickoffs.webhooks import (
     body_of_task,
 )
 from windlass.rights import Scope
-from windlass.webhooks.endpoints import ALL_MEMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -305,7 +304,7 @@ def test_the_titles_of_errors_are_the_standards_but_where_the_crew_api_has_its_o
 
 
 def test_each_webhook_of_a_kickoff_has_a_body_with_an_example(document: Document) -> None:
-    of_kickoff = set(ALL_MEMBERS) - {"humanInputWebhookUrl"}
+    of_kickoff = set(WebhookMembers.model_fields) - {"humanInputWebhookUrl"}
     assert set(document["webhooks"]) == of_kickoff
     for one in document["webhooks"].values():
         content = one["post"]["requestBody"]["content"]["application/json"]

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 MEMBERS = {Hook.TASK: "taskWebhookUrl", Hook.STEP: "stepWebhookUrl", Hook.CREW: "crewWebhookUrl"}
 """The members of a request that are a URL."""
 EVENTS, HUMAN_INPUT, HUMAN_INPUT_URL = "webhooks", "humanInputWebhook", "humanInputWebhookUrl"
-ALL_MEMBERS = (*MEMBERS.values(), EVENTS, HUMAN_INPUT, HUMAN_INPUT_URL)
-"""The members of a request that set webhooks."""
 MEMBER_OF = {**MEMBERS, Hook.EVENTS: EVENTS, Hook.HUMAN_INPUT: HUMAN_INPUT}
 """The member with the options of each hook."""
 

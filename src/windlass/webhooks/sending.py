@@ -31,6 +31,7 @@ LARGEST_ANSWER = 1024
 LONGEST_WAIT = 24 * 3600.0
 """Seconds of a Retry-After that count at most."""
 SETTING = "WINDLASS_WEBHOOK_ALLOW"
+SCHEMES = {"https", "http"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,15 @@ class _Refused(Exception):  # noqa: N818 - describes the address
 async def look_up(host: str, port: int) -> list[str]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
+
+
+def has_host(url: str) -> bool:
+    """Returns whether requests can be sent to the URL, by its form."""
+    try:
+        parsed = httpx.URL(url)
+        return parsed.scheme in SCHEMES and bool(parsed.raw_host)
+    except (httpx.InvalidURL, ValueError):
+        return False
 
 
 class Sender:
@@ -123,7 +133,7 @@ class Sender:
 
     async def _addresses(self, url: httpx.URL) -> list[str]:
         """Resolves the name once, so that the addresses that are checked are those that are used."""
-        if url.scheme not in {"https", "http"} or not url.host or url.userinfo:
+        if url.scheme not in SCHEMES or not url.host or url.userinfo:
             raise _Refused("the address must begin with https:// and have no user name")
         port = url.port or (443 if url.scheme == "https" else 80)
         try:

@@ -6,31 +6,27 @@ from uuid import UUID
 
 from fastapi import APIRouter, Path, Request
 from fastapi import Query as InQuery
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field
 
 from windlass.api.control_api.answers import Body, Page, Query, Text
 from windlass.api.control_api.callers import ControlRoute, Developer, Viewer
 from windlass.api.control_api.dependencies import Control, id_cursor
 from windlass.api.control_api.deployments import Slug
-from windlass.api.crew_api.schemas import KickoffRequest
+from windlass.api.crew_api.schemas import WebhookMembers
 from windlass.deployments.webhooks import SetWebhook
 from windlass.kickoffs.ids import parse_id
 from windlass.kickoffs.webhooks import Hook
-from windlass.store.webhooks import Delivery, DeliveryFilter
-from windlass.webhooks.endpoints import ALL_MEMBERS, MEMBER_OF
+from windlass.store.webhooks import Delivery, DeliveryFilter, DeliveryState, EndpointWord
+from windlass.webhooks.endpoints import MEMBER_OF
 
 router = APIRouter(route_class=ControlRoute, tags=["webhooks"])
 DeliveryId = Annotated[str, Path(description="The id of the delivery, which its receiver gets as `webhook-id`.")]
-HookName = Literal["step", "task", "human_input", "events", "crew"]
-
-_MEMBERS: Any = {
-    name: (member.annotation, member) for name, member in KickoffRequest.model_fields.items() if name in ALL_MEMBERS
-}
-_MODEL: Any = create_model("WebhookMembers", __config__=ConfigDict(extra="forbid"), **_MEMBERS)
 
 
-class WebhooksBody(_MODEL):  # type: ignore[misc]  # its members are those of a kickoff
+class WebhooksBody(WebhookMembers):
     """The webhooks to set, as a kickoff has them. Null removes one. Others stay as they are."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class EndpointItem(BaseModel):
@@ -38,7 +34,7 @@ class EndpointItem(BaseModel):
 
     host: str
     authentication: Literal["bearer", "basic"] | None
-    state: Literal["active", "failing", "paused", "off"] = Field(
+    state: EndpointWord = Field(
         description="`failing`: its latest request failed. `paused`: nothing is sent before `paused_until`. `off`: it "
         "has answered 410. It is switched on when it is set again, accepts a test, or a delivery is sent again by hand."
     )
@@ -73,29 +69,32 @@ class SecretAnswer(BaseModel):
 class HookBody(Body):
     """The webhook to test."""
 
-    hook: HookName = Field("crew", description="`task` stands for `taskWebhookUrl`, `events` for `webhooks`.")
+    hook: Hook = Field(
+        Hook.CREW, strict=False, description="`task` stands for `taskWebhookUrl`, `events` for `webhooks`."
+    )
 
 
-class ReceiverAnswer(BaseModel):
-    """The answer of the receiver."""
+class RequestItem(BaseModel):
+    """A request to a receiver, and its answer."""
+
+    seconds: float
+    status: int | None = Field(description="The code of the answer. Null: there was none.")
+    error: str | None = Field(description="Why it was not accepted.")
+    answer: str = Field(description="The first 1,024 bytes of the answer.")
+
+
+class WebhookTest(RequestItem):
+    """The answer of the receiver to a test."""
 
     id: UUID = Field(description="The `webhook-id` of the request.")
     host: str
     accepted: bool = Field(description="Whether the receiver has answered with a code from 200 to 299.")
-    status: int | None = Field(description="The code of the answer. Null: there was none.")
-    seconds: float
-    error: str | None = Field(description="Why it was not accepted.")
-    answer: str = Field(description="The first 1,024 bytes of the answer.")
 
 
-class AttemptItem(BaseModel):
+class AttemptItem(RequestItem):
     """One request of a delivery."""
 
     at: datetime
-    seconds: float
-    status: int | None = Field(description="The code of the answer. Null: there was none.")
-    error: str | None = Field(description="Why it was not accepted.")
-    answer: str = Field(description="The first 1,024 bytes of the answer.")
 
 
 class DeliveryItem(BaseModel):
@@ -104,20 +103,20 @@ class DeliveryItem(BaseModel):
     id: UUID = Field(description="The `webhook-id` of its requests.")
     deployment: str
     kickoff_id: UUID
-    hook: HookName
+    hook: Hook
     host: str | None = Field(description="Null: the endpoint is not known any more.")
-    state: Literal["waiting", "delivered", "failed"]
+    state: DeliveryState
     attempts: list[AttemptItem] = Field(description="The newest 20 attempts, the newest last.")
     created_at: datetime
     finished_at: datetime | None
     next_at: datetime | None = Field(description="The time of the next attempt. Null: there is none, or it waits.")
-    endpoint_state: Literal["active", "failing", "paused", "off"]
+    endpoint_state: EndpointWord
 
 
 class DeliveriesQuery(Query):
     deployment: Text | None = Field(None, description="Only deliveries of this deployment, by its slug.")
     kickoff: Text | None = Field(None, description="Only deliveries of this kickoff, by its id.")
-    state: Literal["waiting", "delivered", "failed"] | None = Field(None, description="Only deliveries in this state.")
+    state: DeliveryState | None = Field(None, description="Only deliveries in this state.")
 
 
 @router.get("/deployments/{slug}/webhooks")
@@ -147,14 +146,14 @@ async def rotate_secret(caller: Developer, control: Control, slug: Slug) -> Secr
 
 
 @router.post("/deployments/{slug}/webhooks/test")
-async def test_webhook(caller: Developer, control: Control, slug: Slug, body: HookBody) -> ReceiverAnswer:
+async def test_webhook(caller: Developer, control: Control, slug: Slug, body: HookBody) -> WebhookTest:
     """Sends a signed request to a webhook of a deployment, and returns the answer of the receiver.
 
     The body is `{"type": "test", "deployment": ..., "hook": ..., "timestamp": ...}`. The request takes 20 seconds at
     most, and is not repeated.
     """
-    found = await control.webhooks.test(slug, Hook(body.hook), caller.actor)
-    return ReceiverAnswer(
+    found = await control.webhooks.test(slug, body.hook, caller.actor)
+    return WebhookTest(
         id=found.id,
         host=found.host,
         accepted=found.answer.accepted,
@@ -219,7 +218,7 @@ def _delivery(row: Delivery) -> DeliveryItem:
         id=row.id,
         deployment=row.deployment,
         kickoff_id=row.kickoff_id,
-        hook=Hook(row.hook).value,
+        hook=Hook(row.hook),
         host=row.host,
         state=row.state,
         attempts=[AttemptItem.model_validate(one) for one in row.attempts],

@@ -28,6 +28,7 @@ from windlass.api.crew_api.examples import EXAMPLE_ID
 from windlass.kickoffs.declared_settings import MOST, BadSetting, Kind, declared
 from windlass.kickoffs.limits import Limits
 from windlass.kickoffs.questions import LONGEST_FEEDBACK
+from windlass.webhooks.sending import has_host
 
 
 def _of_form(pattern: str, wanted: str) -> BeforeValidator:
@@ -86,7 +87,20 @@ LimitsMember = Annotated[Limits, PlainValidator(_limits), WithJsonSchema(LIMITS_
 
 NO_NUL = r"^[^\x00]*$"
 Key = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=255, pattern=NO_NUL)]
-Url = Annotated[HttpUrl, _of_form(r"(?i:https?)://[^\s\x00-\x20\x7f]+", "a URL such as https://example.com/hook")]
+
+
+def _with_a_host(url: object) -> object:
+    """Refuses what could be no request later: pydantic accepts more than the client of webhooks can send to."""
+    if not has_host(str(url)):
+        raise PydanticCustomError("no_host", "Input should have a valid name or address of a host")
+    return url
+
+
+Url = Annotated[
+    HttpUrl,
+    BeforeValidator(_with_a_host),
+    _of_form(r"(?i:https?)://[^\s\x00-\x20\x7f]+", "a URL such as https://example.com/hook"),
+]
 Time = Annotated[
     AwareDatetime,
     _of_form(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", "a time such as 2026-01-15T09:30:00Z"),
@@ -150,13 +164,38 @@ class HumanInputWebhook(BaseModel):
     authentication: Authentication | None = None
 
 
+class WebhookMembers(BaseModel):
+    """The webhooks of a kickoff, as a request sets them. They follow the members of the other base class there."""
+
+    taskWebhookUrl: Url | None = Field(None, description="Gets a POST after each task.")  # noqa: N815
+    stepWebhookUrl: Url | None = Field(None, description="Gets a POST after each step of an agent.")  # noqa: N815
+    crewWebhookUrl: Url | None = Field(None, description="Gets a POST at every end.")  # noqa: N815
+    webhooks: Webhooks | None = Field(None, description="Gets the events of the run, in batches or one by one.")
+    humanInputWebhook: HumanInputWebhook | None = Field(None, description="Gets a POST when a person is asked.")  # noqa: N815
+    humanInputWebhookUrl: Url | None = Field(  # noqa: N815
+        None, description="As `humanInputWebhook`, for a receiver without authentication."
+    )
+
+
 NO_STRATEGY_WITHOUT_A_KEY: list[Any] = [
     {"properties": {"concurrencyStrategy": {"type": "null"}}},
     {"required": ["concurrencyKey"], "properties": {"concurrencyKey": {"type": "string"}}},
 ]
 
 
-class KickoffRequest(BaseModel):
+class _Start(BaseModel):
+    inputs: dict[str, Any] | None = Field(
+        None,
+        description="Input name -> value. Any JSON; the crew gets it unchanged. Null, or no such member, means {}.",
+    )
+    meta: dict[str, Any] | None = Field(None, description="Any object. The status returns it unchanged.")
+    idempotencyKey: Key | None = Field(  # noqa: N815 - the wire's name
+        None,
+        description="The same key within 24 h returns the same kickoff. The header `Idempotency-Key` is equivalent.",
+    )
+
+
+class KickoffRequest(WebhookMembers, _Start):
     """Starts a crew. Members that are not listed are ignored."""
 
     model_config = ConfigDict(
@@ -167,23 +206,6 @@ class KickoffRequest(BaseModel):
         },
     )
 
-    inputs: dict[str, Any] | None = Field(
-        None,
-        description="Input name -> value. Any JSON; the crew gets it unchanged. Null, or no such member, means {}.",
-    )
-    meta: dict[str, Any] | None = Field(None, description="Any object. The status returns it unchanged.")
-    idempotencyKey: Key | None = Field(  # noqa: N815 - the wire's name
-        None,
-        description="The same key within 24 h returns the same kickoff. The header `Idempotency-Key` is equivalent.",
-    )
-    taskWebhookUrl: Url | None = Field(None, description="Gets a POST after each task.")  # noqa: N815
-    stepWebhookUrl: Url | None = Field(None, description="Gets a POST after each step of an agent.")  # noqa: N815
-    crewWebhookUrl: Url | None = Field(None, description="Gets a POST at every end.")  # noqa: N815
-    webhooks: Webhooks | None = Field(None, description="Gets the events of the run, in batches or one by one.")
-    humanInputWebhook: HumanInputWebhook | None = Field(None, description="Gets a POST when a person is asked.")  # noqa: N815
-    humanInputWebhookUrl: Url | None = Field(  # noqa: N815
-        None, description="As `humanInputWebhook`, for a receiver without authentication."
-    )
     priority: Annotated[StrictInt, Field(ge=-100, le=100), BeforeValidator(_whole)] | None = Field(
         None, description="Waiting kickoffs of the crew with a higher priority start first. 0 if not given."
     )
@@ -214,18 +236,7 @@ ExecutionId = Annotated[str, StringConstraints(strict=True, min_length=1, max_le
 Feedback = Annotated[str, StringConstraints(strict=True, pattern=NO_NUL, max_length=LONGEST_FEEDBACK)]
 
 
-class ResumeRequest(BaseModel):
-    """Answers the question of a kickoff. Each member also has the spelling `executionId` and so on."""
-
-    model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={
-            "examples": [
-                {"execution_id": EXAMPLE_ID, "task_id": "write_brief", "human_feedback": "", "is_approve": True}
-            ]
-        },
-    )
-
+class _Answer(BaseModel):
     execution_id: ExecutionId = Field(description="The kickoff_id.")
     task_id: ExecutionId = Field(
         description="The `task_id` of `human_input` in the status, or the id or name of the task that asks."
@@ -236,15 +247,21 @@ class ResumeRequest(BaseModel):
     is_approve: StrictBool | None = Field(
         None, description="Whether the draft is approved. Not needed for a method of a flow, which gets the words."
     )
-    taskWebhookUrl: Url | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")  # noqa: N815
-    stepWebhookUrl: Url | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")  # noqa: N815
-    crewWebhookUrl: Url | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")  # noqa: N815
-    webhooks: Webhooks | None = Field(None, description="As in `POST /kickoff`. Replaces that of the kickoff.")
-    humanInputWebhook: HumanInputWebhook | None = Field(  # noqa: N815
-        None, description="As in `POST /kickoff`. Replaces that of the kickoff."
-    )
-    humanInputWebhookUrl: Url | None = Field(  # noqa: N815
-        None, description="As in `POST /kickoff`. Replaces that of the kickoff."
+
+
+class ResumeRequest(WebhookMembers, _Answer):
+    """Answers the question of a kickoff. Each member also has the spelling `executionId` and so on.
+
+    Webhooks replace those of the kickoff.
+    """
+
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={
+            "examples": [
+                {"execution_id": EXAMPLE_ID, "task_id": "write_brief", "human_feedback": "", "is_approve": True}
+            ]
+        },
     )
 
 
