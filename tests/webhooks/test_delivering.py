@@ -502,6 +502,27 @@ async def test_webhooks_can_be_replaced(sending: Sending, receiver: Receiver) ->
     ]
 
 
+async def test_replaced_webhooks_get_the_events_that_have_no_delivery_yet(sending: Sending, receiver: Receiver) -> None:
+    def all_to(path: str) -> dict[str, Any]:
+        return {"webhooks": {"events": ["*"], "url": receiver.url(path)}}
+
+    claimed = await sending.start(**all_to("/old"))
+    await sending.report(claimed, 1, "a")
+    await sending.come_due()
+    await sending.deliver()
+    await sending.report(claimed, 2, "b")
+    given = sending.endpoints.given(sending.rows.deployment.id, all_to("/new"))
+    async with sending.rows.database.transaction() as connection:
+        await replace(connection, claimed.id, given)
+    await sending.report(claimed, 3, "c")
+    await sending.come_due()
+    await sending.deliver(turns=2)
+    assert [(got.path, [event["type"] for event in got.body["events"]]) for got in receiver.got] == [
+        ("/old", ["a"]),
+        ("/new", ["b", "c"]),
+    ]
+
+
 async def test_webhooks_of_a_deployment_are_those_of_all_its_kickoffs(sending: Sending, receiver: Receiver) -> None:
     slug, deployment = sending.rows.deployment.slug, sending.rows.deployment.id
     endpoint = sending.endpoints.of(deployment, receiver.url("/all"))

@@ -84,10 +84,15 @@ class Webhook:
         )
 
     def wants(self, kind: str) -> bool:
-        """Returns whether the hook `events` sends events of this type. Some types are for the organization only."""
-        return (
-            Hook.EVENTS in self.hooks and kind not in HIDDEN_FROM_USERS and (self.events is None or kind in self.events)
-        )
+        """Returns whether the hook `events` sends events of this type."""
+        return Hook.EVENTS in self.hooks and is_sent(kind, self.events)
+
+
+def is_sent(kind: str, types: frozenset[str] | None) -> bool:
+    """Returns whether an event of the type `kind` is sent to a receiver of these types, None for all. Some types are
+    for the organization only.
+    """
+    return kind not in HIDDEN_FROM_USERS and (types is None or kind in types)
 
 
 def merged(webhooks: Iterable[Webhook]) -> list[Webhook]:

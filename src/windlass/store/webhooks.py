@@ -115,8 +115,9 @@ class EndpointState(Health):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A delivery that is not delivered. `tries` are the failures that count for giving up. With `counts` the next one
-    counts too: it is made at its own time, and not earlier.
+    """A delivery that is not delivered. `types` are those of its events that are sent, None for all. `tries` are the
+    failures that count for giving up. With `counts` the next one counts too: it is made at its own time, and not
+    earlier.
     """
 
     id: UUID
@@ -124,9 +125,9 @@ class Waiting:
     hook: Hook
     first: int | None
     last: int | None
+    types: frozenset[str] | None
     tries: int
     counts: bool
-    webhook: Webhook | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,17 +194,26 @@ class Given:
 
 
 async def replace(connection: Connection, kickoff: UUID, given: Given) -> None:
-    """Replaces the hooks that are given, and keeps the others. A new endpoint gets what happens from now on.
+    """Replaces the hooks that are given, and keeps the others. A new endpoint gets what happens from now on, and the
+    events that have no delivery yet.
 
     The transaction of `connection` holds the lock of the row of the kickoff.
     """
     new = frozenset().union(*(one.hooks for one in given.webhooks))
     rows = await fetch(connection, SQL["of_kickoff"], {"kickoff": kickoff})
-    before = [Webhook.of_json(row["endpoint_id"], row["hooks"]) for row in rows]
-    kept = [dataclasses.replace(one, hooks=one.hooks - new) for one in before]
+    before = [(Webhook.of_json(row["endpoint_id"], row["hooks"]), row["planned_seq"]) for row in rows]
+    kept = [dataclasses.replace(one, hooks=one.hooks - new) for one, _ in before]
     for endpoint in given.endpoints:
         await connection.execute(SQL["add_endpoint"], _columns(endpoint))
-    await connection.execute(SQL["replace"], {"kickoff": kickoff, **hook_columns(merged([*kept, *given.webhooks]))})
+    webhooks = merged([*kept, *given.webhooks])
+    afters = [_planned_by(before, one.hooks) for one in webhooks]
+    await connection.execute(SQL["replace"], {"kickoff": kickoff, **hook_columns(webhooks), "afters": afters})
+
+
+def _planned_by(before: Sequence[tuple[Webhook, int]], hooks: frozenset[Hook]) -> int | None:
+    """Returns the last event for which all of these hooks have their deliveries, None if none of them was there."""
+    events = hooks - {Hook.CREW}
+    return min((planned for one, planned in before if one.hooks & events), default=None)
 
 
 class WebhookStore:
@@ -243,8 +253,7 @@ class WebhookStore:
             found = await fetch(connection, SQL["waiting"], values)
             if not found:
                 await connection.execute(SQL["nothing_due"], values)
-        webhook = Webhook.of_json(endpoint.id, rows[0]["hooks"]) if rows else None
-        return [_waiting(row, kickoff, webhook) for row in found]
+        return [_waiting(row, kickoff) for row in found]
 
     async def end_of(self, kickoff: UUID) -> End | None:
         row = await self._database.row(SQL["ended"], {"kickoff": kickoff})
@@ -291,10 +300,11 @@ class WebhookStore:
             await connection.execute(SQL["retry_at"], values)
         return paused
 
-    async def given_up(self, endpoint: UUID, delivery: UUID, attempt: Attempt) -> bool:
+    async def given_up(self, endpoint: UUID, delivery: Waiting, attempt: Attempt) -> bool:
         """Records the last failure of a delivery. Returns whether the endpoint is paused now."""
         async with self._database.transaction() as connection:
-            await connection.execute(SQL["attempted"], _values(delivery, "failed", attempt))
+            await connection.execute(SQL["attempted"], _values(delivery.id, "failed", attempt))
+            await _warn(connection, delivery.kickoff_id)
             return await self._note_failure(connection, endpoint, None)
 
     async def _note_failure(self, connection: Connection, endpoint: UUID, wait: float | None) -> bool:
@@ -316,19 +326,18 @@ class WebhookStore:
         """Defers the job of each endpoint where something is due and no job waits, as after a job that failed."""
         await self._database.execute(SQL["defer_forgotten"])
 
-    async def disable(self, endpoint: UUID, delivery: UUID, attempt: Attempt) -> None:
+    async def disable(self, endpoint: UUID, delivery: Waiting, attempt: Attempt) -> None:
         """Records that the endpoint wants no more deliveries."""
         async with self._database.transaction() as connection:
-            await connection.execute(SQL["attempted"], _values(delivery, "failed", attempt))
+            await connection.execute(SQL["attempted"], _values(delivery.id, "failed", attempt))
+            await _warn(connection, delivery.kickoff_id)
             await connection.execute(SQL["disable"], {"endpoint": endpoint})
-
-    async def warn(self, kickoff: UUID) -> None:
-        """Adds a warning to the kickoff that one of its webhooks has failed, once."""
-        await self._database.execute(SQL["warn"], {"kickoff": kickoff, "warnings": to_json([FAILED.to_json()])})
 
     async def fail_waiting(self, endpoint: UUID, kickoff: UUID) -> None:
         """Gives up what waits for an endpoint that is switched off."""
-        await self._database.execute(SQL["fail_waiting"], {"endpoint": endpoint, "kickoff": kickoff})
+        async with self._database.transaction() as connection:
+            await connection.execute(SQL["fail_waiting"], {"endpoint": endpoint, "kickoff": kickoff})
+            await _warn(connection, kickoff)
 
     async def set_secrets(
         self, deployment: UUID, secrets: str, before: str | None, change: Change | None = None
@@ -416,6 +425,11 @@ class WebhookStore:
         await self._database.execute(SQL["remove_unused_endpoints"])
 
 
+async def _warn(connection: Connection, kickoff: UUID) -> None:
+    """Adds a warning to the kickoff that one of its webhooks has failed, once."""
+    await connection.execute(SQL["warn"], {"kickoff": kickoff, "warnings": to_json([FAILED.to_json()])})
+
+
 def hook_columns(webhooks: Sequence[Webhook]) -> dict[str, list[Any]]:
     """Returns the columns of webhooks for a statement."""
     types = [one.types for one in webhooks]
@@ -426,16 +440,18 @@ def hook_columns(webhooks: Sequence[Webhook]) -> dict[str, list[Any]]:
     }
 
 
-def _waiting(row: Row, kickoff: UUID, webhook: Webhook | None) -> Waiting:
-    events = row["first_seq"], row["last_seq"]
-    return Waiting(row["id"], kickoff, Hook(row["hook"]), *events, row["tries"], row["counts"], webhook)
+def _waiting(row: Row, kickoff: UUID) -> Waiting:
+    types = None if row["types"] is None else frozenset(row["types"])
+    numbers = row["first_seq"], row["last_seq"]
+    return Waiting(row["id"], kickoff, Hook(row["hook"]), *numbers, types, row["tries"], row["counts"])
 
 
 async def _plan(connection: Connection, endpoint: Endpoint, kickoff: UUID, row: Row) -> None:
     """Adds the deliveries of the events that have none yet, and that of the end of the kickoff."""
     webhook = Webhook.of_json(endpoint.id, row["hooks"])
     after, end_planned = row["planned_seq"], row["end_planned"]
-    values = {"endpoint": endpoint.id, "kickoff": kickoff, "deployment": endpoint.deployment_id}
+    types = None if webhook.events is None else sorted(webhook.events)
+    values = {"endpoint": endpoint.id, "kickoff": kickoff, "deployment": endpoint.deployment_id, "types": types}
     read = {**values, "after": after, "limit": MOST_PLANNED, "with_events": webhook.types != []}
     rows = await fetch(connection, SQL["unplanned"], read)
     if not rows:

@@ -28,6 +28,7 @@ from windlass.kickoffs.webhooks import (
     body_of_question,
     body_of_step,
     body_of_task,
+    is_sent,
 )
 from windlass.store.webhooks import Attempt
 from windlass.webhooks import signatures
@@ -149,7 +150,6 @@ class Delivering:
         while waiting := await self._store.waiting(turn.endpoint, kickoff):
             if turn.disabled:
                 await self._store.fail_waiting(turn.endpoint.id, kickoff)
-                await self._store.warn(kickoff)
                 return
             for delivery in waiting:
                 if turn.over or not await self._send(turn, delivery):
@@ -159,8 +159,7 @@ class Delivering:
         """Sends a delivery. Returns whether the next one of the kickoff may follow."""
         body = await self._body(turn.endpoint, delivery)
         if body is None:  # the events are gone, since their retention has ended
-            await self._store.given_up(turn.endpoint.id, delivery.id, _attempt(0, None, "its events were removed", ""))
-            await self._store.warn(delivery.kickoff_id)
+            await self._store.given_up(turn.endpoint.id, delivery, _attempt(0, None, "its events were removed", ""))
             return True
         began = time.monotonic()
         headers = signatures.signed(delivery.id, body, turn.secrets, time.time())
@@ -174,8 +173,7 @@ class Delivering:
             return True
         if answer.status == GONE:
             turn.disabled = True
-            await self._store.disable(turn.endpoint.id, delivery.id, attempt)
-            await self._store.warn(delivery.kickoff_id)
+            await self._store.disable(turn.endpoint.id, delivery, attempt)
             logger.event("webhook.disabled", deployment=turn.endpoint.slug, endpoint=turn.endpoint.id)
             return False
         return await self._failed(turn, delivery, attempt, answer)
@@ -184,8 +182,7 @@ class Delivering:
         endpoint = turn.endpoint
         turn.failed = True
         if delivery.counts and delivery.tries >= len(self._retries):
-            turn.paused |= await self._store.given_up(endpoint.id, delivery.id, attempt)
-            await self._store.warn(delivery.kickoff_id)
+            turn.paused |= await self._store.given_up(endpoint.id, delivery, attempt)
             logger.event(
                 "webhook.given_up", deployment=endpoint.slug, kickoff=delivery.kickoff_id, delivery=delivery.id
             )
@@ -205,7 +202,7 @@ class Delivering:
             return None if end is None else body_of_end(kickoff, end, status_url).encode()
         events = await self._store.events(kickoff, delivery.first, delivery.last)
         if delivery.hook is Hook.EVENTS:
-            wanted = [event for event in events if delivery.webhook is None or delivery.webhook.wants(event.type)]
+            wanted = [event for event in events if is_sent(event.type, delivery.types)]
             return body_of_events(kickoff, wanted).encode() if wanted else None
         if not events:
             return None

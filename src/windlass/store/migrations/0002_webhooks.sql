@@ -41,6 +41,7 @@ CREATE TABLE deliveries (
     hook          text NOT NULL,
     first_seq     bigint,  -- its events; NULL: the end of the kickoff
     last_seq      bigint,
+    types         text[],  -- those of its events that are sent; NULL: all
     state         text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'delivered', 'failed')),
     tries         integer NOT NULL DEFAULT 0,  -- failed attempts at their own times; earlier ones do not count
     next_at       timestamptz,  -- the time of the next attempt that counts

@@ -46,15 +46,15 @@ SELECT kickoffs.state, next.seqs, next.types, next.sizes
  WHERE kickoffs.id = %(kickoff)s
 
 -- name: plan
-INSERT INTO deliveries (id, deployment_id, kickoff_id, endpoint_id, hook, first_seq, last_seq)
-SELECT id, %(deployment)s, %(kickoff)s, %(endpoint)s, hook, first_seq, last_seq
+INSERT INTO deliveries (id, deployment_id, kickoff_id, endpoint_id, hook, first_seq, last_seq, types)
+SELECT id, %(deployment)s, %(kickoff)s, %(endpoint)s, hook, first_seq, last_seq, CASE hook WHEN 'events' THEN %(types)s::text[] END
   FROM unnest(%(ids)s::uuid[], %(hooks)s::text[], %(firsts)s::bigint[], %(lasts)s::bigint[]) AS planned (id, hook, first_seq, last_seq)
 
 -- name: note_planned
 UPDATE webhooks SET planned_seq = %(seq)s, end_planned = %(end)s WHERE kickoff_id = %(kickoff)s AND endpoint_id = %(endpoint)s
 
 -- name: waiting
-SELECT id, hook, first_seq, last_seq, tries, coalesce(next_at <= now(), true) AS counts
+SELECT id, hook, first_seq, last_seq, types, tries, coalesce(next_at <= now(), true) AS counts
   FROM deliveries
  WHERE endpoint_id = %(endpoint)s AND kickoff_id = %(kickoff)s AND state = 'waiting'
  ORDER BY last_seq NULLS LAST, id
@@ -231,13 +231,14 @@ WITH enabled AS (
 SELECT defer_delivery(id, NULL) FROM enabled
 
 -- name: of_kickoff
-SELECT endpoint_id, hooks FROM webhooks WHERE kickoff_id = %(kickoff)s ORDER BY endpoint_id FOR NO KEY UPDATE
+SELECT endpoint_id, hooks, planned_seq FROM webhooks WHERE kickoff_id = %(kickoff)s ORDER BY endpoint_id FOR NO KEY UPDATE
 
 -- name: replace
--- A new endpoint gets what happens from now on.
+-- A new endpoint gets what happens from now on, or from the event `after` on.
 INSERT INTO webhooks (kickoff_id, endpoint_id, hooks, types, planned_seq)
-SELECT %(kickoff)s, endpoint, hooks::json, string_to_array(types, ','), coalesce((SELECT max(seq) FROM events WHERE kickoff_id = %(kickoff)s), 0)
-  FROM unnest(%(hook_endpoints)s::uuid[], %(hooks)s::text[], %(hook_types)s::text[]) AS webhook (endpoint, hooks, types)
+SELECT %(kickoff)s, endpoint, hooks::json, string_to_array(types, ','),
+       coalesce(after, (SELECT max(seq) FROM events WHERE kickoff_id = %(kickoff)s), 0)
+  FROM unnest(%(hook_endpoints)s::uuid[], %(hooks)s::text[], %(hook_types)s::text[], %(afters)s::bigint[]) AS webhook (endpoint, hooks, types, after)
     ON CONFLICT (kickoff_id, endpoint_id) DO UPDATE SET hooks = excluded.hooks, types = excluded.types
 
 -- name: remove_unused_endpoints
