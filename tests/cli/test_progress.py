@@ -33,6 +33,17 @@ def test_a_kickoff_that_waits_for_a_human_is_described_as_such() -> None:
     ]
 
 
+def test_a_question_is_shown_once_with_the_command_that_answers_it() -> None:
+    asked = {"task_id": "0199", "question": "Is it\n good? " + 300 * "x"}
+    status = {**running(task("a", "pending_human_input")), "state": "PAUSED", "human_input": asked}
+    *_, question, command = changes(None, status)
+    assert question == f"asks: Is it good? {185 * 'x'}..."
+    assert command == "read the draft and answer: windlass approvals show 0199"
+    assert changes(status, status) == []
+    again = {**status, "human_input": {**asked, "task_id": "0200"}}
+    assert changes(status, again)[-1].endswith("0200")
+
+
 def test_the_moment_is_told_by_the_task_and_how_long_it_has_run() -> None:
     tasks = (task("a", "completed"), task("b", "running", started_at="2026-01-02T03:04:10Z"))
     assert now(running(*tasks), AT) == "1 of 2 tasks done; b, 10 s"

@@ -18,6 +18,7 @@ STATES = {
     **dict.fromkeys(RUNNING, "runs"),
     **dict.fromkeys(PAUSED, "waits for a human"),
 }
+LONGEST_LINE = 200
 TASK_STATES = {"pending_human_input": "waits for a human"}
 
 
@@ -34,6 +35,7 @@ def changes(before: Status | None, after: Status) -> list[str]:
     return [
         *_state_changes(before or {}, after),
         *task_changes(before or {}, after),
+        *_questions(before or {}, after),
         *_new_warnings(before or {}, after),
     ]
 
@@ -100,6 +102,16 @@ def final_output(status: Status) -> str:
     result = status.get("result")
     output = result.get("output") if isinstance(result, dict) else result
     return "" if output is None else str(output)
+
+
+def _questions(before: Status, after: Status) -> list[str]:
+    """Returns the question that the kickoff asks a person now, and the command that answers it."""
+    asked = after.get("human_input") or {}
+    if not asked or asked.get("task_id") == (before.get("human_input") or {}).get("task_id"):
+        return []
+    question = " ".join(str(asked.get("question") or "").split())
+    lines = [f"asks: {question if len(question) <= LONGEST_LINE else f'{question[: LONGEST_LINE - 3]}...'}"]
+    return [*lines, f"read the draft and answer: windlass approvals show {asked.get('task_id')}"]
 
 
 def _state_changes(before: Status, after: Status) -> list[str]:
