@@ -50,8 +50,7 @@ def test_the_page_has_a_section_for_each_vendor() -> None:
 @pytest.mark.parametrize("vendor", ADDRESSES)
 def test_the_variables_of_the_page_reach_the_vendor_with_crewai(vendor: str, tmp_path: Path) -> None:
     interpreter = INTERPRETERS.get(vendor, Path(sys.executable))
-    if not interpreter.exists():
-        pytest.skip("needs: make .make/crewai/instrumented/built")
+    assert interpreter.exists(), "its environment is missing: make .make/crewai/instrumented/built"
     machine = {
         "PATH": os.defpath,
         "HOME": str(tmp_path),
