@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("crewai")
 
 REVIEWED = """
-def told(output):
+def keep(output):
     note("callback", output.raw)
 
 
@@ -36,7 +36,7 @@ class Work:
     @crew
     def crew(self):
         agent = one()
-        tasks = [step("a", agent), step("b", agent, human_input=True, callback=told), step("c", agent)]
+        tasks = [step("a", agent), step("b", agent, human_input=True, callback=keep), step("c", agent)]
         return Crew(agents=[agent], tasks=tasks)
 """
 

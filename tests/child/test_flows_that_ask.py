@@ -29,7 +29,7 @@ class Base(Flow):
     _skip_auto_memory = True
 
 
-def say(step):
+def run_step(step):
     """One call of the model."""
     return Counted(model="counted").call(f"[{step}]").partition("Final Answer: ")[2]
 '''
@@ -53,13 +53,13 @@ class Review(Base):
     @start()
     def plan(self):
         self.state["seen"] = ["plan"]
-        return say("plan")
+        return run_step("plan")
 
     @listen(plan)
     @human_feedback(message="Publish this?", emit=["approved", "not_approved"], llm=Counted(model="counted"))
     def draft(self, planned):
         self.state["seen"].append("draft")
-        return {"text": say("draft"), "at": datetime(2026, 1, 2)}
+        return {"text": run_step("draft"), "at": datetime(2026, 1, 2)}
 
     @listen("approved")
     def publish(self, result):
@@ -154,13 +154,13 @@ class Rounds(Flow[State]):
 
     @start()
     def begin(self):
-        return say("begin")
+        return run_step("begin")
 
     @listen(or_(begin, "again"))
     @human_feedback(message="Well?", emit=["again", "done"], llm=Counted(model="counted"))
     def judge(self):
         self.state.rounds += 1
-        return say(f"round{self.state.rounds}")
+        return run_step(f"round{self.state.rounds}")
 
     @listen("done")
     def end(self, result):
@@ -188,12 +188,12 @@ class Joined(Base):
     @human_feedback(message="Left?")
     def left(self):
         self.state["seen"] = ["left"]
-        return say("left")
+        return run_step("left")
 
     @start()
     def right(self):
         time.sleep(1)
-        self.state["right"] = say("right")
+        self.state["right"] = run_step("right")
         self.state["seen"].append("right")
         note("done", "right")
 
@@ -225,12 +225,12 @@ class Both(Base):
     @start()
     @human_feedback(message="Left?")
     async def left(self):
-        return say("left")
+        return run_step("left")
 
     @start()
     @human_feedback(message="Right?")
     def right(self):
-        return say("right")
+        return run_step("right")
 
     @listen(and_(left, right))
     def join(self):
@@ -240,7 +240,7 @@ class Both(Base):
 
 def test_a_killed_attempt_after_an_answer_does_not_ask_again(zygote: DrivenZygote, tmp_path: Path) -> None:
     kickoff = kickoff_of_flow(
-        zygote, tmp_path, REVIEW.replace('return ["published"', 'say("slow"); return ["published"')
+        zygote, tmp_path, REVIEW.replace('return ["published"', 'run_step("slow"); return ["published"')
     )
     kickoff.answer(kickoff.paused(), "approved")
     kickoff.interrupted("slow", journaled=1)
@@ -352,7 +352,7 @@ NESTED = """
 class Nested(Base):
     @start()
     def plan(self):
-        return say("plan")
+        return run_step("plan")
 
     @listen(plan)
     async def work(self):

@@ -33,8 +33,8 @@ def test_there_are_words_for_whatever_a_kickoff_waits_for() -> None:
     assert set(WHILE_IT_WAITS) == set(get_args(Code))
     for code, words in WHILE_IT_WAITS.items():
         status = waiting(code, "something")
-        said = words.replace("{status --full}", "windlass status ID --full").replace("ITS_ID", status["kickoff_id"])
-        assert explain(status, AT, command)[-1] == said
+        wanted = words.replace("{status --full}", "windlass status ID --full").replace("ITS_ID", status["kickoff_id"])
+        assert explain(status, AT, command)[-1] == wanted
 
 
 def test_a_kickoff_that_waits_after_a_loss_says_how_often_it_was_begun() -> None:

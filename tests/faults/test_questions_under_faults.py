@@ -82,7 +82,7 @@ async def answer(cluster: Cluster, question: dict[str, Any], chance: random.Rand
         "execution_id": question["kickoff_id"],
         "task_id": question["id"],
         "is_approve": approved,
-        "human_feedback": "" if approved else "Tell more.",
+        "human_feedback": "" if approved else "Add more details.",
     }
     await cluster._ask("POST", KIND, "resume", body, {"Idempotency-Key": question["id"]})
 

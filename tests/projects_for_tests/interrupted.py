@@ -156,8 +156,8 @@ class Kickoff:
 
     def journal(self) -> list[JournalReplay]:
         """As the worker kept it: outputs that are in task records come from there."""
-        told = {end.position: end.output for child in self.attempts for end in child.talk.of(TaskEnded)}
-        outputs = told | self.outputs
+        stored = {end.position: end.output for child in self.attempts for end in child.talk.of(TaskEnded)}
+        outputs = stored | self.outputs
         sent = [message for child in self.attempts for message in child.talk.messages]
         entries = [message for message in sent if isinstance(message, JournalAppend | Asked)]
         return [

@@ -62,9 +62,9 @@ async def test_a_silence_is_told_once(bench: Bench, project: Path) -> None:
 async def test_a_run_whose_words_wait_to_be_written_is_not_silent(bench: Bench, project: Path) -> None:
     heard, written = Heard(), asyncio.Event()
 
-    async def report(told: Message | Output | Preparing | ResultSent) -> None:
-        await heard.report(told)
-        if isinstance(told, Output):
+    async def report(message: Message | Output | Preparing | ResultSent) -> None:
+        await heard.report(message)
+        if isinstance(message, Output):
             await written.wait()
 
     order = replace(bench.order(recognise(project), {"do": "print", "lines": 1}, {}), limits=Limits(stall_after=0.2))

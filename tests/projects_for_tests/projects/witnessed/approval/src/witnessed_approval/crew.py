@@ -4,9 +4,9 @@ from crewai import LLM, Agent, Crew, Process, Task
 from crewai.project import CrewBase, agent, crew, task
 
 
-def told(step: int) -> dict[str, str]:
+def texts(step: int) -> dict[str, str]:
     mark = f"[[run={{run}} step={step} seconds={{seconds}} hold={{hold}}]]"
-    return {"description": f"{mark} Tell of the sea.", "expected_output": "A sentence."}
+    return {"description": f"{mark} Describe the sea.", "expected_output": "A sentence."}
 
 
 @CrewBase
@@ -17,19 +17,19 @@ class WitnessedApproval:
     @agent
     def sailor(self) -> Agent:
         model = LLM(model="openai/gpt-4o-mini", seed=os.getpid())
-        return Agent(role="sailor", goal="tell", backstory="has seen it", llm=model)
+        return Agent(role="sailor", goal="describe", backstory="has seen it", llm=model)
 
     @task
     def first(self) -> Task:
-        return Task(**told(1), agent=self.sailor())
+        return Task(**texts(1), agent=self.sailor())
 
     @task
     def second(self) -> Task:
-        return Task(**told(2), agent=self.sailor(), human_input=True)
+        return Task(**texts(2), agent=self.sailor(), human_input=True)
 
     @task
     def third(self) -> Task:
-        return Task(**told(3), agent=self.sailor(), human_input=True)
+        return Task(**texts(3), agent=self.sailor(), human_input=True)
 
     @crew
     def crew(self) -> Crew:
