@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lifecycle.running import DEADLINE, zygotes
@@ -38,7 +39,7 @@ async def question_of(world: World, kickoff: UUID) -> QuestionRow:
 
 
 async def answered(world: World, kickoff: UUID, answer: Answer = YES) -> State | None:
-    return await world.store.answer(await question_of(world, kickoff), answer, ANN)
+    return await world.store.answer((await question_of(world, kickoff)).id, answer, ANN)
 
 
 async def test_it_holds_no_process_no_slot_and_no_folder(world: World) -> None:
@@ -130,6 +131,17 @@ async def test_the_time_of_the_wait_does_not_count_against_the_timeout(world: Wo
     )
     await answered(world, kickoff)
     assert (await world.ended(kickoff)).state is State.SUCCESS
+
+
+async def test_the_time_for_which_a_process_waits_alive_does_not_count_either(world: World) -> None:
+    await world.worker(limits=Limits(timeout=5))
+    kickoff = await world.accept(do="ask_alive")
+    await asking(world, kickoff)
+    await asyncio.sleep(6)
+    await answered(world, kickoff)
+    done = await world.ended(kickoff)
+    assert (done.state, done.attempt) == (State.SUCCESS, 1)
+    assert done.paused_for > timedelta(seconds=5)
 
 
 async def test_a_kickoff_whose_files_are_gone_fails_after_the_answer_with_that_reason(world: World) -> None:

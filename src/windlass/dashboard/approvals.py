@@ -69,7 +69,7 @@ async def answer(visit: Visit) -> Response:
 async def _found(visit: Visit) -> QuestionRow:
     """Returns the question that the path names. Raises Problem 404."""
     given = parse_id(visit.path["question"])
-    found = await visit.dashboard.control.approvals.find(given) if given else None
+    found = await visit.dashboard.control.approvals.store.question(given) if given else None
     if found is None:
         raise Problem(404, "There is no question with this id. It may have been deleted with its execution.")
     return found

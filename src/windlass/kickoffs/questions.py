@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FAIL, APPROVE, REJECT = "fail", "approve", "reject"
 """What happens to a question that nobody answers in time. Any other word is a choice of the question."""
+MOST_IN_A_ROW = 10
+"""Questions of a kickoff that the time limit answers in a row. A flow may ask again and again."""
 LONGEST_FEEDBACK = 20_000
 """Characters of an answer. They become a part of a prompt."""
 
@@ -27,9 +29,9 @@ class Question:
     """A question that is not stored yet.
 
     `number` and `key` are those of its entry in the journal: a later attempt may ask with the same key and another
-    number. `position` that of its task record. `draft` is the text to judge. Only
-    the words in `choices` decide, if there are any. With `waits` its process waits alive for the answer; otherwise the
-    run has ended. `seconds` is the time limit of an answer, `on_timeout` what happens then.
+    number. `position` is that of its task record. `draft` is the text to judge. Only the words in `choices` decide, if
+    there are any. With `waits` its process waits alive for the answer; otherwise the run has ended. `seconds` is the
+    time limit of an answer, `on_timeout` what happens then.
     """
 
     id: UUID
@@ -121,8 +123,11 @@ def answer_on_timeout(word: str) -> Answer | None:
 
 
 def too_late(seconds: float, *, again: bool = False) -> str:
-    """Returns the error of a kickoff. `again`: its task was repeated, and its new result had no answer either."""
-    twice = " for the second time: approval_on_timeout rejects a result once" if again else ""
+    """Returns the error of a kickoff. `again`: approval_on_timeout has answered its questions before, as often as it
+    may.
+    """
+    bounds = f"approval_on_timeout rejects a result once, and answers {MOST_IN_A_ROW} questions in a row"
+    twice = f" again: {bounds}" if again else ""
     return (
         f"nobody answered the question of its crew within {seconds:g} s (approval_timeout){twice}. Start it again, or "
         "raise approval_timeout in the settings of the crew."

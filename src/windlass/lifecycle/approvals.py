@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from windlass import log
@@ -11,8 +10,6 @@ from windlass.kickoffs.questions import LONGEST_FEEDBACK, Answer
 from windlass.kickoffs.states import State
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from windlass.kickoffs.questions import QuestionRow
     from windlass.store.audit import Actor
     from windlass.store.questions import AnswerKey, Questions
@@ -53,7 +50,7 @@ class Approvals:
 
         Raises InvalidAnswer, AnsweredBefore and NotWaiting.
         """
-        state = await self.store.answer(question, checked(answer), by, key, webhooks)
+        state = await self.store.answer(question.id, checked(answer), by, key, webhooks)
         found = await self.store.question(question.id)
         if found is None:
             raise _not_waiting(question)
@@ -62,16 +59,6 @@ class Approvals:
         if state is not None:
             logger.event("kickoff.answered", kickoff_id=question.kickoff_id, approved=answer.approved)
         return found
-
-    async def find(self, question: UUID) -> QuestionRow | None:
-        return await self.store.question(question)
-
-    async def with_draft(self, question: UUID, most: int) -> tuple[QuestionRow, str, int] | None:
-        """Returns the question, the first `most` characters of its draft, and the number of all."""
-        found, (draft, length) = await asyncio.gather(
-            self.store.question(question), self.store.draft(question, most=most)
-        )
-        return (found, draft, length) if found else None
 
 
 def checked(answer: Answer) -> Answer:

@@ -55,7 +55,7 @@ class LiveQuestions:
 
     def ask(self, question: Question) -> None:
         self._open[question.number] = question
-        self._lease_handle.waits_for_person = True
+        self._lease_handle.wait_for_person(waits=True)
         if self._waiting is None:
             self._waiting = asyncio.create_task(self._until_answered(), name=f"questions {self._claimed.id}")
 
@@ -81,6 +81,6 @@ class LiveQuestions:
             error = too_late(question.seconds or 0)
             self._terminator.end(Termination(State.TIMED_OUT, Reason.TIMED_OUT, error))
             return
-        self._lease_handle.waits_for_person = self.any_open
+        self._lease_handle.wait_for_person(waits=self.any_open)
         self._on_answer(question)
         self._lease_handle.answer(Answered(answered.number, answered.answer.approved, answered.answer.feedback))

@@ -247,7 +247,8 @@ class Run:
         if self._terminator.asked:
             return decide(Ended(asked=self._terminator.asked))
         try:
-            with at_the_latest(self._terminator, self._seconds_left, timed_out(self._limits.timeout)):
+            too_late = timed_out(self._limits.timeout)
+            with at_the_latest(self._terminator, self._seconds_left, too_late, self.lease_handle):
                 code = await self._code()
                 resolved = await unless_ended(self._terminator, lambda: self._resolved(environment))
             if code is None or resolved is None:
@@ -315,7 +316,9 @@ class Run:
     @property
     def _seconds_left(self) -> float | None:
         timeout = self._limits.timeout
-        return None if timeout is None else timeout - self.claimed.ran_for - (time.monotonic() - self._began)
+        if timeout is None:
+            return None
+        return timeout - self.claimed.ran_for - (time.monotonic() - self._began) + self.lease_handle.waited_for_person
 
     def _spec(self, code: Code, environment: CrewEnvironment) -> RunSpec:
         source = self.claimed.source
@@ -405,18 +408,18 @@ class Run:
 
     def _question(self, asked: Asked) -> Question:
         return Question(
-            new_id(),
-            self.claimed.deployment_id,
-            asked.number,
-            asked.key,
-            asked.question,
-            asked.draft,
-            asked.position,
-            asked.method,
-            asked.choices,
-            asked.waits,
-            self._options.approval_timeout,
-            self._options.approval_on_timeout,
+            id=new_id(),
+            deployment_id=self.claimed.deployment_id,
+            number=asked.number,
+            key=asked.key,
+            text=asked.question,
+            draft=asked.draft,
+            position=asked.position,
+            method=asked.method,
+            choices=asked.choices,
+            waits=asked.waits,
+            seconds=self._options.approval_timeout,
+            on_timeout=self._options.approval_on_timeout,
         )
 
     def _end_soon(self, answered: ResultSent) -> None:

@@ -13,7 +13,7 @@ from windlass.kickoffs.inputs import InputsCheck
 from windlass.kickoffs.manifest import Manifest
 from windlass.kickoffs.outcome import Termination, words_for
 from windlass.kickoffs.states import Reason, State
-from windlass.runner.run_context import at_the_latest
+from windlass.runner.run_context import LeaseHandle, at_the_latest
 from windlass.runner.zygote import FrameworkMissing
 from windlass_child.masking.server_paths import is_deployed
 from windlass_child.process.error_text import setup_command
@@ -33,9 +33,8 @@ INSPECTION_SECONDS = 120.0
 def while_loading(terminator: Terminator) -> AbstractContextManager[None]:
     """Ends a load that takes longer than INSPECTION_SECONDS."""
     error = f"the project was not loaded within {INSPECTION_SECONDS:.0f} s."
-    return at_the_latest(
-        terminator, INSPECTION_SECONDS, Termination(State.TIMED_OUT, Reason.TIMED_OUT, error, at_once=True)
-    )
+    too_late = Termination(State.TIMED_OUT, Reason.TIMED_OUT, error, at_once=True)
+    return at_the_latest(terminator, INSPECTION_SECONDS, too_late, LeaseHandle())
 
 
 def with_a_schema(manifest: Manifest) -> Manifest:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from windlass.runner.run_spec import Report
 
 
+WAITING_LOOK = 1.0
+"""Seconds between two looks at the timeout of a run that waits for a person."""
 MOST_UNREAD = 10_000
 """Confirmed entries that are kept for a child that does not read. Each thread of a child waits for the answer to its
 last entry, so only a malicious child has more.
@@ -57,8 +60,8 @@ class LeaseHandle:
         self._unsent_lease = False
         self._unsent_numbers: deque[int] = deque(maxlen=MOST_UNREAD)
         self._unsent_answers: list[Answered] = []
-        self.waits_for_person = False
-        """True while the process waits for a person, and so gives no sign of life."""
+        self._waits_since: float | None = None
+        self._waited = 0.0
         self._news = asyncio.Event()
 
     def begin(self, until: float | None) -> None:
@@ -84,6 +87,22 @@ class LeaseHandle:
         """Confirms that the journal entry with this number, and all reports before it, are committed."""
         self._unsent_numbers.append(number)
         self._news.set()
+
+    def wait_for_person(self, *, waits: bool) -> None:
+        """Notes whether the process waits alive for a person. It gives no sign of life then, and its time stands."""
+        if waits and self._waits_since is None:
+            self._waits_since = time.monotonic()
+        elif not waits:
+            self._waited, self._waits_since = self.waited_for_person, None
+
+    @property
+    def waits_for_person(self) -> bool:
+        return self._waits_since is not None
+
+    @property
+    def waited_for_person(self) -> float:
+        """The seconds in which the process has waited for a person."""
+        return self._waited + (0.0 if self._waits_since is None else time.monotonic() - self._waits_since)
 
     def answer(self, answer: Answered) -> None:
         """Passes on the answer to a question for which the process waits."""
@@ -172,12 +191,27 @@ class Terminator:
 
 
 @contextlib.contextmanager
-def at_the_latest(terminator: Terminator, seconds: float | None, termination: Termination) -> Iterator[None]:
-    """Requests `termination` when the block takes longer than `seconds`; None for no bound."""
+def at_the_latest(
+    terminator: Terminator, seconds: float | None, termination: Termination, lease_handle: LeaseHandle
+) -> Iterator[None]:
+    """Requests `termination` when the block takes longer than `seconds`, without the time in which the run waits for a
+    person; None for no bound.
+    """
     if seconds is None:
         yield
         return
-    timer = asyncio.get_running_loop().call_later(max(seconds, 0), terminator.end, termination)
+    loop, began = asyncio.get_running_loop(), time.monotonic() - lease_handle.waited_for_person
+    timer: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal timer
+        left = seconds - (time.monotonic() - began - lease_handle.waited_for_person)
+        if left <= 0:
+            terminator.end(termination)
+        else:
+            timer = loop.call_later(max(left, WAITING_LOOK) if lease_handle.waits_for_person else left, look)
+
+    timer = loop.call_later(max(seconds, 0), look)
     try:
         yield
     finally:

@@ -202,7 +202,7 @@ class Runner:
             with (
                 ended_with_its_lease(lease_handle, terminator),
                 named_as(given, spec.project),
-                at_the_latest(terminator, spec.seconds_left, timed_out(spec.limits.timeout)),
+                at_the_latest(terminator, spec.seconds_left, timed_out(spec.limits.timeout), lease_handle),
             ):
                 ended = await self._live(spec, lambda place: message_of(spec, place), context)
         except ChildLost as error:

@@ -10,7 +10,16 @@ from uuid import UUID
 
 from psycopg import sql
 
-from windlass.kickoffs.questions import FAIL, REJECT, Answer, AnsweredQuestion, QuestionRow, answer_on_timeout, too_late
+from windlass.kickoffs.questions import (
+    FAIL,
+    MOST_IN_A_ROW,
+    REJECT,
+    Answer,
+    AnsweredQuestion,
+    QuestionRow,
+    answer_on_timeout,
+    too_late,
+)
 from windlass.kickoffs.states import State
 from windlass.store.audit import Actor
 from windlass.store.database import fetch, queries
@@ -94,7 +103,7 @@ class Questions:
 
     async def answer(
         self,
-        question: QuestionRow,
+        question: UUID,
         answer: Answer,
         by: Actor,
         key: AnswerKey | None = None,
@@ -105,7 +114,20 @@ class Questions:
 
         Returns None, and changes nothing, when the question does not wait for an answer any more.
         """
-        return await self._answer(question.id, question.kickoff_id, answer, by, key, webhooks)
+        values = {
+            **by.columns(),
+            "id": question,
+            "by": by.words,
+            "approved": answer.approved,
+            "feedback": sanitized_text(answer.feedback),
+            "key": key.key if key else None,
+            "digest": key.digest if key else None,
+        }
+        async with self._database.transaction(soon=True) as connection:
+            rows = await fetch(connection, SQL["answer"], values)
+            if rows and webhooks and webhooks.webhooks:
+                await replace(connection, rows[0]["kickoff_id"], webhooks)
+        return State(rows[0]["state"]) if rows else None
 
     async def is_repeated(self, question: UUID, key: AnswerKey) -> bool | None:
         """Returns whether the stored answer has this key and is the same one. None: it has another key."""
@@ -125,14 +147,14 @@ class Questions:
     async def expire_questions(self, *, limit: int = 100) -> list[Expired]:
         """Answers the questions whose time is over as their deployment wants it, or fails their kickoffs.
 
-        The result of a task is rejected once in a row.
+        The result of a task is rejected once in a row. Of other questions, MOST_IN_A_ROW are answered in a row.
         """
         expired = []
-        values: Row = {"limit": limit, "reject": REJECT, "by": TIME_LIMIT.words}
+        values: Row = {"limit": limit, "reject": REJECT, "by": TIME_LIMIT.words, "in_a_row": MOST_IN_A_ROW}
         for row in await self._database.rows(SQL["expired"], values):
             answer = None if row["again"] else answer_on_timeout(row["on_timeout"] or FAIL)
             if answer is not None:
-                done = await self._answer(row["id"], row["kickoff_id"], answer, TIME_LIMIT) is not None
+                done = await self.answer(row["id"], answer, TIME_LIMIT) is not None
             else:
                 error = too_late(row["seconds"], again=bool(row["again"]))
                 values = {"id": row["id"], "kickoff": row["kickoff_id"], "error": error}
@@ -140,31 +162,6 @@ class Questions:
             if done:
                 expired.append(Expired(row["kickoff_id"], answer))
         return expired
-
-    async def _answer(
-        self,
-        question: UUID,
-        kickoff: UUID,
-        answer: Answer,
-        by: Actor,
-        key: AnswerKey | None = None,
-        webhooks: Given | None = None,
-    ) -> State | None:
-        values = {
-            **by.columns(),
-            "id": question,
-            "kickoff": kickoff,
-            "by": by.words,
-            "approved": answer.approved,
-            "feedback": sanitized_text(answer.feedback),
-            "key": key.key if key else None,
-            "digest": key.digest if key else None,
-        }
-        async with self._database.transaction(soon=True) as connection:
-            rows = await fetch(connection, SQL["answer"], values)
-            if rows and webhooks and webhooks.webhooks:
-                await replace(connection, kickoff, webhooks)
-        return State(rows[0]["state"]) if rows else None
 
     async def _question(self, statement: Statement, values: Row) -> QuestionRow | None:
         row = await self._database.row(statement, values, soon=True)

@@ -104,7 +104,7 @@ def check_approver(question: QuestionRow, caller: Caller) -> None:
 
 async def _found(control: Control, given: str) -> QuestionRow:
     found = parse_id(given)
-    question = await control.approvals.find(found) if found else None
+    question = await control.approvals.store.question(found) if found else None
     if question is None and found is not None:
         questions = await control.approvals.store.questions_of(found)
         question = next((one for one in reversed(questions) if one.is_open), questions[-1] if questions else None)

@@ -33,7 +33,7 @@ CREATE INDEX questions_expiring ON questions (expires_at) WHERE answered_at IS N
 
 ALTER TABLE kickoffs
     ADD COLUMN asked boolean NOT NULL DEFAULT false,  -- it has questions
-    ADD COLUMN paused_at timestamptz,  -- when its last run ended to wait for a person; NULL again after the next claim
+    ADD COLUMN paused_at timestamptz,  -- since when it waits for a person; NULL again when a run goes on
     ADD COLUMN paused_for interval NOT NULL DEFAULT '0';  -- the sum of such times: they count neither as run time nor against `timeout`
 
 DROP FUNCTION IF EXISTS reopen_tasks(uuid);

@@ -40,14 +40,21 @@ SELECT *
  LIMIT %(limit)s
 
 -- name: expired
--- `again`: the time limit rejected the result of a task, and now that of its repetition. Without an end here, the task would be repeated for ever.
+-- `again`: the time limit rejected the result of a task, and now that of its repetition, or it has answered the last %(in_a_row)s questions of
+-- the kickoff. Without an end here, a task or a flow that loops would be repeated for ever.
 SELECT id, kickoff_id, number, on_timeout, waits, extract(epoch FROM expires_at - asked_at)::float8 AS seconds,
        on_timeout = %(reject)s AND method IS NULL AND coalesce((
            SELECT before.answered_by = %(by)s AND NOT before.approved AND before.question = expired.question
              FROM questions AS before
             WHERE before.kickoff_id = expired.kickoff_id AND before.number < expired.number
             ORDER BY before.number DESC
-            LIMIT 1), false) AS again
+            LIMIT 1), false)
+       OR (SELECT count(*) FILTER (WHERE answered_by = %(by)s)
+             FROM (SELECT answered_by
+                     FROM questions AS before
+                    WHERE before.kickoff_id = expired.kickoff_id AND before.number < expired.number
+                    ORDER BY before.number DESC
+                    LIMIT %(in_a_row)s) AS latest) = %(in_a_row)s AS again
   FROM questions AS expired
  WHERE answered_at IS NULL AND closed_at IS NULL AND expires_at <= now()
  ORDER BY expires_at
@@ -70,7 +77,7 @@ SELECT count(*) AS count FROM (SELECT FROM questions WHERE answered_at IS NULL A
 WITH kickoff AS MATERIALIZED (
     SELECT id, state
       FROM kickoffs
-     WHERE id = %(kickoff)s AND state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT') AND stop_requested_at IS NULL
+     WHERE id = (SELECT kickoff_id FROM questions WHERE id = %(id)s) AND state IN ('PENDING', 'STARTED', 'PENDING_HUMAN_INPUT') AND stop_requested_at IS NULL
        FOR NO KEY UPDATE
 ), answered AS (
     UPDATE questions
@@ -97,7 +104,7 @@ WITH kickoff AS MATERIALIZED (
       FROM answered
       JOIN deployments ON deployments.id = answered.deployment_id
 )
-SELECT state, CASE state WHEN 'STARTED' THEN pg_notify('windlass_answers', kickoff_id::text) END FROM answered
+SELECT kickoff_id, state, CASE state WHEN 'STARTED' THEN pg_notify('windlass_answers', kickoff_id::text) END FROM answered
 
 -- name: fail_expired
 -- Nobody has answered in time. A kickoff without a process ends. The worker of a process that waits alive is notified, and ends the run.

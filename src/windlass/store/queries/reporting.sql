@@ -15,7 +15,9 @@ SELECT id FROM kickoffs WHERE id = %(kickoff)s AND attempt = %(attempt)s AND sta
 
 -- name: changed
 UPDATE kickoffs
-   SET waiting_for = %(waiting_for)s, token_usage = coalesce(%(token_usage)s::json, token_usage),
+   SET waiting_for = %(waiting_for)s,
+       paused_for = CASE WHEN %(waiting_for)s::text IS DISTINCT FROM 'human' THEN paused_time(kickoffs) ELSE paused_for END,
+       paused_at = CASE WHEN %(waiting_for)s::text = 'human' THEN coalesce(paused_at, now()) END, token_usage = coalesce(%(token_usage)s::json, token_usage),
        model_calls = greatest(model_calls, %(model_calls)s), process_started = process_started OR %(process_started)s,
        unstarted = CASE WHEN %(process_started)s THEN 0 ELSE unstarted END{losses}{asked}{warnings}
  WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
@@ -47,7 +49,7 @@ UPDATE kickoffs
    SET state = CASE WHEN stop_requested_at IS NULL THEN 'PENDING_HUMAN_INPUT' ELSE 'CANCELLED' END,
        reason = CASE WHEN stop_requested_at IS NOT NULL THEN 'cancelled' END,
        finished_at = CASE WHEN stop_requested_at IS NOT NULL THEN now() END,
-       token_usage = %(token_usage)s::json, model_calls = greatest(model_calls, %(model_calls)s), paused_at = now(), why = NULL,
+       token_usage = %(token_usage)s::json, model_calls = greatest(model_calls, %(model_calls)s), paused_at = coalesce(paused_at, now()), why = NULL,
        losses = 0, unstarted = 0, worker_id = NULL, lease_until = NULL, waiting_for = NULL{asked}{warnings}
  WHERE id = %(kickoff)s AND attempt = %(attempt)s AND state = 'STARTED'
 RETURNING id, state
