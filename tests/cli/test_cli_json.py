@@ -19,7 +19,7 @@ from cli.the_command import DEADLINE, Command, line, read_to_end
 from windlass.api.control_api.answers import DeploymentAnswer
 from windlass.api.control_api.credentials import CheckAnswer, CredentialItem
 from windlass.api.control_api.settings import VariableItem
-from windlass.api.control_api.webhooks import DeliveryItem, WebhookTest, WebhooksAnswer
+from windlass.api.control_api.webhooks import DeliveryItem, WebhooksAnswer, WebhookTest
 from windlass.cli.commands import windlass as root
 from windlass.cli.doctor import checks
 from windlass.config import Settings
